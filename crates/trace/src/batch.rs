@@ -1,0 +1,352 @@
+//! A run of requests in columns, shared with Arrow without a copy.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray,
+    UInt16Array, UInt32Array, UInt64Array,
+};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    ArrowNativeType, DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+
+use crate::error::{Error, Kind, Result};
+use crate::names::{NameId, Names};
+use crate::request::{Flags, Op, Request};
+use crate::units::{Nanos, Sector};
+
+/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache.
+pub const BATCH_ROWS: usize = 1 << 16;
+
+const NO_TIME: i64 = i64::MIN;
+const NO_PID: i32 = i32::MIN;
+const NO_NAME: u32 = u32::MAX;
+
+/// An immutable run of requests in columns. A column that no request has takes no memory; cloning shares all.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    arrival: ScalarBuffer<i64>,
+    start: ScalarBuffer<i64>,
+    issue: ScalarBuffer<i64>,
+    complete: ScalarBuffer<i64>,
+    sector: ScalarBuffer<u64>,
+    sectors: ScalarBuffer<u32>,
+    op: ScalarBuffer<u8>,
+    flags: ScalarBuffer<u16>,
+    pid: ScalarBuffer<i32>,
+    process: ScalarBuffer<u32>,
+    device: ScalarBuffer<u32>,
+    processes: Arc<Names>,
+    devices: Arc<Names>,
+}
+
+/// The value at `i` of a column that may be absent (empty) or hold `none` there.
+#[inline]
+fn optional<T: ArrowNativeType + PartialEq>(column: &ScalarBuffer<T>, i: usize, none: T) -> Option<T> {
+    column.get(i).copied().filter(|value| *value != none)
+}
+
+impl Batch {
+    /// How many requests there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.arrival.len()
+    }
+
+    /// True without requests.
+    pub fn is_empty(&self) -> bool {
+        self.arrival.is_empty()
+    }
+
+    /// The request in row `i`. Panics where there is no such row.
+    #[inline]
+    pub fn get(&self, i: usize) -> Request {
+        Request {
+            arrival: Nanos(self.arrival[i]),
+            start: optional(&self.start, i, NO_TIME).map(Nanos),
+            issue: optional(&self.issue, i, NO_TIME).map(Nanos),
+            complete: optional(&self.complete, i, NO_TIME).map(Nanos),
+            sector: Sector(self.sector[i]),
+            sectors: self.sectors[i],
+            // Codes are checked when a batch is made.
+            op: Op::from_code(self.op[i]).unwrap_or(Op::Read),
+            flags: Flags(self.flags[i]),
+            pid: optional(&self.pid, i, NO_PID),
+            process: optional(&self.process, i, NO_NAME).map(NameId),
+            device: optional(&self.device, i, NO_NAME).map(NameId),
+        }
+    }
+
+    /// The requests in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Request> + '_ {
+        (0..self.len()).map(|i| self.get(i))
+    }
+
+    /// Names of the processes that [`Request::process`] points to.
+    pub fn processes(&self) -> &Names {
+        &self.processes
+    }
+
+    /// Names of the devices that [`Request::device`] points to.
+    pub fn devices(&self) -> &Names {
+        &self.devices
+    }
+
+    /// The Arrow and Parquet schema of a trace.
+    pub fn schema() -> SchemaRef {
+        let name = || DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
+        let op = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
+        Arc::new(Schema::new(vec![
+            Field::new("arrival_ns", DataType::Int64, false),
+            Field::new("start_ns", DataType::Int64, true),
+            Field::new("issue_ns", DataType::Int64, true),
+            Field::new("complete_ns", DataType::Int64, true),
+            Field::new("sector", DataType::UInt64, false),
+            Field::new("sectors", DataType::UInt32, false),
+            Field::new("op", op, false),
+            Field::new("flags", DataType::UInt16, false),
+            Field::new("pid", DataType::Int32, true),
+            Field::new("process", name(), true),
+            Field::new("device", name(), true),
+        ]))
+    }
+
+    /// The batch as Arrow columns in [`Batch::schema`]; values are shared, only validity bits are made.
+    ///
+    /// # Errors
+    /// Never for a batch of this crate; Arrow's own check is passed on.
+    pub fn to_record_batch(&self) -> Result<RecordBatch> {
+        let rows = self.len();
+        let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
+        let op =
+            DictionaryArray::<UInt8Type>::try_new(PrimitiveArray::new(self.op.clone(), None), Arc::new(ops));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::new(self.arrival.clone(), None)),
+            to_arrow::<Int64Type>(&self.start, rows, NO_TIME),
+            to_arrow::<Int64Type>(&self.issue, rows, NO_TIME),
+            to_arrow::<Int64Type>(&self.complete, rows, NO_TIME),
+            Arc::new(UInt64Array::new(self.sector.clone(), None)),
+            Arc::new(UInt32Array::new(self.sectors.clone(), None)),
+            Arc::new(op.map_err(arrow_error)?),
+            Arc::new(UInt16Array::new(self.flags.clone(), None)),
+            to_arrow::<Int32Type>(&self.pid, rows, NO_PID),
+            names_to_arrow(&self.process, rows, &self.processes)?,
+            names_to_arrow(&self.device, rows, &self.devices)?,
+        ];
+        RecordBatch::try_new(Self::schema(), columns).map_err(arrow_error)
+    }
+
+    /// A batch from Arrow columns in [`Batch::schema`]. `processes` and `devices` grow by the names found; ids stay
+    /// stable over the batches of one trace.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where an operation is unknown.
+    pub fn from_record_batch(
+        record: &RecordBatch,
+        processes: &mut Arc<Names>,
+        devices: &mut Arc<Names>,
+    ) -> Result<Self> {
+        let column = |name: &str| {
+            record.column_by_name(name).ok_or_else(|| {
+                Error::new(Kind::Syntax, format!("there is no column `{name}`"))
+                    .hint("the schema is in docs/reference; other Parquet files need `--columns`")
+            })
+        };
+        let required = |name: &str, array: &ArrayRef| match array.null_count() {
+            0 => Ok(()),
+            nulls => Err(Error::new(Kind::Value, format!("column `{name}` has {nulls} empty values"))),
+        };
+        for name in ["arrival_ns", "sector", "sectors", "op", "flags"] {
+            required(name, column(name)?)?;
+        }
+        let process = names_from_arrow("process", column("process")?, processes)?;
+        let device = names_from_arrow("device", column("device")?, devices)?;
+        Ok(Self {
+            arrival: from_arrow::<Int64Type>("arrival_ns", column("arrival_ns")?, NO_TIME)?,
+            start: from_arrow::<Int64Type>("start_ns", column("start_ns")?, NO_TIME)?,
+            issue: from_arrow::<Int64Type>("issue_ns", column("issue_ns")?, NO_TIME)?,
+            complete: from_arrow::<Int64Type>("complete_ns", column("complete_ns")?, NO_TIME)?,
+            sector: from_arrow::<UInt64Type>("sector", column("sector")?, 0)?,
+            sectors: from_arrow::<UInt32Type>("sectors", column("sectors")?, 0)?,
+            op: ops_from_arrow(column("op")?)?,
+            flags: from_arrow::<UInt16Type>("flags", column("flags")?, 0)?,
+            pid: from_arrow::<Int32Type>("pid", column("pid")?, NO_PID)?,
+            process,
+            device,
+            processes: processes.clone(),
+            devices: devices.clone(),
+        })
+    }
+}
+
+fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::new(Kind::Syntax, error.to_string())
+}
+
+fn wrong_type(name: &str, found: &DataType) -> Error {
+    Error::new(Kind::Syntax, format!("column `{name}` is of type {found}"))
+        .hint("the schema of a trace is in docs/reference")
+}
+
+fn to_arrow<T>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef
+where
+    T: arrow::datatypes::ArrowPrimitiveType,
+{
+    if column.is_empty() && rows > 0 {
+        return arrow::array::new_null_array(&T::DATA_TYPE, rows);
+    }
+    let nulls = NullBuffer::from_iter(column.iter().map(|value| *value != none));
+    Arc::new(PrimitiveArray::<T>::new(column.clone(), Some(nulls).filter(|nulls| nulls.null_count() > 0)))
+}
+
+fn from_arrow<T>(name: &str, array: &ArrayRef, none: T::Native) -> Result<ScalarBuffer<T::Native>>
+where
+    T: arrow::datatypes::ArrowPrimitiveType,
+{
+    let array = array.as_primitive_opt::<T>().ok_or_else(|| wrong_type(name, array.data_type()))?;
+    match array.nulls() {
+        None => Ok(array.values().clone()),
+        Some(nulls) if nulls.null_count() == array.len() => Ok(Vec::new().into()),
+        Some(_) => Ok(array.iter().map(|value| value.unwrap_or(none)).collect::<Vec<_>>().into()),
+    }
+}
+
+fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Result<ArrayRef> {
+    let keys = if column.is_empty() {
+        UInt32Array::new_null(rows)
+    } else {
+        to_arrow::<UInt32Type>(column, rows, NO_NAME).as_primitive::<UInt32Type>().clone()
+    };
+    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(names.to_arrow())).map_err(arrow_error)?))
+}
+
+fn names_from_arrow(name: &str, array: &ArrayRef, names: &mut Arc<Names>) -> Result<ScalarBuffer<u32>> {
+    let dictionary =
+        array.as_dictionary_opt::<UInt32Type>().ok_or_else(|| wrong_type(name, array.data_type()))?;
+    if dictionary.null_count() == dictionary.len() {
+        return Ok(Vec::new().into());
+    }
+    let values = dictionary.values();
+    let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type(name, values.data_type()))?;
+    let mut same = values.len() <= names.len();
+    let ids: Vec<u32> = values
+        .iter()
+        .enumerate()
+        .map(|(key, value)| {
+            let value = value.unwrap_or("");
+            let id = if names.get(NameId(key as u32)) == Some(value) {
+                key as u32
+            } else {
+                Arc::make_mut(names).intern(value).0
+            };
+            same &= id == key as u32;
+            id
+        })
+        .collect();
+    let keys = dictionary.keys();
+    if same && keys.null_count() == 0 {
+        return Ok(keys.values().clone());
+    }
+    Ok(keys.iter().map(|key| key.map_or(NO_NAME, |key| ids[key as usize])).collect::<Vec<_>>().into())
+}
+
+fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
+    let dictionary =
+        array.as_dictionary_opt::<UInt8Type>().ok_or_else(|| wrong_type("op", array.data_type()))?;
+    let values = dictionary.values();
+    let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type("op", values.data_type()))?;
+    let codes =
+        values
+            .iter()
+            .map(|value| {
+                let value = value.unwrap_or("");
+                Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
+                    Error::new(Kind::Value, "is no operation").of_field("op", 0, value.as_bytes())
+                })
+            })
+            .collect::<Result<Vec<u8>>>()?;
+    if codes.iter().enumerate().all(|(key, code)| key == *code as usize) {
+        return Ok(dictionary.keys().values().clone());
+    }
+    Ok(dictionary.keys().values().iter().map(|key| codes[*key as usize]).collect::<Vec<_>>().into())
+}
+
+/// Collects requests into a [`Batch`].
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    arrival: Vec<i64>,
+    start: Vec<i64>,
+    issue: Vec<i64>,
+    complete: Vec<i64>,
+    sector: Vec<u64>,
+    sectors: Vec<u32>,
+    op: Vec<u8>,
+    flags: Vec<u16>,
+    pid: Vec<i32>,
+    process: Vec<u32>,
+    device: Vec<u32>,
+}
+
+/// Appends to a column that stays empty until its first value; `rows` is the length before this one.
+#[inline]
+fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
+    if value.is_some() && column.is_empty() {
+        column.resize(rows, none);
+    }
+    if value.is_some() || !column.is_empty() {
+        column.push(value.unwrap_or(none));
+    }
+}
+
+impl BatchBuilder {
+    /// Requests so far.
+    pub fn len(&self) -> usize {
+        self.arrival.len()
+    }
+
+    /// True without requests.
+    pub fn is_empty(&self) -> bool {
+        self.arrival.is_empty()
+    }
+
+    /// Adds a request. Names must come from the tables later given to [`BatchBuilder::finish`].
+    #[inline]
+    pub fn push(&mut self, request: &Request) {
+        let rows = self.arrival.len();
+        push(&mut self.start, rows, request.start.map(|time| time.0), NO_TIME);
+        push(&mut self.issue, rows, request.issue.map(|time| time.0), NO_TIME);
+        push(&mut self.complete, rows, request.complete.map(|time| time.0), NO_TIME);
+        push(&mut self.pid, rows, request.pid, NO_PID);
+        push(&mut self.process, rows, request.process.map(|name| name.0), NO_NAME);
+        push(&mut self.device, rows, request.device.map(|name| name.0), NO_NAME);
+        self.arrival.push(request.arrival.0);
+        self.sector.push(request.sector.0);
+        self.sectors.push(request.sectors);
+        self.op.push(request.op as u8);
+        self.flags.push(request.flags.0);
+    }
+
+    /// Takes what was collected and starts anew. A first row whose optional value is missing and a later one whose
+    /// value is there are told apart because the column is filled up on the first value.
+    #[must_use]
+    pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
+        let taken = std::mem::take(self);
+        Batch {
+            arrival: taken.arrival.into(),
+            start: taken.start.into(),
+            issue: taken.issue.into(),
+            complete: taken.complete.into(),
+            sector: taken.sector.into(),
+            sectors: taken.sectors.into(),
+            op: taken.op.into(),
+            flags: taken.flags.into(),
+            pid: taken.pid.into(),
+            process: taken.process.into(),
+            device: taken.device.into(),
+            processes: processes.clone(),
+            devices: devices.clone(),
+        }
+    }
+}

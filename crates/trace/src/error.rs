@@ -1,0 +1,183 @@
+//! One error: a small kind to match on, where it happened, what was found there, and a hint for people.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What went wrong, for code that has to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The operating system refused.
+    Io,
+    /// The input holds no request.
+    Empty,
+    /// No known format fits, or the one asked for does not exist.
+    UnknownFormat,
+    /// A record does not have the format's form.
+    Syntax,
+    /// A field holds an impossible value.
+    Value,
+    /// Times or sizes are absurd in the assumed unit.
+    Unit,
+    /// Records are further out of order than the reader can sort.
+    Order,
+    /// The input ends in the middle of a record.
+    Truncated,
+    /// An option is unknown, missing or contradicts another.
+    Config,
+    /// The target format cannot hold what the trace holds.
+    Unsupported,
+}
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error with its place. Built up on the way out: the parser knows field and value, the reader adds file and line.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    problem: String,
+    file: Option<PathBuf>,
+    line: Option<u64>,
+    offset: Option<u64>,
+    column: Option<u64>,
+    field: Option<String>,
+    value: Option<String>,
+    hint: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// A new error; `problem` is a phrase without a capital or a full stop.
+    pub fn new(kind: Kind, problem: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            problem: problem.into(),
+            file: None,
+            line: None,
+            offset: None,
+            column: None,
+            field: None,
+            value: None,
+            hint: None,
+            source: None,
+        }))
+    }
+
+    /// An operating-system error on `path`.
+    pub fn io(path: &Path, error: std::io::Error) -> Self {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => Some("check the path; `emmclab formats` lists what can be read"),
+            std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
+            std::io::ErrorKind::StorageFull => {
+                Some("free some space or write elsewhere; nothing was left behind")
+            }
+            _ => None,
+        };
+        let mut out = Self::new(Kind::Io, error.to_string()).in_file(path);
+        out.0.hint = hint.map(Into::into);
+        out.0.source = Some(Box::new(error));
+        out
+    }
+
+    /// The file it happened in; the innermost caller wins.
+    #[must_use]
+    pub fn in_file(mut self, path: &Path) -> Self {
+        self.0.file.get_or_insert_with(|| path.to_owned());
+        self
+    }
+
+    /// The line, counted from 1; the innermost caller wins.
+    #[must_use]
+    pub fn at_line(mut self, line: u64) -> Self {
+        self.0.line.get_or_insert(line);
+        self
+    }
+
+    /// The byte offset, for binary formats; the innermost caller wins.
+    #[must_use]
+    pub fn at_offset(mut self, offset: u64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// The field, its column counted from 1 (0 = unknown), and what stood there. Long values are cut.
+    #[must_use]
+    pub fn of_field(mut self, field: &str, column: u64, value: &[u8]) -> Self {
+        self.0.field = Some(field.to_owned());
+        self.0.column = (column > 0).then_some(column);
+        let text = String::from_utf8_lossy(&value[..value.len().min(80)]).into_owned();
+        self.0.value = Some(if value.len() > 80 { format!("{text}...") } else { text });
+        self
+    }
+
+    /// What the user can do about it; the innermost caller wins.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// The kind, to decide on.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The file, where known.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.file.as_deref()
+    }
+
+    /// The line from 1, where known.
+    pub fn line(&self) -> Option<u64> {
+        self.0.line
+    }
+
+    /// The name of the field, where known.
+    pub fn field(&self) -> Option<&str> {
+        self.0.field.as_deref()
+    }
+
+    /// The hint, where there is one.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        if let Some(file) = &inner.file {
+            write!(f, "{}", file.display())?;
+            if let Some(line) = inner.line {
+                write!(f, ":{line}")?;
+            }
+            write!(f, ": ")?;
+        } else if let Some(line) = inner.line {
+            write!(f, "line {line}: ")?;
+        }
+        if let Some(offset) = inner.offset {
+            write!(f, "byte {offset}: ")?;
+        }
+        if let Some(field) = &inner.field {
+            write!(f, "field `{field}`")?;
+            if let Some(column) = inner.column {
+                write!(f, " (column {column})")?;
+            }
+            write!(f, ": ")?;
+        }
+        if let Some(value) = &inner.value {
+            write!(f, "`{}`: ", value.escape_debug())?;
+        }
+        write!(f, "{}", inner.problem)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

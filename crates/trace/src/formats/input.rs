@@ -1,0 +1,105 @@
+//! Bytes of a file, decompressed on the fly.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+use crate::reader::Progress;
+
+/// Bytes looked at to find out the format.
+const HEAD_BYTES: usize = 1 << 16;
+
+/// An opened, possibly compressed input with its first bytes at hand.
+pub struct Input {
+    path: PathBuf,
+    head: Vec<u8>,
+    rest: Box<dyn Read + Send>,
+    done: Arc<AtomicU64>,
+    total: u64,
+}
+
+/// Counts what is read of the file itself, so that progress is right for compressed input too.
+struct Counted {
+    file: File,
+    done: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.done.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl Input {
+    /// Opens a file; gzip, zstd and xz are known by their first bytes.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is a directory.
+    pub fn open(path: &Path) -> Result<Self> {
+        let fail = |error| Error::io(path, error);
+        let file = File::open(path).map_err(fail)?;
+        let meta = file.metadata().map_err(fail)?;
+        if meta.is_dir() {
+            let error = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(fail(error).hint("name the trace file in it"));
+        }
+        let done = Arc::new(AtomicU64::new(0));
+        let mut raw = BufReader::with_capacity(1 << 18, Counted { file, done: done.clone() });
+        let magic = raw.fill_buf().map_err(fail)?;
+        let mut rest: Box<dyn Read + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
+            Box::new(flate2::bufread::MultiGzDecoder::new(raw))
+        } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            Box::new(zstd::Decoder::with_buffer(raw).map_err(fail)?)
+        } else if magic.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+            Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw))
+        } else {
+            Box::new(raw)
+        };
+        let mut head = Vec::new();
+        rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| damaged(path, error))?;
+        Ok(Self { path: path.to_owned(), head, rest, done, total: meta.len() })
+    }
+
+    /// The first bytes, decompressed; all of a short file.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's name without its folders.
+    pub fn name(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// How much of the file has been read. `total` is unknown for pipes.
+    pub fn meter(&self) -> impl Fn() -> Progress + Send + use<> {
+        let done = self.done.clone();
+        let total = Some(self.total).filter(|total| *total > 0);
+        move || Progress { done: done.load(Ordering::Relaxed), total }
+    }
+
+    /// The whole content, from the first byte.
+    pub fn into_reader(self) -> impl Read + Send {
+        io::Cursor::new(self.head).chain(self.rest)
+    }
+}
+
+/// An error while decompressing: the file is cut or damaged.
+pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+            "the compressed file is cut short or damaged"
+        }
+        _ => "reading the file failed",
+    };
+    Error::io(path, error).hint(hint)
+}

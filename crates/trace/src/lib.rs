@@ -1,0 +1,26 @@
+//! Requests, units, columnar traces, the ledger, and one reader and writer per trace format.
+//!
+//! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and
+//! yields batches in bounded memory; [`TraceWriter`] writes them. Everything that a reader dropped, split, merged or
+//! moved is counted in a [`Ledger`] that travels with the trace.
+
+mod atomic_file;
+mod batch;
+mod error;
+pub mod formats;
+mod ledger;
+mod names;
+mod reader;
+mod request;
+mod units;
+mod writer;
+
+pub use atomic_file::AtomicFile;
+pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
+pub use error::{Error, Kind, Result};
+pub use ledger::Ledger;
+pub use names::{NameId, Names};
+pub use reader::{Header, Progress, ReadOptions, Source, TraceReader};
+pub use request::{Flags, Op, Request};
+pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
+pub use writer::{TraceWriter, WriteOptions};

@@ -1,0 +1,55 @@
+//! Interned names of processes and devices.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::StringArray;
+
+/// Index of a name in a [`Names`] table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub u32);
+
+/// A growing table of distinct names. Ids are handed out in order of first appearance and never change.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    list: Vec<Arc<str>>,
+    ids: HashMap<Arc<str>, u32>,
+}
+
+impl Names {
+    /// The id of `name`, which is added if it is new.
+    pub fn intern(&mut self, name: &str) -> NameId {
+        if let Some(&id) = self.ids.get(name) {
+            return NameId(id);
+        }
+        let id = self.list.len() as u32;
+        let name: Arc<str> = name.into();
+        self.list.push(name.clone());
+        self.ids.insert(name, id);
+        NameId(id)
+    }
+
+    /// The name with this id.
+    pub fn get(&self, id: NameId) -> Option<&str> {
+        self.list.get(id.0 as usize).map(AsRef::as_ref)
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True where nothing has been interned.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The names in order of id.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn to_arrow(&self) -> StringArray {
+        StringArray::from_iter_values(self.iter())
+    }
+}
