@@ -6,6 +6,7 @@
 
 mod atomic_file;
 mod batch;
+mod columns;
 mod error;
 pub mod formats;
 mod ledger;
@@ -17,10 +18,11 @@ mod writer;
 
 pub use atomic_file::AtomicFile;
 pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
+pub use columns::Column;
 pub use error::{Error, Kind, Result};
 pub use ledger::Ledger;
 pub use names::{NameId, Names};
 pub use reader::{Header, Progress, ReadOptions, Source, TraceReader};
 pub use request::{Flags, Op, Request};
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
-pub use writer::{TraceWriter, WriteOptions};
+pub use writer::{Losses, Sink, TraceWriter, WriteOptions};

@@ -21,7 +21,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     sniff,
     open,
-    create: None,
+    writes: None,
 };
 
 const WRITE: u64 = 1;

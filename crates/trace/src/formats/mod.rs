@@ -3,6 +3,7 @@
 mod biotracer;
 mod guard;
 mod input;
+mod parquet;
 mod text;
 
 use std::path::Path;
@@ -10,8 +11,12 @@ use std::path::Path;
 pub(crate) use guard::UnitGuard;
 pub use input::Input;
 
+use crate::atomic_file::AtomicFile;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::reader::{Header, ReadOptions, Source};
+use crate::request::{Flags, Op, Request};
+use crate::units::Nanos;
 use crate::writer::Sink;
 
 /// A trace format: how to know it, read it and write it.
@@ -26,12 +31,54 @@ pub struct Format {
     pub sniff: fn(&[u8], &Path) -> bool,
     /// Starts reading.
     pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
-    /// Starts writing, where the format can be written.
-    pub create: Option<fn(Box<dyn std::io::Write + Send>, &Header) -> Result<Box<dyn Sink>>>,
+    /// What it can hold and how writing starts, where the format can be written.
+    pub writes: Option<(Holds, Create)>,
+}
+
+/// Starts writing a file.
+pub type Create = fn(AtomicFile, &Header) -> Result<Box<dyn Sink>>;
+
+/// What a format has a place for; [`crate::TraceWriter`] counts the rest as lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Holds {
+    /// The operations; requests of others are left out.
+    pub ops: &'static [Op],
+    /// The columns beside arrival, sector, sectors and op, which every format holds.
+    pub columns: &'static [Column],
+    /// Nanoseconds in the smallest step of its clock.
+    pub tick_ns: i64,
+}
+
+impl Holds {
+    /// All of a trace.
+    pub const EVERYTHING: Holds = Holds { ops: &Op::ALL, columns: &Column::ALL, tick_ns: 1 };
+
+    /// True for a format that loses nothing.
+    pub const fn is_everything(&self) -> bool {
+        self.ops.len() == Op::ALL.len() && self.columns.len() == Column::ALL.len() && self.tick_ns == 1
+    }
+
+    /// Whether writing `request` loses what it has in `column`.
+    pub(crate) fn loses(&self, column: Column, request: &Request) -> bool {
+        let time = |time: Option<Nanos>| {
+            time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
+        };
+        match column {
+            Column::Arrival => request.arrival.0 % self.tick_ns != 0,
+            Column::Start => time(request.start),
+            Column::Issue => time(request.issue),
+            Column::Complete => time(request.complete),
+            Column::Sector | Column::Sectors | Column::Op => false,
+            Column::Flags => request.flags != Flags::default() && !self.columns.contains(&column),
+            Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
+            Column::Process => request.process.is_some() && !self.columns.contains(&column),
+            Column::Device => request.device.is_some() && !self.columns.contains(&column),
+        }
+    }
 }
 
 /// Every format, the most telling first: the first whose `sniff` holds is taken.
-pub static FORMATS: &[&Format] = &[&biotracer::FORMAT];
+pub static FORMATS: &[&Format] = &[&parquet::FORMAT, &biotracer::FORMAT];
 
 /// The format of this name.
 ///
@@ -42,6 +89,26 @@ pub fn by_name(name: &str) -> Result<&'static Format> {
         let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
         Error::new(Kind::UnknownFormat, format!("there is no format `{name}`"))
             .hint(format!("choose one of: {}", names.join(", ")))
+    })
+}
+
+/// The formats that can be written.
+pub fn writable() -> impl Iterator<Item = &'static Format> {
+    FORMATS.iter().copied().filter(|format| format.writes.is_some())
+}
+
+/// The writable format whose file-name ending `path` has.
+///
+/// # Errors
+/// [`Kind::UnknownFormat`] with the endings there are.
+pub fn by_extension(path: &Path) -> Result<&'static Format> {
+    let ending =
+        path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    writable().find(|format| format.extensions.contains(&ending.as_str())).ok_or_else(|| {
+        let endings: Vec<_> =
+            writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
+        Error::new(Kind::UnknownFormat, format!("`{}` does not tell the format to write", path.display()))
+            .hint(format!("name it with --format or end the file name in one of: {}", endings.join(", ")))
     })
 }
 
