@@ -2,6 +2,7 @@
 
 mod batch;
 mod errors;
+mod profile;
 mod reader;
 mod writer;
 
@@ -13,7 +14,9 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
-    use crate::reader::{PyReader, formats, ledger_labels};
+    use crate::profile::{PyProfiler, published_tables};
+    #[pymodule_export]
+    use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
     #[pymodule_export]
     use crate::writer::PyWriter;
 
