@@ -2,7 +2,6 @@
 
 mod batch;
 mod errors;
-mod profile;
 mod reader;
 mod writer;
 
@@ -13,8 +12,6 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
-    #[pymodule_export]
-    use crate::profile::{PyProfiler, inconsistencies};
     #[pymodule_export]
     use crate::reader::{PyReader, formats, ledger_labels};
     #[pymodule_export]

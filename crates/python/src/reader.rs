@@ -3,64 +3,21 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::Combiner;
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Batch, Error, Header, Kind, Ledger, Progress, ReadOptions, TraceReader};
+use emmclab_trace::{Ledger, ReadOptions, TraceReader};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
-use crate::errors::{run, to_python};
+use crate::errors::run;
 
-/// Where batches come from.
-enum Stream {
-    File(TraceReader),
-    Combined(Combiner),
-    /// The reader went into a combination.
-    Taken,
-}
-
-impl Stream {
-    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        match self {
-            Self::File(reader) => reader.next_batch(),
-            Self::Combined(combiner) => combiner.next_batch(),
-            Self::Taken => Err(Error::new(Kind::Config, "this reader is now part of a combination")),
-        }
-    }
-
-    fn ledger(&self) -> Ledger {
-        match self {
-            Self::File(reader) => reader.ledger(),
-            Self::Combined(combiner) => combiner.ledger(),
-            Self::Taken => Ledger::default(),
-        }
-    }
-
-    fn header(&self) -> Header {
-        match self {
-            Self::File(reader) => reader.header(),
-            Self::Combined(combiner) => combiner.header(),
-            Self::Taken => Header::default(),
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        match self {
-            Self::File(reader) => reader.progress(),
-            Self::Combined(combiner) => combiner.progress(),
-            Self::Taken => Progress::default(),
-        }
-    }
-}
-
-/// A trace of any format, or several on one clock, as a stream of batches in order of arrival.
+/// A trace of any format as a stream of batches in order of arrival.
 #[pyclass(name = "Reader", module = "emmclab._core")]
-pub(crate) struct PyReader(Mutex<Stream>);
+pub(crate) struct PyReader(Mutex<TraceReader>);
 
 impl PyReader {
-    /// The stream itself; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut Stream {
+    /// The reader itself; the mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut TraceReader {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,23 +38,7 @@ impl PyReader {
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
         let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
-        run(py, || TraceReader::open(&path, &options)).map(|reader| Self(Mutex::new(Stream::File(reader))))
-    }
-
-    /// Interleaves traces that have not been read from yet, as if all had started together; takes the readers over.
-    #[staticmethod]
-    fn combine(py: Python<'_>, readers: Vec<PyRefMut<'_, PyReader>>) -> PyResult<Self> {
-        let mut files = Vec::with_capacity(readers.len());
-        for mut reader in readers {
-            match std::mem::replace(reader.inner(), Stream::Taken) {
-                Stream::File(file) => files.push(file),
-                _ => {
-                    let error = Error::new(Kind::Config, "a combination cannot be combined again");
-                    return Err(to_python(py, &error));
-                }
-            }
-        }
-        run(py, || Combiner::new(files)).map(|combiner| Self(Mutex::new(Stream::Combined(combiner))))
+        run(py, || TraceReader::open(&path, &options)).map(|reader| Self(Mutex::new(reader)))
     }
 
     /// The next batch, or None at the end.
@@ -156,7 +97,7 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
             out.set_item("reads", true)?;
-            out.set_item("writes", format.create.is_some())?;
+            out.set_item("writes", format.writes.is_some())?;
             Ok(out)
         })
         .collect()

@@ -21,8 +21,7 @@ impl PyWriter {
     }
 }
 
-/// A header as Python holds it.
-pub(crate) type PyHeader = HashMap<String, Option<String>>;
+type PyHeader = HashMap<String, Option<String>>;
 
 #[pymethods]
 impl PyWriter {
