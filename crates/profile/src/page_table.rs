@@ -2,10 +2,10 @@
 
 use crate::hash::IntMap;
 
-/// Pages in a leaf: 256 KB of address space.
-pub(crate) const LEAF_PAGES: u64 = 64;
+/// Pages in a leaf: 512 KB of address space.
+pub(crate) const LEAF_PAGES: u64 = 128;
 /// Leaves in one allocation.
-const SLAB_LEAVES: usize = 64;
+const SLAB_LEAVES: usize = 32;
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 /// Set in the last byte of the time where a request has started on the page's first sector.
@@ -109,6 +109,15 @@ impl PageTable {
             id
         }) as usize;
         &mut self.slabs[id / SLAB_LEAVES][id % SLAB_LEAVES]
+    }
+
+    /// Reads the page's memory, if it has any.
+    #[inline]
+    pub fn peek(&self, space: u32, page: u64) -> u32 {
+        self.leaves.get(&(space, page / LEAF_PAGES)).map_or(0, |&id| {
+            let id = id as usize;
+            self.slabs[id / SLAB_LEAVES][id % SLAB_LEAVES][(page % LEAF_PAGES) as usize].0[0]
+        })
     }
 
     /// All leaves with their device and number, in no particular order.

@@ -16,7 +16,7 @@ const FOLLOWED: usize = 1 << 14;
 /// Positions in order of touch; renumbered when they run out.
 const POSITIONS: usize = 4 * FOLLOWED;
 const WORDS: usize = POSITIONS / 64;
-/// Words of which a group counts the set bits.
+/// Words in a group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
 /// Distances 0, 1, 2-3, 4-7, ... pages.
@@ -32,6 +32,8 @@ pub(crate) struct Reuse {
     /// The page at each position; stale where its bit is not set.
     page_at: Vec<u64>,
     bits: Vec<u64>,
+    /// Set bits of each word, and of each group of words.
+    word_counts: Vec<u8>,
     group_counts: Vec<u32>,
     next: usize,
     distances: [u64; BINS],
@@ -49,6 +51,7 @@ impl Default for Reuse {
             position_of: IntMap::default(),
             page_at: vec![0; POSITIONS],
             bits: vec![0; WORDS],
+            word_counts: vec![0; WORDS],
             group_counts: vec![0; GROUPS],
             next: 0,
             distances: [0; BINS],
@@ -88,6 +91,7 @@ impl Reuse {
                 let bin = (u64::BITS - distance.leading_zeros()) as usize;
                 self.distances[bin.min(BINS - 1)] += weight;
                 self.bits[before / 64] &= !(1 << (before % 64));
+                self.word_counts[before / 64] -= 1;
                 self.group_counts[before / 64 / GROUP_WORDS] -= 1;
             }
             None => self.first_touches += weight,
@@ -105,6 +109,7 @@ impl Reuse {
         let at = self.next;
         self.page_at[at] = page;
         self.bits[at / 64] |= 1 << (at % 64);
+        self.word_counts[at / 64] += 1;
         self.group_counts[at / 64 / GROUP_WORDS] += 1;
         self.next += 1;
     }
@@ -115,8 +120,8 @@ impl Reuse {
         let group = word / GROUP_WORDS;
         // Two shifts, because a shift by 64 is none.
         let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones();
-        let in_group: u32 =
-            self.bits[word + 1..(group + 1) * GROUP_WORDS].iter().map(|word| word.count_ones()).sum();
+        let words = &self.word_counts[word + 1..(group + 1) * GROUP_WORDS];
+        let in_group: u32 = words.iter().map(|count| u32::from(*count)).sum();
         let last = self.next.div_ceil(64 * GROUP_WORDS);
         let behind: u32 = self.group_counts[(group + 1).min(last)..last].iter().sum();
         u64::from(in_word + in_group + behind)
@@ -130,6 +135,7 @@ impl Reuse {
             .filter(|page| page.leading_zeros() >= self.shift)
             .collect();
         self.bits.fill(0);
+        self.word_counts.fill(0);
         self.group_counts.fill(0);
         self.position_of.clear();
         self.next = 0;
