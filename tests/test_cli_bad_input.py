@@ -95,7 +95,7 @@ def test_wrong_time_unit_is_refused_with_the_likely_one(tmp_path: Path) -> None:
     table = tmp_path / "requests.csv"
     rows = [f"{number * 2_000_000},write,{number * 8},8" for number in range(200)]
     table.write_text("arrival,op,sector,sectors\n" + "\n".join(rows) + "\n")
-    options = ["--format", "csv", "--columns", "arrival,op,sector,sectors", "--size-unit", "sector"]
+    options = ["--format", "csv", "--columns", "arrival,op,sector,sectors"]
     assert_refused(emmclab("profile", table, *options, "--time-unit", "s"), "time-unit")
     assert emmclab("profile", table, *options, "--time-unit", "ns").returncode == 0
 

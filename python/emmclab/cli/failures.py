@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import signal
 import sys
@@ -32,6 +33,7 @@ _HINTS = {
 def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
     signal.signal(signal.SIGTERM, _terminate)
+    _buffer_stdout()
     try:
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
         sys.stdout.flush()
@@ -67,6 +69,12 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
             "run it again with EMMCLAB_DEBUG=1 and report its output to the project's issue list",
         )
         return FAILED_RUN
+
+
+def _buffer_stdout() -> None:
+    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: without one, Python loses short writes."""
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
 
 
 def _terminate(number: int, _frame: object) -> None:

@@ -146,7 +146,7 @@ def _figure(figure: Figure, profiles: Sequence[Profile]) -> dict[str, Any]:
         ]
     charts = []
     for number, (trace, part) in enumerate(parts):
-        if part:
+        if figure.can_draw(part):
             spec = figure.draw(part).to_dict() | {"autosize": {"type": "fit-x", "contains": "padding"}}
             _forget_rows(spec)
             charts.append(
