@@ -1,4 +1,5 @@
 //! Interleaving traces on one clock.
+#![allow(clippy::unwrap_used, reason = "these are tests of exact values")]
 
 mod common;
 
