@@ -26,7 +26,9 @@ def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     """Runs the command line in its own process."""
     env = environment(**options.pop("env", {}))
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False, **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=env, timeout=120, check=False, **options
+    )
 
 
 def emmclab_json(*arguments: object) -> Any:

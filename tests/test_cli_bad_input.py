@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from conftest import biotracer, emmclab, emmclab_json
 
 

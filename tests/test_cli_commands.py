@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from conftest import emmclab, emmclab_json
 
 COMMANDS = ("demo", "profile", "convert", "head", "explain", "formats", "published")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from conftest import COMMAND, emmclab, environment, missing
 
 

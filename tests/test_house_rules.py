@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT
 
 MAX_LINES = 800
@@ -16,12 +17,16 @@ CODE = (".rs", ".py", ".js", ".css", ".j2", ".sh")
 
 def tracked(*endings: str) -> list[Path]:
     """The files of the project with one of these endings, by git; by a walk where there is no git."""
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False)
+    done = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
+    )
     names = done.stdout.decode().splitlines()
     if done.returncode != 0:
         skipped = {".git", ".venv", "target", "build"}
         names = [
-            str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file() and not skipped & {*path.parts}
+            str(path.relative_to(ROOT))
+            for path in ROOT.rglob("*")
+            if path.is_file() and not skipped & {*path.parts}
         ]
     return [ROOT / name for name in sorted(names) if name.endswith(endings) and (ROOT / name).is_file()]
 
@@ -70,7 +75,9 @@ def test_nothing_is_left_to_do() -> None:
 
 
 def test_the_page_loads_nothing() -> None:
-    load = re.compile(r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\(\s*["']?(https?:)?//|fetch\(|XMLHttp""")
+    load = re.compile(
+        r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\(\s*["']?(https?:)?//|fetch\(|XMLHttp"""
+    )
     parts = [path for path in tracked(".j2", ".css", ".js", ".html") if "emmclab" in path.parts]
     assert parts
     faults = [

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import biotracer
 
 import emmclab
+from conftest import biotracer
 
 
 def test_read_profile_table(trace: Path) -> None:
@@ -121,6 +121,8 @@ def test_bundled_traces_are_small_and_profiled() -> None:
 
 
 def test_errors_survive_a_process_boundary() -> None:
-    error = emmclab.UnitError("times are absurd", kind="unit", file="a.txt", line=3, hint="try --time-unit ms")
+    error = emmclab.UnitError(
+        "times are absurd", kind="unit", file="a.txt", line=3, hint="try --time-unit ms"
+    )
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.kind, again.line, again.hint) == (str(error), "unit", 3, error.hint)

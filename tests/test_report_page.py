@@ -74,10 +74,10 @@ def test_every_chart_is_drawn_in_silence_and_without_a_request(
     visit = Visit(browser, request.getfixturevalue(name))
     count = visit.draw_all()
     assert count >= 17
-    marks = visit.page.evaluate(
-        "[...document.querySelectorAll('.chart')].filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
+    empty = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
     )
-    assert marks == []
+    assert empty == []
     assert visit.words == []
     assert visit.requests == []
     visit.page.close()
@@ -91,8 +91,8 @@ def test_phone_width_needs_no_sideways_scrolling(
     visit = Visit(browser, request.getfixturevalue(name), width=390, scheme=scheme)
     visit.draw_all()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    wide = visit.page.evaluate(
-        "[...document.querySelectorAll('.chart svg')].filter(s => s.getBoundingClientRect().right > 391).length"
+    wide = visit.page.locator(".chart svg").evaluate_all(
+        "drawn => drawn.filter(s => s.getBoundingClientRect().right > 391).length"
     )
     assert wide == 0
     visit.page.close()
@@ -192,7 +192,9 @@ def test_foreign_names_are_text_not_markup(browser: Browser, trace: Path, tmp_pa
 
 def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:
     visit = Visit(browser, one, scheme="dark")
-    visit.page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.chart svg').length; }")
+    visit.page.evaluate(
+        "window.print = () => { window.printed = document.querySelectorAll('.chart svg').length; }"
+    )
     visit.page.click("#print")
     visit.page.wait_for_function("window.printed !== undefined")
     assert visit.page.evaluate("window.printed") == visit.page.locator(".chart").count()

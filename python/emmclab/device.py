@@ -65,7 +65,9 @@ class Device:
         ...
         emmclab.errors.ConfigError: there is no setting `gc.polcy`...
         """
-        pairs = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()]
+        pairs = [
+            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
+        ]
         return Device(self._config.with_values(pairs))
 
     def __repr__(self) -> str:

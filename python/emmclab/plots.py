@@ -33,8 +33,8 @@ _HEIGHT = 240
 class Figure:
     """A figure: `name` is its field in a profile.
 
-    `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that it
-    takes the width of the page, and `needs` names a field without which a row cannot be drawn.
+    `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that
+    it takes the width of the page, and `needs` names a field without which a row cannot be drawn.
     """
 
     name: str

@@ -72,7 +72,7 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
 
 
 def _buffer_stdout() -> None:
-    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: without one, Python loses short writes."""
+    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: Python would lose short writes."""
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
 

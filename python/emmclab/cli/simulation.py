@@ -133,7 +133,9 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
     for result in results:
         if result["trace"] not in seen:
             seen.add(result["trace"])
-            console.print(Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}"))
+            console.print(
+                Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}")
+            )
     first = results[0]
     console.print(
         Text(
@@ -170,9 +172,7 @@ def show_result(console: Console, result: Result) -> None:
     """Print one run: figures, where the time went, how it ended."""
     show_provenance(console, [result])
     console.print()
-    title = (
-        f"{result['device']}: parallelism {result['parallelism']}, writes complete when {result['write_complete']}"
-    )
+    title = f"{result['device']}: parallelism {result['parallelism']}, writes complete when {result['write_complete']}"
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
@@ -180,7 +180,9 @@ def show_result(console: Console, result: Result) -> None:
     for label, field, digits, unit in _FACTS:
         table.add_row(label, f"{result[field]:,.{digits}f}", unit)
     if life := result["lifetime"]:
-        table.add_row("Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host")
+        table.add_row(
+            "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"
+        )
     console.print(table)
     waits = {cause: result[f"wait_{cause}_ms"] for cause in _WAITS}
     most = max(waits.values(), default=0.0)
