@@ -100,7 +100,7 @@ def formats() -> str:
         for entry in _core.formats()
     ]
     return (
-        "# Trace formats\n\nFound by content, or named with `--format`; gzip, zstd and xz are seen through.\n\n"
+        "# Trace formats\n\nFound by content, or named with `--format`; gzip, zstd and xz too.\n\n"
         + table(["name", "read", "write", "about"], rows)
     )
 
