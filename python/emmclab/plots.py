@@ -342,6 +342,7 @@ def wake_up(rows: Rows) -> Chart:
         .transform_calculate(median="datum.median_delay_ms", slow="datum.p90_delay_ms")
         .transform_fold(["median", "slow"], ["of", "delay_ms"])
         .transform_calculate(of="datum.of == 'slow' ? '90th percentile' : 'median'")
+        .transform_calculate(shown_ms="max(datum.delay_ms, 0.001)")
         .encode(
             x=alt.X(
                 "bin:N",
@@ -349,7 +350,7 @@ def wake_up(rows: Rows) -> Chart:
                 title="idle gap before the request",
                 axis=alt.Axis(labelAngle=-40, labelOverlap=False),
             ),
-            y=alt.Y("delay_ms:Q", title="delay, ms"),
+            y=alt.Y("shown_ms:Q", title="delay, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             color=alt.Color("of:N", title=None),
             tooltip=_tooltip(rows),
         )

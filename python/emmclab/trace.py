@@ -158,8 +158,8 @@ def read(
         InputError: the file cannot be read.
         FormatError: it is of no known format, or not what the format says.
 
-    >>> read(bundled()[0]).header["format"]
-    'parquet'
+    >>> read(bundled()[0]).name
+    'browser-cache'
     """
 
     def open_stream() -> _core.Reader:
@@ -180,7 +180,7 @@ def combine(traces: Sequence[Trace]) -> Trace:
     """Interleave traces on one clock, their starts aligned, as if the applications ran together.
 
     >>> both = combine([read(path) for path in bundled()[:2]])
-    >>> both.profile()["requests"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
+    >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
     True
     """
     if len(traces) < 2:
