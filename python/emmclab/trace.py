@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
@@ -27,22 +27,6 @@ Progress = Callable[[int, int | None, int], None]
 _ENDINGS = {".csv", ".gz", ".iolog", ".log", ".parquet", ".trace", ".txt", ".xz", ".zst", ".zstd"}
 
 
-class Stream(Protocol):
-    """What yields batches: a reader of one file, or several interleaved."""
-
-    def next(self) -> _core.Batch | None:
-        """Give the next batch in order of arrival, or None at the end."""
-
-    def ledger(self) -> Ledger:
-        """Count what was seen, kept and changed so far."""
-
-    def header(self) -> Header:
-        """Say where the trace comes from."""
-
-    def progress(self) -> tuple[int, int | None]:
-        """Give bytes read so far, and in all where known."""
-
-
 class Trace:
     """A recorded stream of requests; it is read anew, in bounded memory, each time it is used.
 
@@ -51,7 +35,7 @@ class Trace:
     True
     """
 
-    def __init__(self, name: str, open_stream: Callable[[], Stream]) -> None:
+    def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
         """Make a trace of a stream that can be opened again; the first opening finds bad input."""
         self.name = name
         self._open = open_stream
@@ -178,7 +162,7 @@ def read(
     'parquet'
     """
 
-    def open_stream() -> Stream:
+    def open_stream() -> _core.Reader:
         return _core.Reader(
             path,
             format=format,
@@ -206,19 +190,10 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
-    def open_stream() -> Stream:
-        return _core.Combiner([_reader(trace) for trace in traces])
+    def open_stream() -> _core.Reader:
+        return _core.Reader.combine([trace._open() for trace in traces])
 
     return Trace("/".join(trace.name for trace in traces), open_stream)
-
-
-def _reader(trace: Trace) -> _core.Reader:
-    stream = trace._open()
-    if isinstance(stream, _core.Reader):
-        return stream
-    raise ConfigError(
-        f"{trace.name} is itself a combination", kind="config", hint="combine all traces at once"
-    )
 
 
 def convert(

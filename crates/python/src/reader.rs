@@ -3,21 +3,64 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use emmclab_profile::Combiner;
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Ledger, ReadOptions, TraceReader};
+use emmclab_trace::{Batch, Column, Error, Header, Kind, Ledger, Progress, ReadOptions, TraceReader};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
-use crate::errors::run;
+use crate::errors::{run, to_python};
 
-/// A trace of any format as a stream of batches in order of arrival.
+/// Where batches come from.
+enum Stream {
+    File(TraceReader),
+    Combined(Combiner),
+    /// The reader went into a combination.
+    Taken,
+}
+
+impl Stream {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        match self {
+            Self::File(reader) => reader.next_batch(),
+            Self::Combined(combiner) => combiner.next_batch(),
+            Self::Taken => Err(Error::new(Kind::Config, "this reader is now part of a combination")),
+        }
+    }
+
+    fn ledger(&self) -> Ledger {
+        match self {
+            Self::File(reader) => reader.ledger(),
+            Self::Combined(combiner) => combiner.ledger(),
+            Self::Taken => Ledger::default(),
+        }
+    }
+
+    fn header(&self) -> Header {
+        match self {
+            Self::File(reader) => reader.header(),
+            Self::Combined(combiner) => combiner.header(),
+            Self::Taken => Header::default(),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match self {
+            Self::File(reader) => reader.progress(),
+            Self::Combined(combiner) => combiner.progress(),
+            Self::Taken => Progress::default(),
+        }
+    }
+}
+
+/// A trace of any format, or several on one clock, as a stream of batches in order of arrival.
 #[pyclass(name = "Reader", module = "emmclab._core")]
-pub(crate) struct PyReader(Mutex<TraceReader>);
+pub(crate) struct PyReader(Mutex<Stream>);
 
 impl PyReader {
-    /// The reader itself; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut TraceReader {
+    /// The stream itself; the mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut Stream {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -38,7 +81,23 @@ impl PyReader {
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
         let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
-        run(py, || TraceReader::open(&path, &options)).map(|reader| Self(Mutex::new(reader)))
+        run(py, || TraceReader::open(&path, &options)).map(|reader| Self(Mutex::new(Stream::File(reader))))
+    }
+
+    /// Interleaves traces that have not been read from yet, as if all had started together; takes the readers over.
+    #[staticmethod]
+    fn combine(py: Python<'_>, readers: Vec<PyRefMut<'_, PyReader>>) -> PyResult<Self> {
+        let mut files = Vec::with_capacity(readers.len());
+        for mut reader in readers {
+            match std::mem::replace(reader.inner(), Stream::Taken) {
+                Stream::File(file) => files.push(file),
+                _ => {
+                    let error = Error::new(Kind::Config, "a combination cannot be combined again");
+                    return Err(to_python(py, &error));
+                }
+            }
+        }
+        run(py, || Combiner::new(files)).map(|combiner| Self(Mutex::new(Stream::Combined(combiner))))
     }
 
     /// The next batch, or None at the end.
@@ -111,4 +170,21 @@ pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         out.set_item(field, label)?;
     }
     Ok(out)
+}
+
+/// The columns of a trace: name, type, unit, optional, about.
+#[pyfunction]
+pub(crate) fn trace_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    Column::ALL
+        .into_iter()
+        .map(|column| {
+            let out = PyDict::new(py);
+            out.set_item("name", column.name())?;
+            out.set_item("type", column.data_type().to_string())?;
+            out.set_item("unit", column.unit())?;
+            out.set_item("optional", column.optional())?;
+            out.set_item("about", column.about())?;
+            Ok(out)
+        })
+        .collect()
 }

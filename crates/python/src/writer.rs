@@ -21,7 +21,8 @@ impl PyWriter {
     }
 }
 
-type PyHeader = HashMap<String, Option<String>>;
+/// A header as Python holds it.
+pub(crate) type PyHeader = HashMap<String, Option<String>>;
 
 #[pymethods]
 impl PyWriter {
