@@ -8,6 +8,7 @@ True
 """
 
 from emmclab._core import __version__
+from emmclab.device import Device, Result, compare
 from emmclab.errors import (
     ConfigError,
     EmmclabError,
@@ -21,16 +22,19 @@ from emmclab.trace import Trace, bundled, combine, convert, profile, read
 
 __all__ = [
     "ConfigError",
+    "Device",
     "EmmclabError",
     "FormatError",
     "InputError",
     "Profile",
+    "Result",
     "Trace",
     "UnitError",
     "UnsupportedError",
     "__version__",
     "bundled",
     "combine",
+    "compare",
     "convert",
     "profile",
     "read",

@@ -11,7 +11,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.trace import Trace, combine
+from emmclab.trace import Ledger, Trace, combine, read
 
 #: Called after each batch with bytes read, bytes in all (None = unknown), requests and simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
@@ -142,7 +142,6 @@ class Device:
             "mode": mode,
             "rate": rate,
             "start_offset": start_offset_ns,
-            "passes": passes,
             "fold": fold,
             "seed": seed,
             "check": check,
@@ -157,9 +156,10 @@ class Device:
             on=aged,
         )
         source = traces[0] if len(traces) == 1 else combine(traces)
-        ledger = _drive(run, source, passes, progress)
+        ledger = _drive(run, source.repeated(passes) if passes > 1 else source, progress)
         result = json.loads(run.finish(ledger))
-        return Result({"trace": source.name, **result, "options": options | {"precondition": precondition}})
+        said = options | {"precondition": precondition, "passes": passes}
+        return Result({"trace": source.name, **result, "options": said})
 
 
 class Result(Mapping[str, Any]):
@@ -223,36 +223,24 @@ def parse_precondition(text: str) -> Any:
     )
 
 
-def _drive(
-    run: _core.Simulation, trace: Trace, passes: int, progress: SimulationProgress | None
-) -> dict[str, int]:
+def _drive(run: _core.Simulation, trace: Trace, progress: SimulationProgress | None) -> Ledger:
+    """Feed the trace until its end or the device's; give the ledger of what was read."""
     requests = 0
-    place: tuple[int, int | None] = (0, None)
-
-    def note(done: int, total: int | None, _requests: int) -> None:
-        nonlocal place
-        place = (done, total)
-
-    for _ in range(passes):
-        for batch in trace.batches(note):
-            going = run.feed(batch)
-            requests += len(batch)
-            if progress is not None:
-                progress(*place, requests, run.simulated_ns() / 1e9)
-            if not going:
-                return trace.ledger
-    return trace.ledger
+    stream = trace.open()
+    while (batch := stream.next()) is not None and run.feed(batch):
+        requests += len(batch)
+        if progress is not None:
+            progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
+    return stream.ledger()
 
 
 def _age(
     device: Device, path: Path, options: dict[str, Any], progress: SimulationProgress | None
 ) -> _core.Simulation:
     """Replay a trace to age the device; its times and counters start anew afterwards."""
-    from emmclab.trace import read
-
-    aging = options | {"mode": "open", "rate": 1.0, "passes": 1, "start_offset": 0}
+    aging = options | {"mode": "open", "rate": 1.0, "start_offset": 0}
     run = _core.Simulation(device._config, json.dumps(aging))
-    _drive(run, read(path), 1, progress)
+    _drive(run, read(path), progress)
     return run
 
 

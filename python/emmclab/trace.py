@@ -38,7 +38,8 @@ class Trace:
     def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
         """Make a trace of a stream that can be opened again; the first opening finds bad input."""
         self.name = name
-        self._open = open_stream
+        self.open = open_stream
+        """Opens the trace at its beginning, as a stream of batches."""
         stream = open_stream()
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
@@ -61,7 +62,7 @@ class Trace:
         Raises:
             EmmclabError: at the first bad record, with its place and a hint.
         """
-        stream = self._open()
+        stream = self.open()
         requests = 0
         while (batch := stream.next()) is not None:
             yield batch
@@ -77,7 +78,7 @@ class Trace:
         ['arrival_ns', 'complete_ns', 'device']
         """
         rows: list[dict[str, Any]] = []
-        stream = self._open()
+        stream = self.open()
         while len(rows) < limit and (batch := stream.next()) is not None:
             rows += batch.rows(limit - len(rows))
         return rows
@@ -109,6 +110,15 @@ class Trace:
             writer.abort()
             raise
         return self.ledger
+
+    def repeated(self, passes: int) -> Trace:
+        """Give the trace several times over, each pass one mean inter-arrival time after the one before.
+
+        >>> trace = read(bundled()[0])
+        >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
+        True
+        """
+        return Trace(self.name, lambda: self.open().repeat(passes))
 
     def to_arrow(self) -> pyarrow.Table:
         """Give the whole trace as a pyarrow table, without a copy."""
@@ -191,7 +201,7 @@ def combine(traces: Sequence[Trace]) -> Trace:
         )
 
     def open_stream() -> _core.Reader:
-        return _core.Reader.combine([trace._open() for trace in traces])
+        return _core.Reader.combine([trace.open() for trace in traces])
 
     return Trace("/".join(trace.name for trace in traces), open_stream)
 

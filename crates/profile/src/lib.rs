@@ -18,7 +18,6 @@
 mod alignment;
 mod arrivals;
 mod bins;
-mod combine;
 mod findings;
 mod flags;
 mod folding;
@@ -41,7 +40,6 @@ mod reuse;
 mod timeline;
 mod wake;
 
-pub use combine::Combiner;
 pub use merge::Join;
 pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;

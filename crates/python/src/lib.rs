@@ -2,8 +2,10 @@
 
 mod batch;
 mod errors;
+mod json;
 mod profile;
 mod reader;
+mod simulate;
 mod writer;
 
 use pyo3::prelude::*;
@@ -17,6 +19,8 @@ mod _core {
     use crate::profile::{PyProfiler, published_tables};
     #[pymodule_export]
     use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
+    #[pymodule_export]
+    use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
     #[pymodule_export]
     use crate::writer::PyWriter;
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_profile::{Join, Profile, ProfileOptions, published};
-use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
+use crate::json::to_json;
 use crate::writer::{PyHeader, header_from_python, ledger_from_python};
 
 /// A profile that grows by batches.
@@ -67,10 +67,4 @@ pub(crate) fn published_tables(py: Python<'_>) -> PyResult<String> {
         let inconsistencies = published::inconsistencies(&rows);
         to_json(&Published { rows, inconsistencies })
     })
-}
-
-/// JSON of a result of the core.
-pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value)
-        .map_err(|error| Error::new(Kind::Value, format!("a result is no JSON: {error}")))
 }

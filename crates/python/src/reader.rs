@@ -3,65 +3,31 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::Combiner;
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Batch, Column, Error, Header, Kind, Ledger, Progress, ReadOptions, TraceReader};
+use emmclab_trace::{Column, Combiner, Header, Ledger, ReadOptions, TraceInput};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
-use crate::errors::{run, to_python};
-
-/// Where batches come from.
-enum Stream {
-    File(TraceReader),
-    Combined(Combiner),
-    /// The reader went into a combination.
-    Taken,
-}
-
-impl Stream {
-    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        match self {
-            Self::File(reader) => reader.next_batch(),
-            Self::Combined(combiner) => combiner.next_batch(),
-            Self::Taken => Err(Error::new(Kind::Config, "this reader is now part of a combination")),
-        }
-    }
-
-    fn ledger(&self) -> Ledger {
-        match self {
-            Self::File(reader) => reader.ledger(),
-            Self::Combined(combiner) => combiner.ledger(),
-            Self::Taken => Ledger::default(),
-        }
-    }
-
-    fn header(&self) -> Header {
-        match self {
-            Self::File(reader) => reader.header(),
-            Self::Combined(combiner) => combiner.header(),
-            Self::Taken => Header::default(),
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        match self {
-            Self::File(reader) => reader.progress(),
-            Self::Combined(combiner) => combiner.progress(),
-            Self::Taken => Progress::default(),
-        }
-    }
-}
+use crate::errors::run;
 
 /// A trace of any format, or several on one clock, as a stream of batches in order of arrival.
 #[pyclass(name = "Reader", module = "emmclab._core")]
-pub(crate) struct PyReader(Mutex<Stream>);
+pub(crate) struct PyReader {
+    inputs: Vec<TraceInput>,
+    passes: u32,
+    /// The mutex is there only to make the class shareable, and is never contended.
+    stream: Mutex<Combiner>,
+}
 
 impl PyReader {
-    /// The stream itself; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut Stream {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    fn open(py: Python<'_>, inputs: Vec<TraceInput>, passes: u32) -> PyResult<Self> {
+        let stream = run(py, || Combiner::open(inputs.clone(), passes))?;
+        Ok(Self { inputs, passes, stream: Mutex::new(stream) })
+    }
+
+    fn inner(&mut self) -> &mut Combiner {
+        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,23 +47,19 @@ impl PyReader {
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
         let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
-        run(py, || TraceReader::open(&path, &options)).map(|reader| Self(Mutex::new(Stream::File(reader))))
+        Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
-    /// Interleaves traces that have not been read from yet, as if all had started together; takes the readers over.
+    /// A new reader that interleaves the traces of others as if all had started together.
     #[staticmethod]
-    fn combine(py: Python<'_>, readers: Vec<PyRefMut<'_, PyReader>>) -> PyResult<Self> {
-        let mut files = Vec::with_capacity(readers.len());
-        for mut reader in readers {
-            match std::mem::replace(reader.inner(), Stream::Taken) {
-                Stream::File(file) => files.push(file),
-                _ => {
-                    let error = Error::new(Kind::Config, "a combination cannot be combined again");
-                    return Err(to_python(py, &error));
-                }
-            }
-        }
-        run(py, || Combiner::new(files)).map(|combiner| Self(Mutex::new(Stream::Combined(combiner))))
+    fn combine(py: Python<'_>, readers: Vec<PyRef<'_, PyReader>>) -> PyResult<Self> {
+        let inputs = readers.iter().flat_map(|reader| reader.inputs.clone()).collect();
+        Self::open(py, inputs, 1)
+    }
+
+    /// A new reader of the same traces that goes through them several times; each pass follows the one before.
+    fn repeat(&self, py: Python<'_>, passes: u32) -> PyResult<Self> {
+        Self::open(py, self.inputs.clone(), self.passes.saturating_mul(passes))
     }
 
     /// The next batch, or None at the end.
@@ -133,10 +95,7 @@ pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResul
 }
 
 /// The header's fields.
-pub(crate) fn header_to_python<'py>(
-    py: Python<'py>,
-    header: &emmclab_trace::Header,
-) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
     out.set_item("format", &header.format)?;

@@ -35,7 +35,7 @@ pub enum Precondition {
 
 /// A factor on the rate of arrivals, exact to a millionth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct Rate {
     millionths: u64,
 }
@@ -43,6 +43,19 @@ pub struct Rate {
 impl Default for Rate {
     fn default() -> Self {
         Self { millionths: 1_000_000 }
+    }
+}
+
+impl TryFrom<f64> for Rate {
+    type Error = Error;
+    fn try_from(factor: f64) -> Result<Self> {
+        Self::new(factor)
+    }
+}
+
+impl From<Rate> for f64 {
+    fn from(rate: Rate) -> Self {
+        rate.millionths as f64 / 1e6
     }
 }
 
