@@ -210,7 +210,12 @@ fn lengths() -> Result<()> {
         device.rewind();
         let seconds = random_run(&mut device, (millions * 1e6) as u64)?;
         let programs = device.counters().all_page_programs();
-        report(&format!("{millions} million random writes on a full 4 GB device"), seconds, programs, "page programs");
+        report(
+            &format!("{millions} million random writes on a full 4 GB device"),
+            seconds,
+            programs,
+            "page programs",
+        );
     }
     Ok(())
 }

@@ -6,8 +6,6 @@
 //! - Greedy: (H(n) - H(n x)) / (n (1 - x)) = a / n with the harmonic numbers H, because blocks with i valid pages lose one
 //!   at a rate in proportion to i and none falls below n x. Desnoyers, SYSTOR 2012, section 3. Both agree for large n.
 
-mod common;
-
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 use emmclab_trace::{Nanos, Op};
 use rand_pcg::Pcg64;
@@ -31,7 +29,7 @@ fn measured(policy: &str, share_pct: f64) -> (f64, f64) {
     let mut device = Device::new(&config);
     let units = device.geometry().logical_units;
     let mut random = Pcg64::new(7, 11);
-    let mut write = |device: &mut Device, unit: u32| {
+    let write = |device: &mut Device, unit: u32| {
         let arrival = Nanos(device.idle_from().0.max(0));
         let command = Command { arrival, op: Op::Write, sector: u64::from(unit) * 8, sectors: 8 };
         device.submit(&command, &mut Quiet).unwrap();
@@ -86,7 +84,10 @@ fn compare(policy: &str, formula: fn(f64) -> f64, within: f64) {
     for share in [7.0, 15.0, 28.0, 50.0, 100.0] {
         let (found, a) = measured(policy, share);
         let expected = formula(a);
-        println!("{policy} {share} %: WAF {found:.3}, formula {expected:.3} ({:+.2} %)", 100.0 * (found / expected - 1.0));
+        println!(
+            "{policy} {share} %: WAF {found:.3}, formula {expected:.3} ({:+.2} %)",
+            100.0 * (found / expected - 1.0)
+        );
         assert!((found / expected - 1.0).abs() < within, "{policy} at {share} %: {found} against {expected}");
     }
 }
