@@ -1,0 +1,98 @@
+//! Where a trace's requests go, without keeping where.
+
+use std::collections::HashMap;
+
+use emmclab_trace::{Op, Request, Sector};
+use hdrhistogram::Histogram;
+use roaring::RoaringTreemap;
+
+use super::model::OperationModel;
+
+/// Starts whose last use is remembered; new ones beyond are counted, but their distances are not.
+const MOST_STARTS: usize = 1 << 22;
+/// Points of a list of quantiles.
+const POINTS: u32 = 64;
+const SECTORS_PER_GB: u64 = 1 << 21;
+/// The largest device that a model may name, GB.
+const LARGEST_GB: u64 = 2_048;
+
+/// Locality of one operation.
+#[derive(Default)]
+struct Locality {
+    requests: u64,
+    sequential: u64,
+    reaccess: u64,
+    /// The number of the request that started there last. Looked up only: its order never shows.
+    last: HashMap<u64, u64>,
+    /// How often a start came back after so many requests; exponent and mantissa of three digits.
+    distances: Option<Histogram<u64>>,
+}
+
+/// Follows addresses.
+#[derive(Default)]
+pub(super) struct Places {
+    seen: RoaringTreemap,
+    end: Option<Sector>,
+    furthest: u64,
+    by_op: [Locality; 2],
+}
+
+impl Places {
+    /// Takes a read or a write; true where it is sequential.
+    pub(super) fn see(&mut self, request: &Request) -> bool {
+        let start = request.sector.0;
+        let sequential = self.end == Some(request.sector);
+        let returns = !self.seen.insert(start);
+        self.end = Some(request.end());
+        self.furthest = self.furthest.max(request.end().0);
+        let own = &mut self.by_op[request.op as usize];
+        own.requests += 1;
+        own.sequential += u64::from(sequential);
+        own.reaccess += u64::from(returns);
+        let before = if own.last.len() < MOST_STARTS || own.last.contains_key(&start) {
+            own.last.insert(start, own.requests)
+        } else {
+            None
+        };
+        if let Some(before) = before {
+            if own.distances.is_none() {
+                own.distances = Histogram::new(3).ok();
+            }
+            if let Some(distances) = &mut own.distances {
+                distances.saturating_record(own.requests - before);
+            }
+        }
+        sequential
+    }
+
+    /// The operation's locality; sizes are left empty.
+    pub(super) fn operation(&self, op: Op) -> OperationModel {
+        let own = &self.by_op[op as usize];
+        let pct = |count: u64| round(100.0 * count as f64 / own.requests.max(1) as f64, 1e4);
+        let mut reuse_requests = own.distances.as_ref().map_or_else(Vec::new, |distances| {
+            (0..=POINTS)
+                .map(|point| distances.value_at_quantile(f64::from(point) / f64::from(POINTS)).max(1))
+                .collect()
+        });
+        if reuse_requests.is_empty() && own.reaccess > 0 {
+            // It returns only to where the other operation has been.
+            reuse_requests.push(1);
+        }
+        OperationModel {
+            sizes_kb: Vec::new(),
+            sequential_pct: pct(own.sequential),
+            reaccess_pct: pct(own.reaccess),
+            reuse_requests,
+        }
+    }
+
+    /// The next power of two of GB that holds everything.
+    pub(super) fn gigabytes(&self) -> u64 {
+        self.furthest.div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
+    }
+}
+
+/// `value` to a multiple of `1 / steps`: a model is read by people.
+pub(super) fn round(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
