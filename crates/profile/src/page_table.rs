@@ -2,10 +2,10 @@
 
 use crate::hash::IntMap;
 
-/// Pages in a leaf: 256 KB of address space.
-pub(crate) const LEAF_PAGES: u64 = 64;
+/// Pages in a leaf: 512 KB of address space.
+pub(crate) const LEAF_PAGES: u64 = 128;
 /// Leaves in one allocation.
-const SLAB_LEAVES: usize = 64;
+const SLAB_LEAVES: usize = 32;
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 /// Set in the last byte of the time where a request has started on the page's first sector.
@@ -88,34 +88,76 @@ impl Page {
 
 type Leaf = [Page; LEAF_PAGES as usize];
 
-/// The pages of all devices. Takes 12 bytes for each page of a leaf that is touched.
+/// The pages of all devices, in two levels. Takes 12 bytes for each page of a leaf that is touched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    leaves: IntMap<(u32, u64), u32>,
+    /// For the first devices and the first part of each: one more than the leaf's place, by leaf number.
+    near: [Vec<u32>; NEAR_SPACES],
+    /// For all others.
+    far: IntMap<(u32, u64), u32>,
     slabs: Vec<Box<[Leaf]>>,
     used: u32,
 }
 
+/// Devices that have a direct table, and the leaves that it covers: 128 GB, 1 MB of table.
+const NEAR_SPACES: usize = 8;
+const NEAR_LEAVES: u64 = 1 << 18;
+
 impl PageTable {
+    /// One more than the leaf's place; 0 where there is no such leaf.
+    #[inline]
+    fn find(&self, space: u32, number: u64) -> u32 {
+        match self.near.get(space as usize) {
+            Some(near) if number < NEAR_LEAVES => near.get(number as usize).copied().unwrap_or(0),
+            _ => self.far.get(&(space, number)).copied().unwrap_or(0),
+        }
+    }
+
+    /// Makes a leaf; returns one more than its place.
+    #[cold]
+    fn insert(&mut self, space: u32, number: u64) -> u32 {
+        if self.used as usize / SLAB_LEAVES == self.slabs.len() {
+            self.slabs.push(vec![[Page::default(); LEAF_PAGES as usize]; SLAB_LEAVES].into());
+        }
+        self.used += 1;
+        match self.near.get_mut(space as usize) {
+            Some(near) if number < NEAR_LEAVES => {
+                let number = number as usize;
+                near.resize(near.len().max(number + 1), 0);
+                near[number] = self.used;
+            }
+            _ => {
+                self.far.insert((space, number), self.used);
+            }
+        }
+        self.used
+    }
+
     /// The leaf of this device with this number (page number / [`LEAF_PAGES`]).
     #[inline]
     pub fn leaf(&mut self, space: u32, number: u64) -> &mut Leaf {
-        let id = *self.leaves.entry((space, number)).or_insert_with(|| {
-            let id = self.used;
-            self.used += 1;
-            if id as usize / SLAB_LEAVES == self.slabs.len() {
-                self.slabs.push(vec![[Page::default(); LEAF_PAGES as usize]; SLAB_LEAVES].into());
-            }
-            id
-        }) as usize;
-        &mut self.slabs[id / SLAB_LEAVES][id % SLAB_LEAVES]
+        let found = self.find(space, number);
+        let found = if found == 0 { self.insert(space, number) } else { found };
+        let place = found as usize - 1;
+        &mut self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES]
+    }
+
+    /// Reads the page's memory, if it has any.
+    #[inline]
+    pub fn peek(&self, space: u32, page: u64) -> u32 {
+        let Some(place) = (self.find(space, page / LEAF_PAGES) as usize).checked_sub(1) else { return 0 };
+        self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES][(page % LEAF_PAGES) as usize].0[0]
     }
 
     /// All leaves with their device and number, in no particular order.
     pub fn leaves(&self) -> impl Iterator<Item = (u32, u64, &Leaf)> {
-        self.leaves.iter().map(|(&(space, number), &id)| {
-            let id = id as usize;
-            (space, number, &self.slabs[id / SLAB_LEAVES][id % SLAB_LEAVES])
+        let near = (0..)
+            .zip(&self.near)
+            .flat_map(|(space, near)| (0..).zip(near).map(move |(number, id)| (space, number, *id)));
+        let far = self.far.iter().map(|(&(space, number), &id)| (space, number, id));
+        near.chain(far).filter(|(_, _, id)| *id > 0).map(|(space, number, id)| {
+            let place = id as usize - 1;
+            (space, number, &self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES])
         })
     }
 

@@ -1,5 +1,7 @@
 //! The accumulator: batches in, a report out.
 
+use std::hint::black_box;
+
 use emmclab_trace::{Batch, Error, Header, Kind, Ledger, Nanos, Op, Request, Result};
 
 use crate::alignment::Alignment;
@@ -20,6 +22,9 @@ use crate::report::{Figures, Locality, ProfileReport, Tables};
 use crate::reuse::Reuse;
 use crate::timeline::Timeline;
 use crate::wake::WakeUp;
+
+/// Requests whose pages are looked up ahead of their turn.
+const AHEAD: usize = 64;
 
 /// A profile in the making: one pass over the batches of a trace in order of arrival.
 ///
@@ -68,8 +73,17 @@ impl Profile {
     pub fn update(&mut self, batch: &Batch) {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
-        for request in batch.iter() {
-            self.add(&request);
+        let mut ahead = Vec::with_capacity(AHEAD);
+        let mut requests = batch.iter();
+        loop {
+            ahead.extend(requests.by_ref().take(AHEAD));
+            if ahead.is_empty() {
+                break;
+            }
+            for request in &ahead {
+                black_box(self.pages.warm(request, self.devices.index(request.device)));
+            }
+            ahead.drain(..).for_each(|request| self.add(&request));
         }
     }
 

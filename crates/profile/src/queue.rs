@@ -85,7 +85,12 @@ impl Queue {
             return Found { depth: None, idle, gap_ns };
         };
         let complete = complete.max(arrival);
-        let depth = self.depth_at(arrival);
+        let depth = if idle {
+            self.outstanding.clear();
+            0
+        } else {
+            self.depth_at(arrival)
+        };
         self.completed += 1;
         self.depth_sum += u128::from(depth);
         self.depth_max = self.depth_max.max(depth);

@@ -16,7 +16,7 @@ const FOLLOWED: usize = 1 << 14;
 /// Positions in order of touch; renumbered when they run out.
 const POSITIONS: usize = 4 * FOLLOWED;
 const WORDS: usize = POSITIONS / 64;
-/// Words of which a group counts the set bits.
+/// Words in a group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
 /// Distances 0, 1, 2-3, 4-7, ... pages.
@@ -32,7 +32,9 @@ pub(crate) struct Reuse {
     /// The page at each position; stale where its bit is not set.
     page_at: Vec<u64>,
     bits: Vec<u64>,
-    group_counts: Vec<u32>,
+    /// Set bits of each word by group, and of each group; at most [`FOLLOWED`] + 1 in all.
+    word_counts: Vec<[u8; GROUP_WORDS]>,
+    group_counts: [u16; GROUPS],
     next: usize,
     distances: [u64; BINS],
     first_touches: u64,
@@ -49,7 +51,8 @@ impl Default for Reuse {
             position_of: IntMap::default(),
             page_at: vec![0; POSITIONS],
             bits: vec![0; WORDS],
-            group_counts: vec![0; GROUPS],
+            word_counts: vec![[0; GROUP_WORDS]; GROUPS],
+            group_counts: [0; GROUPS],
             next: 0,
             distances: [0; BINS],
             first_touches: 0,
@@ -87,8 +90,10 @@ impl Reuse {
                 let distance = self.set_after(before) << self.shift;
                 let bin = (u64::BITS - distance.leading_zeros()) as usize;
                 self.distances[bin.min(BINS - 1)] += weight;
-                self.bits[before / 64] &= !(1 << (before % 64));
-                self.group_counts[before / 64 / GROUP_WORDS] -= 1;
+                let word = before / 64;
+                self.bits[word] &= !(1 << (before % 64));
+                self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] -= 1;
+                self.group_counts[word / GROUP_WORDS] -= 1;
             }
             None => self.first_touches += weight,
         }
@@ -104,8 +109,10 @@ impl Reuse {
     fn set(&mut self, page: u64) {
         let at = self.next;
         self.page_at[at] = page;
-        self.bits[at / 64] |= 1 << (at % 64);
-        self.group_counts[at / 64 / GROUP_WORDS] += 1;
+        let word = at / 64;
+        self.bits[word] |= 1 << (at % 64);
+        self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] += 1;
+        self.group_counts[word / GROUP_WORDS] += 1;
         self.next += 1;
     }
 
@@ -113,12 +120,14 @@ impl Reuse {
     fn set_after(&self, position: usize) -> u64 {
         let word = position / 64;
         let group = word / GROUP_WORDS;
-        // Two shifts, because a shift by 64 is none.
-        let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones();
-        let in_group: u32 =
-            self.bits[word + 1..(group + 1) * GROUP_WORDS].iter().map(|word| word.count_ones()).sum();
-        let last = self.next.div_ceil(64 * GROUP_WORDS);
-        let behind: u32 = self.group_counts[(group + 1).min(last)..last].iter().sum();
+        // Two shifts, because a shift by 64 is none. The sums run over all, masked: that is without a branch.
+        let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones() as u16;
+        let after = |index: usize, than: usize, count: u16| if index > than { count } else { 0 };
+        let words = self.word_counts[group].iter().enumerate();
+        let in_group: u16 =
+            words.map(|(index, count)| after(index, word % GROUP_WORDS, u16::from(*count))).sum();
+        let groups = self.group_counts.iter().enumerate();
+        let behind: u16 = groups.map(|(index, count)| after(index, group, *count)).sum();
         u64::from(in_word + in_group + behind)
     }
 
@@ -130,6 +139,7 @@ impl Reuse {
             .filter(|page| page.leading_zeros() >= self.shift)
             .collect();
         self.bits.fill(0);
+        self.word_counts.fill([0; GROUP_WORDS]);
         self.group_counts.fill(0);
         self.position_of.clear();
         self.next = 0;

@@ -11,8 +11,9 @@ use crate::merge::Join;
 use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeRow};
 
-/// Four delay buckets to an octave, from 1 us on; below, one bucket each 250 ns.
-const DELAY_BUCKETS: usize = 128;
+/// Sixteen delay buckets to an octave, from 4 us on; below, one bucket each 250 ns.
+const DELAY_BUCKETS: usize = 512;
+const IN_OCTAVE: usize = 16;
 const DELAY_UNIT_NS: u64 = 250;
 /// Requests needed on the short and on the long side of a threshold.
 const MIN_SHORT: u64 = 30;
@@ -124,19 +125,13 @@ fn delays(request: &Request) -> (Option<u64>, Option<u64>) {
 
 fn bucket(delay_ns: u64) -> usize {
     let value = delay_ns / DELAY_UNIT_NS;
-    if value < 4 {
-        return value as usize;
-    }
-    let octave = value.ilog2();
-    let quarter = (value >> (octave - 2)) & 3;
-    (((octave - 1) * 4) as usize + quarter as usize).min(DELAY_BUCKETS - 1)
+    let octave = value.checked_ilog2().unwrap_or(0).saturating_sub(IN_OCTAVE.ilog2());
+    (octave as usize * IN_OCTAVE + (value >> octave) as usize).min(DELAY_BUCKETS - 1)
 }
 
 fn lower_edge_ns(bucket: usize) -> u64 {
-    if bucket < 4 {
-        return bucket as u64 * DELAY_UNIT_NS;
-    }
-    ((4 + bucket as u64 % 4) << (bucket / 4 - 1)) * DELAY_UNIT_NS
+    let octave = (bucket / IN_OCTAVE).saturating_sub(1);
+    (((bucket - octave * IN_OCTAVE) as u64) << octave) * DELAY_UNIT_NS
 }
 
 fn upper_edge_ns(bucket: usize) -> u64 {
@@ -262,11 +257,11 @@ mod tests {
         let mut delays = Delays::new();
         for i in 0..2_000_u64 {
             let gap = (i % GAP_BINS as u64) as usize;
-            let asleep = gap > 6 || (gap == 6 && i % 2 == 0);
+            let asleep = gap > 6 || (gap == 6 && i / GAP_BINS as u64 % 2 == 0);
             delays.add(gap, if asleep { 5_000_000 } else { 30_000 });
         }
         let found = delays.threshold().unwrap();
         assert_eq!((found.threshold_low_ms, found.threshold_high_ms), (Some(32.0), Some(64.0)));
-        assert!((found.wake_up_ms.unwrap() - 4.97).abs() < 0.7, "{found:?}");
+        assert!((found.wake_up_ms.unwrap() - 4.97).abs() < 0.15, "{found:?}");
     }
 }

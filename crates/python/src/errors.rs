@@ -27,6 +27,8 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         details.set_item("line", error.line())?;
         details.set_item("field", error.field())?;
         details.set_item("hint", error.hint_text())?;
+        let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        details.set_item("errno", cause.and_then(std::io::Error::raw_os_error))?;
         let class = py.import("emmclab.errors")?.getattr(class_name(error.kind()))?;
         Ok(PyErr::from_value(class.call((error.to_string(),), Some(&details))?))
     };

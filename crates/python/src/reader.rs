@@ -97,7 +97,7 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
             out.set_item("reads", true)?;
-            out.set_item("writes", format.create.is_some())?;
+            out.set_item("writes", format.writes.is_some())?;
             Ok(out)
         })
         .collect()

@@ -6,12 +6,13 @@ use arrow::array::{
     Array, ArrayRef, AsArray, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray,
     UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowNativeType, DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
 
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::names::{NameId, Names};
 use crate::request::{Flags, Op, Request};
@@ -94,23 +95,22 @@ impl Batch {
         &self.devices
     }
 
-    /// The Arrow and Parquet schema of a trace.
+    pub(crate) fn processes_shared(&self) -> &Arc<Names> {
+        &self.processes
+    }
+
+    pub(crate) fn devices_shared(&self) -> &Arc<Names> {
+        &self.devices
+    }
+
+    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`].
     pub fn schema() -> SchemaRef {
-        let name = || DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
-        let op = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
-        Arc::new(Schema::new(vec![
-            Field::new("arrival_ns", DataType::Int64, false),
-            Field::new("start_ns", DataType::Int64, true),
-            Field::new("issue_ns", DataType::Int64, true),
-            Field::new("complete_ns", DataType::Int64, true),
-            Field::new("sector", DataType::UInt64, false),
-            Field::new("sectors", DataType::UInt32, false),
-            Field::new("op", op, false),
-            Field::new("flags", DataType::UInt16, false),
-            Field::new("pid", DataType::Int32, true),
-            Field::new("process", name(), true),
-            Field::new("device", name(), true),
-        ]))
+        let field = |column: Column| {
+            // Flags may be missing from a file, but are never null.
+            let nullable = column.optional() && column != Column::Flags;
+            Field::new(column.name(), column.data_type(), nullable)
+        };
+        Arc::new(Schema::new(Column::ALL.map(field).to_vec()))
     }
 
     /// The batch as Arrow columns in [`Batch::schema`]; values are shared, only validity bits are made.
@@ -148,36 +148,69 @@ impl Batch {
         processes: &mut Arc<Names>,
         devices: &mut Arc<Names>,
     ) -> Result<Self> {
-        let column = |name: &str| {
-            record.column_by_name(name).ok_or_else(|| {
-                Error::new(Kind::Syntax, format!("there is no column `{name}`"))
-                    .hint("the schema is in docs/reference; other Parquet files need `--columns`")
-            })
-        };
-        let required = |name: &str, array: &ArrayRef| match array.null_count() {
-            0 => Ok(()),
-            nulls => Err(Error::new(Kind::Value, format!("column `{name}` has {nulls} empty values"))),
-        };
-        for name in ["arrival_ns", "sector", "sectors", "op", "flags"] {
-            required(name, column(name)?)?;
+        let found = |column: Column| record.column_by_name(column.name());
+        for column in Column::ALL {
+            let Some(array) = found(column) else {
+                if column.optional() {
+                    continue;
+                }
+                return Err(Error::new(Kind::Syntax, format!("there is no column `{}`", column.name()))
+                    .hint("the schema of a trace is in docs/reference"));
+            };
+            if array.data_type() != &column.data_type() {
+                return Err(wrong_type(column.name(), array.data_type()));
+            }
+            if array.null_count() > 0 && (!column.optional() || column == Column::Flags) {
+                let message = format!("column `{}` has {} empty values", column.name(), array.null_count());
+                return Err(Error::new(Kind::Value, message));
+            }
         }
-        let process = names_from_arrow("process", column("process")?, processes)?;
-        let device = names_from_arrow("device", column("device")?, devices)?;
+        let rows = record.num_rows();
+        let flags = match found(Column::Flags) {
+            Some(array) => from_arrow::<UInt16Type>(Some(array), 0),
+            None => vec![0; rows].into(),
+        };
         Ok(Self {
-            arrival: from_arrow::<Int64Type>("arrival_ns", column("arrival_ns")?, NO_TIME)?,
-            start: from_arrow::<Int64Type>("start_ns", column("start_ns")?, NO_TIME)?,
-            issue: from_arrow::<Int64Type>("issue_ns", column("issue_ns")?, NO_TIME)?,
-            complete: from_arrow::<Int64Type>("complete_ns", column("complete_ns")?, NO_TIME)?,
-            sector: from_arrow::<UInt64Type>("sector", column("sector")?, 0)?,
-            sectors: from_arrow::<UInt32Type>("sectors", column("sectors")?, 0)?,
-            op: ops_from_arrow(column("op")?)?,
-            flags: from_arrow::<UInt16Type>("flags", column("flags")?, 0)?,
-            pid: from_arrow::<Int32Type>("pid", column("pid")?, NO_PID)?,
-            process,
-            device,
+            arrival: from_arrow::<Int64Type>(found(Column::Arrival), NO_TIME),
+            start: from_arrow::<Int64Type>(found(Column::Start), NO_TIME),
+            issue: from_arrow::<Int64Type>(found(Column::Issue), NO_TIME),
+            complete: from_arrow::<Int64Type>(found(Column::Complete), NO_TIME),
+            sector: from_arrow::<UInt64Type>(found(Column::Sector), 0),
+            sectors: from_arrow::<UInt32Type>(found(Column::Sectors), 0),
+            op: found(Column::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
+            flags,
+            pid: from_arrow::<Int32Type>(found(Column::Pid), NO_PID),
+            process: names_from_arrow(found(Column::Process), processes),
+            device: names_from_arrow(found(Column::Device), devices),
             processes: processes.clone(),
             devices: devices.clone(),
         })
+    }
+
+    /// Checks what a foreign file may get wrong: order of arrival (from `last` on, which moves along), missing
+    /// arrivals, and requests without data.
+    pub(crate) fn check(&self, last: &mut i64) -> Result<()> {
+        let mut before = *last;
+        let mut sorted = true;
+        for &arrival in self.arrival.iter() {
+            sorted &= before <= arrival;
+            before = arrival;
+        }
+        *last = before;
+        if !sorted {
+            return Err(Error::new(Kind::Order, "a request stands after its place in time").of_field(
+                "arrival_ns",
+                1,
+                b"",
+            ));
+        }
+        let flush = Op::Flush as u8;
+        let empty =
+            self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
+        if empty {
+            return Err(Error::new(Kind::Value, "is a request without data").of_field("sectors", 6, b"0"));
+        }
+        Ok(())
     }
 }
 
@@ -197,19 +230,24 @@ where
     if column.is_empty() && rows > 0 {
         return arrow::array::new_null_array(&T::DATA_TYPE, rows);
     }
-    let nulls = NullBuffer::from_iter(column.iter().map(|value| *value != none));
-    Arc::new(PrimitiveArray::<T>::new(column.clone(), Some(nulls).filter(|nulls| nulls.null_count() > 0)))
+    let valid = BooleanBuffer::collect_bool(column.len(), |i| column[i] != none);
+    let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);
+    Arc::new(PrimitiveArray::<T>::new(column.clone(), nulls))
 }
 
-fn from_arrow<T>(name: &str, array: &ArrayRef, none: T::Native) -> Result<ScalarBuffer<T::Native>>
+/// The values of an array whose type has been checked; empty where the column is missing or holds nothing.
+fn from_arrow<T>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native>
 where
     T: arrow::datatypes::ArrowPrimitiveType,
 {
-    let array = array.as_primitive_opt::<T>().ok_or_else(|| wrong_type(name, array.data_type()))?;
+    let Some(array) = array.and_then(|array| array.as_primitive_opt::<T>()) else { return Vec::new().into() };
     match array.nulls() {
-        None => Ok(array.values().clone()),
-        Some(nulls) if nulls.null_count() == array.len() => Ok(Vec::new().into()),
-        Some(_) => Ok(array.iter().map(|value| value.unwrap_or(none)).collect::<Vec<_>>().into()),
+        None => array.values().clone(),
+        Some(nulls) if nulls.null_count() == array.len() => Vec::new().into(),
+        Some(nulls) => {
+            let value = |(value, valid): (&T::Native, bool)| if valid { *value } else { none };
+            array.values().iter().zip(nulls.iter()).map(value).collect::<Vec<_>>().into()
+        }
     }
 }
 
@@ -222,15 +260,15 @@ fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Res
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(names.to_arrow())).map_err(arrow_error)?))
 }
 
-fn names_from_arrow(name: &str, array: &ArrayRef, names: &mut Arc<Names>) -> Result<ScalarBuffer<u32>> {
-    let dictionary =
-        array.as_dictionary_opt::<UInt32Type>().ok_or_else(|| wrong_type(name, array.data_type()))?;
+fn names_from_arrow(array: Option<&ArrayRef>, names: &mut Arc<Names>) -> ScalarBuffer<u32> {
+    let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
+        return Vec::new().into();
+    };
+    let Some(values) = dictionary.values().as_string_opt::<i32>() else { return Vec::new().into() };
     if dictionary.null_count() == dictionary.len() {
-        return Ok(Vec::new().into());
+        return Vec::new().into();
     }
-    let values = dictionary.values();
-    let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type(name, values.data_type()))?;
-    let mut same = values.len() <= names.len();
+    let mut same = true;
     let ids: Vec<u32> = values
         .iter()
         .enumerate()
@@ -246,10 +284,14 @@ fn names_from_arrow(name: &str, array: &ArrayRef, names: &mut Arc<Names>) -> Res
         })
         .collect();
     let keys = dictionary.keys();
-    if same && keys.null_count() == 0 {
-        return Ok(keys.values().clone());
+    match keys.nulls() {
+        None if same => keys.values().clone(),
+        None => keys.values().iter().map(|key| ids[*key as usize]).collect::<Vec<_>>().into(),
+        Some(nulls) => {
+            let id = |(key, valid): (&u32, bool)| if valid { ids[*key as usize] } else { NO_NAME };
+            keys.values().iter().zip(nulls.iter()).map(id).collect::<Vec<_>>().into()
+        }
     }
-    Ok(keys.iter().map(|key| key.map_or(NO_NAME, |key| ids[key as usize])).collect::<Vec<_>>().into())
 }
 
 fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {

@@ -6,10 +6,12 @@
 
 mod atomic_file;
 mod batch;
+mod columns;
 mod error;
 pub mod formats;
 mod ledger;
 mod names;
+mod pairing;
 mod reader;
 mod request;
 mod units;
@@ -17,10 +19,12 @@ mod writer;
 
 pub use atomic_file::AtomicFile;
 pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
+pub use columns::Column;
 pub use error::{Error, Kind, Result};
 pub use ledger::Ledger;
 pub use names::{NameId, Names};
+pub use pairing::{Event, EventKind, Pairer};
 pub use reader::{Header, Progress, ReadOptions, Source, TraceReader};
 pub use request::{Flags, Op, Request};
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
-pub use writer::{TraceWriter, WriteOptions};
+pub use writer::{Losses, Sink, TraceWriter, WriteOptions};

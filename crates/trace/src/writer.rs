@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchBuilder};
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
-use crate::formats;
+use crate::formats::{self, Holds};
 use crate::ledger::Ledger;
 use crate::reader::Header;
 
@@ -18,21 +19,34 @@ pub struct WriteOptions {
 
 /// Encodes batches; what each writable format implements.
 pub trait Sink: Send {
-    /// Adds a batch.
+    /// Adds a batch. It holds no operation that the format's [`Holds`] leaves out.
     ///
     /// # Errors
     /// Where the disk is full or the format cannot hold a request.
     fn write(&mut self, batch: &Batch) -> Result<()>;
-    /// Ends the file with the final ledger and header.
+    /// Ends the content with the final ledger and header and gives the file back, to be committed.
     ///
     /// # Errors
     /// Where the disk is full.
-    fn finish(self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<()>;
+    fn finish(self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile>;
+}
+
+/// What the target format could not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Requests left out because the format has no such operation.
+    pub requests: u64,
+    /// Values left out of requests that were written, by column in the order of the schema. For times of a coarser
+    /// format: values that were rounded down.
+    pub values: Vec<(&'static str, u64)>,
 }
 
 /// A trace being written; appears under its name only on [`TraceWriter::finish`].
 pub struct TraceWriter {
     sink: Box<dyn Sink>,
+    holds: Holds,
+    left_out: u64,
+    values: [u64; Column::ALL.len()],
 }
 
 impl TraceWriter {
@@ -41,16 +55,49 @@ impl TraceWriter {
     /// # Errors
     /// Where the format is unknown or cannot be written, or the folder cannot be written to.
     pub fn create(path: &Path, header: &Header, options: &WriteOptions) -> Result<Self> {
-        let _ = (AtomicFile::create(path)?, header, options, formats::FORMATS);
-        Err(Error::new(Kind::Unsupported, "no format can be written"))
+        let format = match &options.format {
+            Some(name) => formats::by_name(name)?,
+            None => formats::by_extension(path)?,
+        };
+        let Some((holds, create)) = &format.writes else {
+            let names: Vec<_> = formats::writable().map(|format| format.name).collect();
+            return Err(Error::new(Kind::Unsupported, format!("`{}` can only be read", format.name))
+                .hint(format!("these can be written: {}", names.join(", "))));
+        };
+        let sink = create(AtomicFile::create(path)?, header)?;
+        Ok(Self { sink, holds: *holds, left_out: 0, values: Default::default() })
     }
 
-    /// Adds a batch; batches come in order of arrival.
+    /// Adds a batch; batches come in order of arrival. What the format cannot hold is counted, see
+    /// [`TraceWriter::losses`].
     ///
     /// # Errors
-    /// Where the disk is full or the format cannot hold a request.
+    /// Where the disk is full or the format cannot hold a value that every trace has.
     pub fn write(&mut self, batch: &Batch) -> Result<()> {
-        self.sink.write(batch)
+        if self.holds.is_everything() {
+            return self.sink.write(batch);
+        }
+        let mut fitting = BatchBuilder::default();
+        for request in batch.iter() {
+            if self.holds.ops.contains(&request.op) {
+                for (count, column) in self.values.iter_mut().zip(Column::ALL) {
+                    *count += u64::from(self.holds.loses(column, &request));
+                }
+                fitting.push(&request);
+            } else {
+                self.left_out += 1;
+            }
+        }
+        self.sink.write(&fitting.finish(batch.processes_shared(), batch.devices_shared()))
+    }
+
+    /// What was left out so far because the format has no place for it. Never silent: print it.
+    pub fn losses(&self) -> Losses {
+        let values = Column::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
+        Losses {
+            requests: self.left_out,
+            values: values.map(|(column, count)| (column.name(), count)).collect(),
+        }
     }
 
     /// Ends the file and puts it in place.
@@ -58,6 +105,6 @@ impl TraceWriter {
     /// # Errors
     /// Where the disk is full; nothing is then left behind.
     pub fn finish(self, ledger: &Ledger, header: &Header) -> Result<()> {
-        self.sink.finish(ledger, header)
+        self.sink.finish(ledger, header)?.commit()
     }
 }

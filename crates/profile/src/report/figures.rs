@@ -312,7 +312,7 @@ pub struct WakeRow {
     pub high_ms: Option<f64>,
     /// Requests that came after such a gap.
     pub requests: u64,
-    /// Median delay, ms (upper edge of a bin a quarter of an octave wide).
+    /// Median delay, ms (upper edge of a bin a sixteenth of an octave wide).
     pub median_delay_ms: f64,
     /// 90 % are delayed by at most this, ms.
     pub p90_delay_ms: f64,

@@ -1,0 +1,120 @@
+//! The columns of a trace: names, units and meaning, in one list that the Parquet schema, the CSV formats and the
+//! reference pages are made from.
+
+use arrow::datatypes::DataType;
+
+/// A column of a trace, in the order of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Column {
+    /// Time of generation.
+    Arrival,
+    /// Time the driver fetched it.
+    Start,
+    /// Time of submission.
+    Issue,
+    /// Time of completion.
+    Complete,
+    /// First sector.
+    Sector,
+    /// Length.
+    Sectors,
+    /// Operation.
+    Op,
+    /// Property bits.
+    Flags,
+    /// Process id.
+    Pid,
+    /// Process name.
+    Process,
+    /// Device name.
+    Device,
+}
+
+impl Column {
+    /// All columns, in the order of the schema.
+    pub const ALL: [Column; 11] = [
+        Column::Arrival,
+        Column::Start,
+        Column::Issue,
+        Column::Complete,
+        Column::Sector,
+        Column::Sectors,
+        Column::Op,
+        Column::Flags,
+        Column::Pid,
+        Column::Process,
+        Column::Device,
+    ];
+
+    /// The name in Parquet, CSV, Python and `--columns`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Column::Arrival => "arrival_ns",
+            Column::Start => "start_ns",
+            Column::Issue => "issue_ns",
+            Column::Complete => "complete_ns",
+            Column::Sector => "sector",
+            Column::Sectors => "sectors",
+            Column::Op => "op",
+            Column::Flags => "flags",
+            Column::Pid => "pid",
+            Column::Process => "process",
+            Column::Device => "device",
+        }
+    }
+
+    /// The column of this name.
+    pub fn by_name(name: &str) -> Option<Column> {
+        Column::ALL.into_iter().find(|column| column.name() == name)
+    }
+
+    /// Whether a request may lack it. A file without such a column is read as if all were missing.
+    pub const fn optional(self) -> bool {
+        !matches!(self, Column::Arrival | Column::Sector | Column::Sectors | Column::Op)
+    }
+
+    /// The Arrow type.
+    pub fn data_type(self) -> DataType {
+        let text = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
+        match self {
+            Column::Arrival | Column::Start | Column::Issue | Column::Complete => DataType::Int64,
+            Column::Sector => DataType::UInt64,
+            Column::Sectors => DataType::UInt32,
+            Column::Op => text(DataType::UInt8),
+            Column::Flags => DataType::UInt16,
+            Column::Pid => DataType::Int32,
+            Column::Process | Column::Device => text(DataType::UInt32),
+        }
+    }
+
+    /// The unit of the values; empty for names and numbers without one.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Column::Arrival | Column::Start | Column::Issue | Column::Complete => "ns on the trace's clock",
+            Column::Sector | Column::Sectors => "sectors of 512 bytes",
+            Column::Op | Column::Flags | Column::Pid | Column::Process | Column::Device => "",
+        }
+    }
+
+    /// What the values mean.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Column::Arrival => {
+                "when the request was generated and put into the queue; rows stand in this order"
+            }
+            Column::Start => "when the driver fetched it and began to process it",
+            Column::Issue => "when it was submitted to the device",
+            Column::Complete => "when the device had finished it",
+            Column::Sector => "first sector, from the start of the device",
+            Column::Sectors => "length; 0 only for a flush",
+            Column::Op => "`read`, `write`, `discard`, `flush` or `secure_erase`",
+            Column::Flags => {
+                "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known"
+            }
+            Column::Pid => "id of the process behind it",
+            Column::Process => "name of that process",
+            Column::Device => "name of the device it went to",
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Parquet, the laboratory's own format: what every other format is converted to.
+//!
+//! The columns are those of [`crate::Column`]. Requests stand in order of arrival. Three entries of the file's
+//! metadata describe the trace: `emmclab.schema` (the version of the columns), `emmclab.header` and `emmclab.ledger`
+//! (JSON of [`Header`] and [`Ledger`]). Row groups hold 2^20 requests, and a batch never crosses their border.
+//! Files of other tools are read too, as long as the required columns are there with their types.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+
+use super::input::Input;
+use super::{Format, Holds, TimeUnit, Times};
+use crate::atomic_file::AtomicFile;
+use crate::batch::{BATCH_ROWS, Batch};
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::reader::{Header, Progress, ReadOptions, Source};
+use crate::request::Request;
+use crate::writer::Sink;
+
+pub(super) static FORMAT: Format = Format {
+    name: "parquet",
+    about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
+    extensions: &["parquet", "pq"],
+    times: Times::Fixed(TimeUnit::Nanos),
+    sniff: |head, _| head.starts_with(MAGIC),
+    open,
+    writes: Some((Holds::EVERYTHING, create)),
+};
+
+const MAGIC: &[u8] = b"PAR1";
+/// Version of the columns; raised when one changes its meaning.
+const SCHEMA_VERSION: &str = "1";
+const SCHEMA_KEY: &str = "emmclab.schema";
+const HEADER_KEY: &str = "emmclab.header";
+const LEDGER_KEY: &str = "emmclab.ledger";
+const ROW_GROUP_ROWS: usize = 1 << 20;
+
+/// Runs a call into the Parquet decoder. It reports most damage as an error, but a forged length can trip one of its
+/// assertions; an importer must survive that.
+fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
+    let problem = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the Parquet decoder gave up".to_owned(),
+    };
+    Err(Error::new(Kind::Syntax, problem)
+        .hint("the Parquet file is cut short or damaged; convert the original again"))
+}
+
+fn open(input: Input, _options: &ReadOptions) -> Result<Box<dyn Source>> {
+    Ok(Box::new(ParquetSource::open(input.path())?))
+}
+
+struct ParquetSource {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
+    header: Header,
+    ledger: Ledger,
+    processes: Arc<Names>,
+    devices: Arc<Names>,
+    last_arrival: i64,
+    rows_done: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+impl ParquetSource {
+    fn open(path: &Path) -> Result<Self> {
+        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
+        let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+        let entries = metadata.metadata().file_metadata().key_value_metadata();
+        let entry = |key: &str| -> Option<String> {
+            entries?.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.clone())
+        };
+        if let Some(version) = entry(SCHEMA_KEY).filter(|version| version != SCHEMA_VERSION) {
+            return Err(Error::new(Kind::Unsupported, "was written by another version of this tool")
+                .of_field(SCHEMA_KEY, 0, version.as_bytes())
+                .hint("convert the original again"));
+        }
+        let header = entry(HEADER_KEY)
+            .map_or_else(|| Ok(foreign_header(path)), |json| described(HEADER_KEY, &json))?;
+        let rows = metadata.metadata().file_metadata().num_rows().max(0) as u64;
+        let ledger = entry(LEDGER_KEY).map_or_else(
+            || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
+            |json| described(LEDGER_KEY, &json),
+        )?;
+        let schema = wanted_schema(metadata.schema());
+        let options = ArrowReaderOptions::new().with_schema(schema);
+        let reader = guarded(|| {
+            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?
+                .with_batch_size(BATCH_ROWS)
+                .build()
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            reader,
+            header,
+            ledger,
+            processes: Arc::default(),
+            devices: Arc::default(),
+            last_arrival: i64::MIN,
+            rows_done: 0,
+            rows,
+            bytes,
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let Some(record) = guarded(|| self.reader.next().transpose().map_err(ParquetError::from))? else {
+            return Ok(None);
+        };
+        self.decode(&record).map(Some).map_err(|error| error.at_line(self.rows_done + 1))
+    }
+
+    fn decode(&mut self, record: &RecordBatch) -> Result<Batch> {
+        let batch = Batch::from_record_batch(record, &mut self.processes, &mut self.devices)?;
+        batch
+            .check(&mut self.last_arrival)
+            .map_err(|error| error.hint("rows must stand in order of `arrival_ns`"))?;
+        self.rows_done += batch.len() as u64;
+        Ok(batch)
+    }
+}
+
+/// A file that lacks the closing magic was cut; that is worth a clearer word than the decoder's.
+fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
+    let bytes = file.metadata()?.len();
+    let mut magic = [0; 4];
+    let framed = bytes >= 12 && {
+        file.seek(SeekFrom::Start(0))?;
+        file.read_exact(&mut magic)?;
+        let starts = magic == MAGIC;
+        file.seek(SeekFrom::End(-4))?;
+        file.read_exact(&mut magic)?;
+        starts && magic == MAGIC
+    };
+    Ok(if framed {
+        Ok(bytes)
+    } else {
+        Err(Error::new(Kind::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
+            .at_offset(bytes)
+            .hint("it was cut short while it was written or copied; Parquet compresses by itself and needs no gzip"))
+    })
+}
+
+fn foreign_header(path: &Path) -> Header {
+    let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Header { source, format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+}
+
+fn described<T: serde::de::DeserializeOwned>(key: &str, json: &str) -> Result<T> {
+    serde_json::from_str(json)
+        .map_err(|error| Error::new(Kind::Syntax, error.to_string()).of_field(key, 0, json.as_bytes()))
+}
+
+/// The file's own schema with names as dictionaries: other tools store them as plain text.
+fn wanted_schema(found: &Schema) -> Arc<Schema> {
+    let wanted = Batch::schema();
+    let fields: Vec<Field> = found
+        .fields()
+        .iter()
+        .map(|field| match (wanted.field_with_name(field.name()), field.data_type()) {
+            (Ok(ours), DataType::Utf8 | DataType::Dictionary(..))
+                if matches!(ours.data_type(), DataType::Dictionary(..)) =>
+            {
+                Field::new(field.name(), ours.data_type().clone(), field.is_nullable())
+            }
+            _ => field.as_ref().clone(),
+        })
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+impl Source for ParquetSource {
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let batch = self.next()?;
+        out.extend(batch.iter().flat_map(Batch::iter));
+        Ok(batch.is_some())
+    }
+
+    fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
+        Some(self.next().map_err(|error| error.in_file(&self.path)))
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        (&self.processes, &self.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.ledger.clone()
+    }
+
+    fn header(&self) -> Header {
+        self.header.clone()
+    }
+
+    fn progress(&self) -> Progress {
+        let share = u128::from(self.bytes) * u128::from(self.rows_done) / u128::from(self.rows.max(1));
+        Progress { done: share as u64, total: Some(self.bytes) }
+    }
+}
+
+fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
+    let path = file.path().to_owned();
+    let writer =
+        ArrowWriter::try_new(file, Batch::schema(), Some(properties())).map_err(|e| failed(&path, e))?;
+    Ok(Box::new(ParquetSink { path, writer }))
+}
+
+/// Times and addresses grow or stay close, so differences in few bits beat a general compressor and decode faster;
+/// everything else repeats, which a dictionary holds in a bit or two.
+fn properties() -> WriterProperties {
+    let mut builder = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_created_by(concat!("emmclab ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_compression(Compression::ZSTD(ZstdLevel::default()));
+    for name in ["arrival_ns", "start_ns", "issue_ns", "complete_ns", "sector"] {
+        let column = ColumnPath::from(name);
+        builder = builder
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column.clone(), Encoding::DELTA_BINARY_PACKED)
+            .set_column_compression(column, Compression::UNCOMPRESSED);
+    }
+    builder.build()
+}
+
+struct ParquetSink {
+    path: PathBuf,
+    writer: ArrowWriter<AtomicFile>,
+}
+
+fn failed(path: &Path, error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+            Ok(error) => Error::io(path, *error),
+            Err(other) => Error::new(Kind::Io, other.to_string()).in_file(path),
+        },
+        other => Error::new(Kind::Io, other.to_string()).in_file(path),
+    }
+}
+
+impl Sink for ParquetSink {
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        self.writer.write(&batch.to_record_batch()?).map_err(|error| failed(&self.path, error))
+    }
+
+    fn finish(mut self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile> {
+        let json = |key: &str, value: serde_json::Result<String>| {
+            value
+                .map(|value| KeyValue::new(key.to_owned(), value))
+                .map_err(|error| Error::new(Kind::Value, error.to_string()).of_field(key, 0, b""))
+        };
+        self.writer
+            .append_key_value_metadata(KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned()));
+        self.writer.append_key_value_metadata(json(HEADER_KEY, serde_json::to_string(header))?);
+        self.writer.append_key_value_metadata(json(LEDGER_KEY, serde_json::to_string(ledger))?);
+        self.writer.into_inner().map_err(|error| failed(&self.path, error))
+    }
+}

@@ -1,0 +1,163 @@
+//! The Parquet format: nothing is lost, and damage is named.
+
+use std::path::Path;
+
+use emmclab_trace::{
+    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector,
+    TraceReader, TraceWriter, WriteOptions,
+};
+use proptest::prelude::*;
+
+fn write(path: &Path, batches: &[Batch]) -> (Ledger, Header) {
+    let header = Header { source: "made.txt".into(), clock: "unix".into(), ..Header::default() };
+    let kept = batches.iter().map(|batch| batch.len() as u64).sum();
+    let ledger = Ledger { seen: kept + 3, kept, skipped: 3, ..Ledger::default() };
+    let mut writer = TraceWriter::create(path, &header, &WriteOptions::default()).unwrap();
+    for batch in batches {
+        writer.write(batch).unwrap();
+    }
+    assert_eq!(writer.losses(), emmclab_trace::Losses::default());
+    writer.finish(&ledger, &header).unwrap();
+    (ledger, header)
+}
+
+fn read(path: &Path) -> emmclab_trace::Result<(Vec<Request>, TraceReader, Option<Batch>)> {
+    let mut reader = TraceReader::open(path, &ReadOptions::default())?;
+    let mut requests = Vec::new();
+    let mut last = None;
+    while let Some(batch) = reader.next_batch()? {
+        requests.extend(batch.iter());
+        last = Some(batch);
+    }
+    Ok((requests, reader, last))
+}
+
+fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
+    let mut processes = Names::default();
+    let mut devices = Names::default();
+    let names: Vec<_> = ["kworker/4:1H", "übrige", "<...>"].map(|name| processes.intern(name)).into();
+    let device = devices.intern("8,0");
+    let request = |i: usize| {
+        let arrival = Nanos(1_398_406_382_756_832_000 + i as i64 * 7_919);
+        Request {
+            start: (i % 3 > 0).then_some(Nanos(arrival.0 + 13)),
+            issue: (i % 5 > 0).then_some(Nanos(arrival.0 + 29)),
+            complete: (i % 7 > 0).then_some(Nanos(arrival.0 + 977_003)),
+            flags: Flags((i % 256) as u16),
+            pid: (i % 2 > 0).then_some(i as i32),
+            process: (i % 4 > 0).then(|| names[(i + 2) % 3]),
+            device: Some(device),
+            ..Request::new(arrival, Op::ALL[i % 5], Sector(i as u64 * 8 % 9_999_991), 1 + (i % 1024) as u32)
+        }
+    };
+    let requests: Vec<_> = (0..rows).map(request).collect();
+    let (processes, devices) = (processes.into(), devices.into());
+    let batches = requests
+        .chunks(50_000)
+        .map(|chunk| {
+            let mut builder = BatchBuilder::default();
+            chunk.iter().for_each(|request| builder.push(request));
+            builder.finish(&processes, &devices)
+        })
+        .collect();
+    (requests, batches)
+}
+
+#[test]
+fn parquet_gives_back_every_value_over_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (requests, batches) = made((1 << 20) + 70_001);
+    let (ledger, header) = write(&path, &batches);
+    let (found, reader, last) = read(&path).unwrap();
+    assert!(found == requests);
+    assert_eq!((reader.ledger(), reader.header()), (ledger, header));
+    let names: Vec<_> = last.unwrap().processes().iter().map(str::to_owned).collect();
+    assert_eq!(names, ["kworker/4:1H", "übrige", "<...>"]);
+    assert_eq!(reader.progress().done, path.metadata().unwrap().len());
+}
+
+#[test]
+fn a_parquet_file_cut_anywhere_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (_, batches) = made(500);
+    write(&path, &batches);
+    let bytes = std::fs::read(&path).unwrap();
+    let cut = folder.path().join("cut.parquet");
+    for length in 0..bytes.len() {
+        std::fs::write(&cut, &bytes[..length]).unwrap();
+        let error = read(&cut).map(|_| ()).unwrap_err();
+        assert_eq!(error.file(), Some(cut.as_path()), "{length}: {error}");
+    }
+}
+
+#[test]
+fn a_parquet_file_with_flipped_bytes_never_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (_, batches) = made(500);
+    write(&path, &batches);
+    let bytes = std::fs::read(&path).unwrap();
+    let bad = folder.path().join("bad.parquet");
+    for at in 4..bytes.len() - 4 {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
+        std::fs::write(&bad, &bytes).unwrap();
+        let _ = read(&bad);
+    }
+}
+
+#[test]
+fn parquet_rows_out_of_order_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (_, mut batches) = made(100_000);
+    batches.reverse();
+    write(&path, &batches);
+    assert_eq!(read(&path).map(|_| ()).unwrap_err().kind(), Kind::Order);
+}
+
+#[test]
+fn an_output_that_is_not_finished_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (_, batches) = made(100);
+    let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default()).unwrap();
+    writer.write(&batches[0]).unwrap();
+    drop(writer);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn parquet_round_trip(rows in prop::collection::vec(
+        (0i64..1 << 40, prop::option::of(0i64..1 << 40), any::<u64>(), 1u32.., 0usize..5, any::<u16>(),
+         prop::option::of(0i32..), prop::option::of("[a-z]{0,3}")), 1..200)) {
+        let mut names = Names::default();
+        let mut requests: Vec<_> = rows.iter().map(|(arrival, complete, sector, sectors, op, flags, pid, name)| Request {
+            complete: complete.map(Nanos), flags: Flags(*flags), pid: *pid,
+            process: name.as_ref().map(|name| names.intern(name)),
+            ..Request::new(Nanos(*arrival), Op::ALL[*op], Sector(*sector), *sectors)
+        }).collect();
+        requests.sort_by_key(|request| request.arrival);
+        let mut builder = BatchBuilder::default();
+        requests.iter().for_each(|request| builder.push(request));
+        let names = names.into();
+        let batch = builder.finish(&names, &Default::default());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        write(&path, &[batch.clone()]);
+        let (found, _, last) = read(&path).unwrap();
+        let name = |batch: &Batch, request: &Request| {
+            request.process.map(|id| batch.processes().get(id).unwrap().to_owned())
+        };
+        let last = last.unwrap();
+        for (found, request) in found.iter().zip(&requests) {
+            prop_assert_eq!(name(&last, found), name(&batch, request));
+            prop_assert_eq!(Request { process: None, ..*found }, Request { process: None, ..*request });
+        }
+        prop_assert_eq!(found.len(), requests.len());
+    }
+}

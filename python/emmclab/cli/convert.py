@@ -1,0 +1,63 @@
+"""`emmclab convert IN OUT`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab import _core
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+from emmclab.errors import ConfigError
+from emmclab.profile import ledger_line
+
+
+def _writable_formats(incomplete: str) -> list[str]:
+    return [
+        entry["name"] for entry in _core.formats() if entry["writes"] and entry["name"].startswith(incomplete)
+    ]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/]")(convert)
+
+
+def convert(
+    trace: TraceFile,
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Write this format, whatever the ending.", autocompletion=_writable_formats
+        ),
+    ] = None,
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trace in another format. The output appears when it is whole, and never otherwise."""
+    with contextlib.suppress(FileNotFoundError):
+        if output.samefile(trace):
+            raise ConfigError(
+                f"{output} is the input itself",
+                kind="config",
+                file=str(output),
+                hint="name another output file",
+            )
+    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    with Meter(f"convert {source.name}") as meter:
+        ledger = source.write(output, to, meter)
+    if as_json:
+        print_json({"input": str(trace), "output": str(output), "header": source.header, "ledger": ledger})
+    else:
+        stdout().print(f"{output}: {ledger_line(ledger)}", markup=False, soft_wrap=True)
