@@ -1,11 +1,10 @@
-//! What the synthesis tests share: an independent measure of a trace, and the real traces.
-#![allow(dead_code)]
+//! What the synthesis tests share: an independent measure of a trace.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use emmclab_profile::synth::{SynthOptions, Synthesizer, WorkloadModel};
-use emmclab_trace::{Batch, Op, ReadOptions, Request, TraceReader};
+use emmclab_trace::{Batch, Op, Request};
 
 /// All requests of a synthesis.
 pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request> {
@@ -15,26 +14,6 @@ pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request>
 
 pub fn requests(batches: &[Batch]) -> Vec<Request> {
     batches.iter().flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect()
-}
-
-/// A real trace, or `None` with the reason printed. With `CI=true` a missing one is a failure.
-pub fn real_trace(path: &str) -> Option<Vec<Batch>> {
-    let root = std::env::var_os("EMMCLAB_TRACES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    let path = root.join(path);
-    if !path.exists() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{} is missing", path.display());
-        println!("skipped: {} is missing; set EMMCLAB_TRACES", path.display());
-        return None;
-    }
-    let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
-    let mut batches = Vec::new();
-    while let Some(batch) = reader.next_batch().unwrap() {
-        batches.push(batch);
-    }
-    Some(batches)
 }
 
 /// Tables III and IV by their definitions, in plain arithmetic and apart from the crate's own characterisation.
