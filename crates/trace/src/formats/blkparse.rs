@@ -72,6 +72,28 @@ struct Blkparse {
     in_summary: bool,
 }
 
+/// What follows the first `count` fields.
+fn rest_after(line: &[u8], count: usize) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut rest = line;
+    for _ in 0..count {
+        let begin = rest.iter().position(|byte| !blank(byte)).unwrap_or(rest.len());
+        let end = rest[begin..].iter().position(blank).unwrap_or(rest.len() - begin);
+        rest = &rest[begin + end..];
+    }
+    rest.trim_ascii_start()
+}
+
+/// The sector of an event without data, of which blkparse prints no length and, where it is 0, no sector.
+fn zero_length(rest: &[u8]) -> Option<&[u8]> {
+    if rest.starts_with(b"[") {
+        return Some(b"0");
+    }
+    let mut fields = blank_separated(rest);
+    let sector = fields.next().filter(|field| is_digits(field))?;
+    fields.next().is_some_and(|field| field.starts_with(b"[")).then_some(sector)
+}
+
 /// The name in the brackets at the end.
 fn process_name(line: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'[', line)?;
@@ -120,16 +142,16 @@ impl LineFormat for Blkparse {
         };
         let letters = need(&mut fields, "rwbs", 7)?;
         let (op, flags) = rwbs::parse(letters, 7)?;
+        let rest = rest_after(line, 7);
         // Commands that are no block I/O carry `(hex payload)` instead of a range.
-        let mut fields = fields.peekable();
-        let payload = |field: Option<&&[u8]>| {
-            field.is_none_or(|field| field.starts_with(b"(") || field.starts_with(b"["))
-        };
-        if payload(fields.peek()) {
+        if rest.starts_with(b"(") {
             context.skip();
             return Ok(());
         }
-        let (sector, sectors, kind) = range(&mut fields, kind)?;
+        let (sector, sectors, kind) = match zero_length(rest) {
+            Some(sector) => (unsigned(sector, "sector", 8)?, 0, kind),
+            None => range(&mut blank_separated(rest), kind)?,
+        };
         let process = match process_name(line) {
             // A completion ends in the error code.
             Some(name) if kind != EventKind::Complete => {
