@@ -96,18 +96,31 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
             }
             let got = measure(&trace);
             let exact = |of: fn(&emmclab_profile::synth::OperationModel) -> f64| {
-                let share = |op: &emmclab_profile::synth::OperationModel| (of(op) / 100.0 * op.requests() as f64).round();
+                let share = |op: &emmclab_profile::synth::OperationModel| {
+                    (of(op) / 100.0 * op.requests() as f64).round()
+                };
                 100.0 * (share(&model.reads) + share(&model.writes)) / model.requests() as f64
             };
             let one = 100.0 / model.requests() as f64 + 1e-9;
             let spatial = exact(|op| op.sequential_pct);
             let temporal = exact(|op| op.reaccess_pct);
-            assert!((got.spatial_pct - spatial).abs() <= one, "{name}, seed {seed}: {} {spatial}", got.spatial_pct);
-            assert!((got.temporal_pct - temporal).abs() <= one, "{name}, seed {seed}: {} {temporal}", got.temporal_pct);
+            assert!(
+                (got.spatial_pct - spatial).abs() <= one,
+                "{name}, seed {seed}: {} {spatial}",
+                got.spatial_pct
+            );
+            assert!(
+                (got.temporal_pct - temporal).abs() <= one,
+                "{name}, seed {seed}: {} {temporal}",
+                got.temporal_pct
+            );
             let service = model.service.unwrap();
             assert!((got.no_wait_pct - service.no_wait_pct).abs() <= one, "{name}, seed {seed}");
             assert!((got.mean_service_ms - service.mean_service_ms).abs() < 1e-5, "{name}, seed {seed}");
-            assert!((got.mean_response_ms / service.mean_response_ms - 1.0).abs() < 2e-3, "{name}, seed {seed}");
+            assert!(
+                (got.mean_response_ms / service.mean_response_ms - 1.0).abs() < 2e-3,
+                "{name}, seed {seed}"
+            );
         }
     }
 }
@@ -116,9 +129,17 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
 fn sizes_are_multiples_of_4_kb_on_4_kb_pages_within_32_gb() {
     for (row, trace) in workloads(1) {
         for request in trace {
-            assert!(request.sectors % KB_4 == 0 && request.sector.0.is_multiple_of(u64::from(KB_4)), "{}", row.name);
+            assert!(
+                request.sectors % KB_4 == 0 && request.sector.0.is_multiple_of(u64::from(KB_4)),
+                "{}",
+                row.name
+            );
             assert!(request.end().0 <= 32 << 21, "{}", row.name);
-            assert!(request.op == Op::Write || request.sectors <= 512, "{}: no read is above 256 KB", row.name);
+            assert!(
+                request.op == Op::Write || request.sectors <= 512,
+                "{}: no read is above 256 KB",
+                row.name
+            );
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod synth_support;
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use emmclab_profile::synth::{
@@ -57,7 +58,10 @@ fn times_and_order_are_possible() {
         }
         for request in &trace {
             let (start, issue) = (request.start.unwrap(), request.issue.unwrap());
-            assert!(request.arrival <= start && start <= issue && issue <= request.complete.unwrap(), "{name}");
+            assert!(
+                request.arrival <= start && start <= issue && issue <= request.complete.unwrap(),
+                "{name}"
+            );
         }
     }
 }
@@ -120,12 +124,7 @@ fn impossible_options_are_refused() {
         SynthOptions { rate_pct: 0, ..options(0) },
         SynthOptions { rate_pct: u64::MAX, ..options(0) },
         SynthOptions { address_space_gb: Some(0), ..options(0) },
-        SynthOptions {
-            requests: Some(5),
-            duration: Some(Nanos::from_secs(5)),
-            rate_pct: 50,
-            ..options(0)
-        },
+        SynthOptions { requests: Some(5), duration: Some(Nanos::from_secs(5)), rate_pct: 50, ..options(0) },
     ] {
         let error = Synthesizer::new(&model, &options).err().unwrap();
         assert!(error.kind() == Kind::Config && error.hint_text().is_some(), "{options:?}");
@@ -228,7 +227,10 @@ fn two_million_requests_a_second_are_made() {
     assert!(per_s > 500_000.0, "{per_s:.0}");
 }
 
-fn pairs(values: std::ops::Range<u64>, weights: std::ops::Range<u64>) -> impl Strategy<Value = Vec<(u64, u64)>> {
+fn pairs(
+    values: std::ops::Range<u64>,
+    weights: std::ops::Range<u64>,
+) -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::btree_map(values, weights, 1..6).prop_map(|map| map.into_iter().collect())
 }
 
@@ -237,17 +239,26 @@ fn operation() -> impl Strategy<Value = OperationModel> {
         prop::collection::btree_map(1_u64..4_000, 1_u64..300, 0..6),
         0.0..=100.0,
         0.0..=100.0,
-        prop::collection::vec(1_u64..5_000, 1..5),
+        prop::collection::btree_map(1_u64..4_000, 1_u64..300, 0..6),
+        0.0..=100.0,
+        pairs(1..5_000, 1..9),
     )
-        .prop_map(|(sizes, sequential_pct, reaccess_pct, mut reuse_requests)| {
-            reuse_requests.sort_unstable();
-            OperationModel {
-                sizes_kb: sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect(),
-                sequential_pct,
-                reaccess_pct,
-                reuse_requests,
-            }
-        })
+        .prop_map(
+            |(sizes, sequential_pct, reaccess_pct, returning, reused_starts_pct, mut reuse_requests)| {
+                reuse_requests.sort_unstable();
+                let kb = |sizes: BTreeMap<u64, u64>| {
+                    sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
+                };
+                OperationModel {
+                    sizes_kb: kb(sizes),
+                    sequential_pct,
+                    reaccess_pct,
+                    reaccess_kb: kb(returning),
+                    reused_starts_pct,
+                    reuse_requests,
+                }
+            },
+        )
 }
 
 prop_compose! {
@@ -264,11 +275,10 @@ prop_compose! {
     fn service()(
         no_wait_pct in 0.0..=100.0, mean_service_ms in 0.0..20.0, wait_ms in 0.0..30.0,
         round_requests in pairs(1..30, 1..9), fetch_us in 0.0..500.0, time in pairs(1..4_000, 1..90_000),
-        jitter in prop::collection::vec(0.0..500.0, 1..4), wake_after_ms in 0.0..500.0, wake_up_ms in 0.0..80.0,
+        jitter in pairs(1..500, 1..9), wake_after_ms in 0.0..500.0, wake_up_ms in 0.0..80.0,
     ) -> ServiceModel {
         let points: Vec<(f64, f64)> = time.into_iter().map(|(kb, us)| (kb as f64, us as f64)).collect();
-        let mut jitter_pct = jitter;
-        jitter_pct.sort_by(f64::total_cmp);
+        let jitter_pct = jitter.into_iter().map(|(percent, weight)| (percent as f64, weight)).collect();
         ServiceModel {
             no_wait_pct, mean_service_ms, mean_response_ms: mean_service_ms + wait_ms, round_requests, fetch_us,
             read_us: points.clone(), write_us: points, jitter_pct, wake_after_ms, wake_up_ms,

@@ -7,7 +7,7 @@ use super::layout::{Layout, Quota, Role};
 use super::model::WorkloadModel;
 use super::options::Totals;
 use super::service::{Queue, Times};
-use super::space::{Outstanding, Space};
+use super::space::{Space, Visit};
 
 /// Steps after which all that wait do so in one round of a chapter of 2^16 requests.
 const LONGEST: u32 = 16;
@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub times: Times,
     /// Sectors and counts, for reads and for writes.
     pub sizes: [Vec<(u64, u64)>; 2],
+    /// The same of requests that return.
+    pub reaccess_sizes: [Vec<(u64, u64)>; 2],
     pub chapters: u64,
 }
 
@@ -35,7 +37,8 @@ impl Plan {
     fn quota(&self, chapter: u64) -> Quota {
         let part = |total: u64| total / self.chapters + u64::from(chapter < total % self.chapters);
         let pct = |op: Op, percent: f64| {
-            share(percent_of(self.totals.of(op), percent), chapter, self.chapters).min(part(self.totals.of(op)))
+            share(percent_of(self.totals.of(op), percent), chapter, self.chapters)
+                .min(part(self.totals.of(op)))
         };
         let (reads, writes) = (part(self.totals.reads), part(self.totals.writes));
         let rounds = share(self.totals.rounds, chapter, self.chapters).clamp(1, reads + writes);
@@ -54,7 +57,13 @@ impl Plan {
     }
 
     /// Makes the requests of `chapter`; `clock` is when everything before it was finished.
-    pub(super) fn make(&self, chapter: u64, clock: &mut u64, space: &mut Space, dice: &mut Dice) -> Vec<Request> {
+    pub(super) fn make(
+        &self,
+        chapter: u64,
+        clock: &mut u64,
+        space: &mut Space,
+        dice: &mut Dice,
+    ) -> Vec<Request> {
         let quota = self.quota(chapter);
         let ascending = [Op::Read, Op::Write]
             .map(|op| strata(&self.sizes[op as usize], self.totals.of(op), chapter, self.chapters));
@@ -62,23 +71,21 @@ impl Plan {
         let mut lengthen = 0;
         let (layout, sectors, timing) = loop {
             let layout = Layout::new(&self.model, &quota, smallest, lengthen, dice);
-            let sectors = deal_sizes(&layout, &ascending, dice);
+            let sectors = self.deal_sizes(&layout, &ascending, dice);
             match self.time(chapter, &quota, &layout, &sectors, dice) {
                 Err(_) if lengthen < LONGEST => lengthen += 1,
                 Ok(timing) | Err(timing) => break (layout, sectors, timing),
             }
         };
-        let mut left = [Op::Read, Op::Write].map(|op| {
-            let free = (0..sectors.len())
-                .filter(|i| layout.op[*i] == op && !layout.sequential[*i] && layout.role[*i] == Role::Data)
-                .count();
-            Outstanding::new(quota.reaccess[op as usize], free as u64)
-        });
+        for op in [Op::Read, Op::Write] {
+            space.plan(op, quota.reaccess[op as usize]);
+        }
         (0..layout.op.len())
             .map(|i| {
                 let (op, role) = (layout.op[i], layout.role[i]);
-                let outstanding = &mut left[op as usize];
-                let start = space.place(op, role, layout.sequential[i], sectors[i], outstanding, dice);
+                let (sequential, returns) = (layout.sequential[i], layout.returns[i]);
+                let visit = Visit { op, role, sectors: sectors[i], sequential, returns };
+                let start = space.place(&visit, dice);
                 let mut request = Request::new(Nanos::ZERO, op, start, sectors[i] as u32);
                 request.flags = match (op, role) {
                     (Op::Read, _) => Flags::SYNC,
@@ -125,7 +132,14 @@ impl Plan {
     }
 
     /// The idle time before each request, 0 before those that wait and before the very first.
-    fn deal_idle(&self, first: bool, quota: &Quota, layout: &Layout, total: u64, dice: &mut Dice) -> Vec<u64> {
+    fn deal_idle(
+        &self,
+        first: bool,
+        quota: &Quota,
+        layout: &Layout,
+        total: u64,
+        dice: &mut Dice,
+    ) -> Vec<u64> {
         let gaps = quota.bursts - u64::from(first);
         let mut think = scatter(&self.times.think, quota.rounds - quota.bursts, dice);
         let most = if gaps == 0 { total } else { total / 2 };
@@ -169,20 +183,42 @@ impl Plan {
         request.issue = Some(Nanos(issue as i64));
         request.complete = Some(Nanos(*clock as i64));
     }
+
+    /// Deals sizes out: the smallest to commit blocks, those that return often to requests that return.
+    fn deal_sizes(&self, layout: &Layout, ascending: &[Vec<u64>; 2], dice: &mut Dice) -> Vec<u64> {
+        let commits = layout.role.iter().filter(|role| **role == Role::Commit).count();
+        let returning =
+            |op: Op| (0..layout.op.len()).filter(move |i| layout.returns[*i] && layout.op[*i] == op);
+        let mut bags = [Op::Read, Op::Write].map(|op| {
+            let left = if op == Op::Write { &ascending[1][commits..] } else { &ascending[0][..] };
+            let wanted = strata(&self.reaccess_sizes[op as usize], returning(op).count() as u64, 0, 1);
+            let (mut taken, mut rest) = take(left, &wanted);
+            dice.shuffle(&mut taken);
+            dice.shuffle(&mut rest);
+            (taken, rest)
+        });
+        let places = layout.op.iter().zip(&layout.role).zip(&layout.returns);
+        places
+            .map(|((op, role), returns)| {
+                let (taken, rest) = &mut bags[*op as usize];
+                let size = match role {
+                    Role::Commit => ascending[1].first().copied(),
+                    _ if *returns => taken.pop().or_else(|| rest.pop()),
+                    _ => rest.pop().or_else(|| taken.pop()),
+                };
+                size.unwrap_or(1)
+            })
+            .collect()
+    }
 }
 
-/// Commit blocks are of the smallest size; the rest is in random order.
-fn deal_sizes(layout: &Layout, ascending: &[Vec<u64>; 2], dice: &mut Dice) -> Vec<u64> {
-    let commits = layout.role.iter().filter(|role| **role == Role::Commit).count();
-    let mut reads = ascending[0].clone();
-    let mut writes = ascending[1][commits..].to_vec();
-    dice.shuffle(&mut reads);
-    dice.shuffle(&mut writes);
-    let (mut reads, mut writes) = (reads.into_iter(), writes.into_iter());
-    let mut next = |op: Op, role: Role| match (op, role) {
-        (_, Role::Commit) => ascending[1].first().copied(),
-        (Op::Read, _) => reads.next(),
-        _ => writes.next(),
-    };
-    layout.op.iter().zip(&layout.role).map(|(op, role)| next(*op, *role).unwrap_or(1)).collect()
+/// Takes `wanted` sizes out of `sizes` (both ascending), the next larger where one is missing. What was taken, and the
+/// rest.
+fn take(sizes: &[u64], wanted: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    let (mut taken, mut rest) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(sizes.len()));
+    let mut wanted = wanted.iter().peekable();
+    for size in sizes {
+        if wanted.next_if(|wanted| *wanted <= size).is_some() { taken.push(*size) } else { rest.push(*size) }
+    }
+    (taken, rest)
 }

@@ -48,26 +48,16 @@ impl Faults {
         );
     }
 
-    fn quantiles(&mut self, key: &str, values: &[f64], least: usize, largest: f64) {
-        self.entries(key, values.len(), least);
-        self.unless(
-            values.is_sorted() && values.iter().all(|value| (0.0..=largest).contains(value)),
-            key,
-            "out of order or range",
-            &format!("give ascending values from 0 to {largest}"),
-        );
-    }
-
-    fn gaps(&mut self, key: &str, pairs: &[(f64, u64)], longest: f64) {
+    fn values(&mut self, key: &str, pairs: &[(f64, u64)], largest: f64) {
         self.entries(key, pairs.len(), 1);
         self.unless(
             pairs.is_sorted_by(|a, b| a.0 < b.0)
-                && pairs.iter().all(|(time, weight)| {
-                    (0.0..=longest).contains(time) && (1..=MOST_REQUESTS).contains(weight)
+                && pairs.iter().all(|(value, weight)| {
+                    (0.0..=largest).contains(value) && (1..=MOST_REQUESTS).contains(weight)
                 }),
             key,
             "out of order or range",
-            &format!("give pairs of a time up to {longest}, ascending, and a weight of at least 1"),
+            &format!("give pairs of a value from 0 to {largest}, ascending, and a weight of at least 1"),
         );
     }
 
@@ -86,29 +76,26 @@ impl Faults {
 
     fn operation(&mut self, key: &str, model: &OperationModel) {
         let at = |field: &str| format!("{key}.{field}");
-        self.entries(&at("sizes_kb"), model.sizes_kb.len(), 0);
-        self.unless(
-            model.sizes_kb.is_sorted_by(|a, b| a.0 < b.0)
-                && model.sizes_kb.iter().all(|(kb, count)| {
-                    (0.5..=LARGEST_KB).contains(kb)
-                        && (kb * 2.0).fract() == 0.0
-                        && (1..=MOST_REQUESTS).contains(count)
-                }),
-            &at("sizes_kb"),
-            "out of order or range",
-            "give pairs of a size in KB (a multiple of 0.5, up to 1 GB, ascending) and a count of at least 1",
-        );
+        for (field, sizes) in [("sizes_kb", &model.sizes_kb), ("reaccess_kb", &model.reaccess_kb)] {
+            self.entries(&at(field), sizes.len(), 0);
+            self.unless(
+                sizes.is_sorted_by(|a, b| a.0 < b.0)
+                    && sizes.iter().all(|(kb, count)| {
+                        (0.5..=LARGEST_KB).contains(kb)
+                            && (kb * 2.0).fract() == 0.0
+                            && (1..=MOST_REQUESTS).contains(count)
+                    }),
+                &at(field),
+                "out of order or range",
+                "give pairs of a size in KB (a multiple of 0.5, up to 1 GB, ascending) and a count of at least 1",
+            );
+        }
         self.percent(&at("sequential_pct"), model.sequential_pct);
         self.percent(&at("reaccess_pct"), model.reaccess_pct);
-        let least = usize::from(model.reaccess_pct > 0.0 && !model.sizes_kb.is_empty());
-        self.entries(&at("reuse_requests"), model.reuse_requests.len(), least);
-        self.unless(
-            model.reuse_requests.is_sorted()
-                && model.reuse_requests.iter().all(|value| (1..=MOST_REQUESTS).contains(value)),
-            &at("reuse_requests"),
-            "out of order or range",
-            "give ascending distances of at least 1 request",
-        );
+        self.percent(&at("reused_starts_pct"), model.reused_starts_pct);
+        if model.reaccess_pct > 0.0 && !model.sizes_kb.is_empty() {
+            self.weights(&at("reuse_requests"), &model.reuse_requests);
+        }
     }
 
     fn service(&mut self, model: &ServiceModel) {
@@ -127,15 +114,15 @@ impl Faults {
             self.entries(key, points.len(), 1);
             self.unless(
                 points.is_sorted_by(|a, b| a.0 < b.0)
-                    && points
-                        .iter()
-                        .all(|(kb, us)| (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)),
+                    && points.iter().all(|(kb, us)| {
+                        (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)
+                    }),
                 key,
                 "out of order or range",
                 "give pairs of a size in KB, ascending, and a time in microseconds",
             );
         }
-        self.quantiles("service.jitter_pct", &model.jitter_pct, 1, LARGEST_JITTER_PCT);
+        self.values("service.jitter_pct", &model.jitter_pct, LARGEST_JITTER_PCT);
         self.time("service.wake_after_ms", model.wake_after_ms, 1e3);
         self.time("service.wake_up_ms", model.wake_up_ms, 1e3);
     }
@@ -179,8 +166,8 @@ impl WorkloadModel {
         );
         faults.percent("bursts.opens_pct", self.bursts.opens_pct);
         faults.weights("bursts.rounds", &self.bursts.rounds);
-        faults.gaps("bursts.think_us", &self.bursts.think_us, LONGEST_S * 1e6);
-        faults.gaps("bursts.idle_ms", &self.bursts.idle_ms, LONGEST_S * 1e3);
+        faults.values("bursts.think_us", &self.bursts.think_us, LONGEST_S * 1e6);
+        faults.values("bursts.idle_ms", &self.bursts.idle_ms, LONGEST_S * 1e3);
         faults.percent("bursts.op_mixing_pct", self.bursts.op_mixing_pct);
         faults.percent("bursts.commit_pct", self.bursts.commit_pct);
         if let Some(service) = &self.service {

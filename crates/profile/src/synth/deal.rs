@@ -97,13 +97,29 @@ pub(super) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) ->
     out
 }
 
-/// The value at `part / whole` of a list of quantiles, with straight lines between them; 0 where it is empty.
-pub(super) fn quantile(quantiles: &[u64], part: u64, whole: u64) -> u64 {
-    let Some(last) = quantiles.len().checked_sub(1) else { return 0 };
-    let scaled = u128::from(part) * last as u128;
-    let (low, rest) = ((scaled / u128::from(whole)) as usize, scaled % u128::from(whole));
-    let (from, to) = (quantiles[low.min(last)], quantiles[(low + 1).min(last)]);
-    from + (u128::from(to.saturating_sub(from)) * rest / u128::from(whole)) as u64
+/// Draws from a weighted list.
+pub(super) struct Weighted {
+    values: Vec<u64>,
+    /// Weight up to and including each value.
+    upto: Vec<u64>,
+}
+
+impl Weighted {
+    pub(super) fn new(pairs: &[(u64, u64)]) -> Self {
+        let mut sum = 0_u64;
+        let upto = pairs.iter().map(|(_, weight)| {
+            sum = sum.saturating_add(*weight);
+            sum
+        });
+        Self { upto: upto.collect(), values: pairs.iter().map(|(value, _)| *value).collect() }
+    }
+
+    /// A value; 0 where there is none.
+    #[inline]
+    pub(super) fn draw(&self, dice: &mut Dice) -> u64 {
+        let at = dice.below(self.upto.last().copied().unwrap_or(0));
+        self.values.get(self.upto.partition_point(|upto| *upto <= at)).copied().unwrap_or(0)
+    }
 }
 
 /// `count` evenly spaced values of a weighted list, each changed by up to a sixteenth, in random order.
@@ -140,9 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_meet_both_ends() {
-        assert_eq!(quantile(&[10, 20, 40], 0, 8), 10);
-        assert_eq!(quantile(&[10, 20, 40], 6, 8), 30);
-        assert_eq!(quantile(&[10, 20, 40], 8, 8), 40);
+    fn draws_follow_the_weights() {
+        let (list, mut dice) = (Weighted::new(&[(3, 1), (9, 3)]), Dice::new(1));
+        let nines = (0..4_000).filter(|_| list.draw(&mut dice) == 9).count();
+        assert!((2_900..3_100).contains(&nines), "{nines}");
+        assert_eq!(Weighted::new(&[]).draw(&mut dice), 0);
     }
 }

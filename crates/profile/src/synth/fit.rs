@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Batch, Error, Kind, Op, Request, Result};
 
+use super::classes::join;
 use super::fit_places::Places;
 use super::fit_times::Timeline;
 use super::model::{OperationModel, WorkloadModel};
 
 /// Distinct values that a list keeps as they are; beyond, neighbours are joined.
-const MOST_SIZES: usize = 512;
+const MOST_SIZES: usize = 400;
 /// Requests after which a trace is too long for exact counts in a model.
 const MOST_REQUESTS: u64 = 1 << 40;
 
@@ -40,6 +41,7 @@ impl Fitter {
     /// Takes the next requests of the trace, in order of arrival.
     pub fn push(&mut self, batch: &Batch) {
         for request in batch.iter() {
+            self.timeline.span(&request);
             if request.op.has_data() && request.sectors > 0 {
                 self.see(&request);
             } else {
@@ -77,7 +79,8 @@ impl Fitter {
             sizes_kb: sizes_kb(&self.sizes[op as usize]),
             ..self.places.operation(op)
         };
-        let note = (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
+        let note =
+            (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
         let model = WorkloadModel {
             name: self.name,
             source: "fitted to a trace".to_owned(),
@@ -94,46 +97,11 @@ impl Fitter {
     }
 }
 
-fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
+/// Sizes in sectors as a list of a model.
+pub(super) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
     let mut pairs: Vec<(u64, u64)> = sizes.iter().map(|(sectors, count)| (*sectors, *count)).collect();
     if pairs.len() > MOST_SIZES {
         pairs = join(&pairs, 4);
     }
     pairs.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
-}
-
-/// Joins neighbours among ascending values: exact up to 16, then `2^steps` per octave, each at its mean. The greatest
-/// value stays.
-pub(super) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
-    let class = |value: u64| {
-        let shift = value.max(16).ilog2().saturating_sub(steps);
-        (value.max(16).ilog2(), if value <= 16 { value } else { value >> shift })
-    };
-    let (greatest, rest) = match pairs.split_last() {
-        Some((greatest, rest)) => (Some(*greatest), rest),
-        None => (None, pairs),
-    };
-    let mut out: Vec<(u64, u64)> = Vec::new();
-    for group in rest.chunk_by(|a, b| class(a.0) == class(b.0)) {
-        let weight: u64 = group.iter().map(|pair| pair.1).sum();
-        let sum: u128 = group.iter().map(|pair| u128::from(pair.0) * u128::from(pair.1)).sum();
-        out.push((((sum + u128::from(weight) / 2) / u128::from(weight)) as u64, weight));
-    }
-    out.extend(greatest);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::join;
-
-    #[test]
-    fn joined_values_keep_weight_order_and_ends() {
-        let pairs: Vec<(u64, u64)> = (1..5_000).map(|value| (value, value % 7 + 1)).collect();
-        let joined = join(&pairs, 3);
-        assert!(joined.len() < 100 && joined.is_sorted_by(|a, b| a.0 < b.0));
-        assert_eq!((joined[0], joined[joined.len() - 1]), (pairs[0], pairs[4_998]));
-        let weight = |pairs: &[(u64, u64)]| pairs.iter().map(|pair| pair.1).sum::<u64>();
-        assert_eq!(weight(&joined), weight(&pairs));
-    }
 }

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use emmclab_trace::{Nanos, Op, Request};
-use hdrhistogram::Histogram;
 
-use super::fit::join;
-use super::fit_places::round;
+use super::classes::{Classes, join, round};
 use super::model::{BurstModel, ServiceModel};
 
 /// Idle time that separates bursts: some flash programs long, so that nothing in a transaction waits for it.
@@ -17,8 +15,8 @@ const WAKE_AFTER: Nanos = Nanos::from_millis(200);
 const LONGEST_NS: u64 = 1_000_000_000_000_000;
 /// Longest service time that a model holds.
 const SLOWEST_NS: u64 = 1_000_000_000_000;
-/// Points of a list of quantiles.
-const POINTS: u32 = 32;
+/// Largest deviation of a service time that a model holds, parts per million.
+const LARGEST_JITTER: u128 = 1_000_000_000;
 
 /// What a trace says of time.
 pub(super) struct Timing {
@@ -27,50 +25,23 @@ pub(super) struct Timing {
     pub service: Option<ServiceModel>,
 }
 
-/// Idle times in classes of a quarter of an octave: how many and their sum.
-#[derive(Default)]
-struct Gaps(BTreeMap<u64, (u64, u128)>);
-
-impl Gaps {
-    fn push(&mut self, gap: Nanos) {
-        let ns = u64::try_from(gap.0).unwrap_or(0).min(LONGEST_NS);
-        let octave = ns.max(1).ilog2();
-        let class = u64::from(octave) * 4 + (((ns.max(1) << 2) >> octave) & 3);
-        let entry = self.0.entry(class).or_default();
-        *entry = (entry.0 + 1, entry.1 + u128::from(ns));
-    }
-
-    /// Means of the classes in a unit of `unit` ns, and their weights.
-    fn pairs(&self, unit: f64) -> Vec<(f64, u64)> {
-        let mut pairs: Vec<(f64, u64)> = Vec::new();
-        for (count, sum) in self.0.values() {
-            let mean = round((sum / u128::from(*count)) as f64 / unit, 1e3);
-            match pairs.last_mut() {
-                Some(last) if last.0 >= mean => last.1 += count,
-                _ => pairs.push((mean, *count)),
-            }
-        }
-        if pairs.is_empty() {
-            pairs.push((1.0, 1));
-        }
-        pairs
-    }
-}
-
 /// Service times of one operation in one range of sizes.
 #[derive(Default)]
 struct Served {
     requests: u64,
     sectors: u64,
     ns: u128,
-    times: Option<Histogram<u64>>,
+    times: Classes,
 }
 
 /// Follows times.
 #[derive(Default)]
 pub(super) struct Timeline {
-    first: Option<Nanos>,
+    /// First arrival, last arrival and last completion of anything, flushes and discards included.
+    begin: Option<Nanos>,
     last_arrival: Nanos,
+    end: Nanos,
+    first: Option<Nanos>,
     /// When everything so far was finished; the last arrival, where that is unknown.
     finished: Nanos,
     rounds: u64,
@@ -79,8 +50,8 @@ pub(super) struct Timeline {
     bursts: u64,
     burst: u64,
     burst_rounds: BTreeMap<u64, u64>,
-    think: Gaps,
-    idle: Gaps,
+    think: Classes,
+    idle: Classes,
     /// Operation, size and whether sequential, of the last three requests of the burst.
     tail: Vec<(Op, u32, bool)>,
     /// Bursts that end in three writes, and those among them that end in a commit block.
@@ -101,6 +72,15 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
+    /// Any request counts in the duration.
+    pub(super) fn span(&mut self, request: &Request) {
+        let end = request.complete.unwrap_or(request.arrival).max(request.arrival);
+        self.end = if self.begin.is_none() { end } else { self.end.max(end) };
+        self.begin.get_or_insert(request.arrival);
+        self.last_arrival = request.arrival;
+    }
+
+    /// A read or a write.
     pub(super) fn see(&mut self, request: &Request, sequential: bool) {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
@@ -111,11 +91,11 @@ impl Timeline {
             self.end_burst();
             self.bursts += 1;
             if self.first.is_some() {
-                self.idle.push(gap);
+                self.idle.push(bounded(gap, LONGEST_NS), 1);
             }
         } else {
             if finds_idle {
-                self.think.push(gap);
+                self.think.push(bounded(gap, LONGEST_NS), 1);
             }
             self.neighbours += 1;
             self.switches += u64::from(self.tail.last().is_some_and(|last| last.0 != request.op));
@@ -137,7 +117,6 @@ impl Timeline {
         self.by_op[request.op as usize] += 1;
         self.serve(request, finds_idle, gap);
         self.first.get_or_insert(arrival);
-        self.last_arrival = arrival;
         self.finished = self.finished.max(request.complete.unwrap_or(arrival)).max(arrival);
     }
 
@@ -147,13 +126,12 @@ impl Timeline {
         else {
             return;
         };
-        let bounded = |time: Nanos| u64::try_from(time.0).unwrap_or(0).min(SLOWEST_NS);
-        let service = bounded(service);
+        let service = bounded(service, SLOWEST_NS);
         self.complete += 1;
         self.service_ns += u128::from(service);
-        self.response_ns += u128::from(bounded(response));
+        self.response_ns += u128::from(bounded(response, SLOWEST_NS));
         if finds_idle {
-            self.fetch_ns += u128::from(bounded(start - request.arrival));
+            self.fetch_ns += u128::from(bounded(start - request.arrival, SLOWEST_NS));
         }
         let key = (request.op, request.sectors.ilog2());
         if finds_idle && gap > WAKE_AFTER {
@@ -166,12 +144,7 @@ impl Timeline {
         served.requests += 1;
         served.sectors += u64::from(request.sectors);
         served.ns += u128::from(service);
-        if served.times.is_none() {
-            served.times = Histogram::new(3).ok();
-        }
-        if let Some(times) = &mut served.times {
-            times.saturating_record(service);
-        }
+        served.times.push(service, 1);
     }
 
     fn end_round(&mut self) {
@@ -197,10 +170,10 @@ impl Timeline {
     pub(super) fn finish(mut self, requests: u64) -> Timing {
         self.end_round();
         self.end_burst();
-        let begin = self.first.unwrap_or_default();
+        let begin = self.begin.unwrap_or_default();
         // Without service times a synthetic trace ends with an arrival.
         let known = self.complete == requests;
-        let end = if known { self.finished } else { self.last_arrival };
+        let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
         let [reads, writes] = self.by_op.map(|count| count as f64 / requests.max(1) as f64);
         let independent = 2.0 * reads * writes * self.neighbours as f64;
@@ -211,8 +184,8 @@ impl Timeline {
         let bursts = BurstModel {
             opens_pct: round(pct(self.bursts, requests), 1e4),
             rounds: pairs(&self.burst_rounds),
-            think_us: self.think.pairs(1e3),
-            idle_ms: self.idle.pairs(1e6),
+            think_us: self.think.pairs(1e3, 1.0),
+            idle_ms: self.idle.pairs(1e6, 1.0),
             op_mixing_pct: round(mixing.min(100.0), 1e2),
             commit_pct: round(pct(self.commits, self.transactions), 1e2),
         };
@@ -260,22 +233,20 @@ impl Timeline {
     }
 
     /// Service times over the mean of their range of sizes, all ranges together.
-    fn jitter(&self) -> Vec<f64> {
-        let Ok(mut all) = Histogram::<u64>::new(3) else { return vec![100.0] };
+    fn jitter(&self) -> Vec<(f64, u64)> {
+        let mut all = Classes::default();
         for served in self.served.values() {
-            let Some(times) = &served.times else { continue };
-            let mean = (served.ns / u128::from(served.requests)).max(1) as f64;
-            for value in times.iter_recorded() {
-                let hundredths = (1e4 * value.value_iterated_to() as f64 / mean).round() as u64;
-                all.saturating_record_n(hundredths, value.count_at_value());
+            let mean = (served.ns / u128::from(served.requests)).max(1);
+            for (time, count) in served.times.means() {
+                let millionths = (u128::from(time) * 1_000_000 / mean).min(LARGEST_JITTER);
+                all.push(millionths as u64, count);
             }
         }
-        if all.is_empty() {
-            return vec![100.0];
-        }
-        (0..=POINTS)
-            .map(|point| all.value_at_quantile(f64::from(point) / f64::from(POINTS)) as f64 / 100.0)
-            .map(|percent| percent.min(1e5))
-            .collect()
+        all.pairs(1e4, 100.0)
     }
+}
+
+/// A duration in ns, at least 0 and at most `limit`.
+fn bounded(time: Nanos, limit: u64) -> u64 {
+    u64::try_from(time.0).unwrap_or(0).min(limit)
 }

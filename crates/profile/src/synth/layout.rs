@@ -38,6 +38,8 @@ pub(super) struct Layout {
     pub waits: Vec<bool>,
     /// It starts where its predecessor ended.
     pub sequential: Vec<bool>,
+    /// It starts where a request has started before.
+    pub returns: Vec<bool>,
 }
 
 impl Layout {
@@ -56,6 +58,7 @@ impl Layout {
             opens: vec![false; requests],
             waits: vec![true; requests],
             sequential: vec![false; requests],
+            returns: vec![false; requests],
         };
         let waiting = waiting_behind(model, quota, lengthen, dice);
         let rounds = rounds_of_bursts(model, quota, dice);
@@ -73,6 +76,7 @@ impl Layout {
         layout.deal_operations(model, quota, dice);
         layout.deal_commits(model, &ends, commits.min(quota.sequential[1] as usize), dice);
         layout.deal_sequential(quota, dice);
+        layout.deal_returns(quota, dice);
         layout
     }
 
@@ -126,6 +130,24 @@ impl Layout {
                 wanted -= chosen.len();
                 for i in chosen {
                     self.sequential[i] = true;
+                }
+            }
+        }
+    }
+
+    /// Data returns; the journal only where all data does, and not the very first request.
+    fn deal_returns(&mut self, quota: &Quota, dice: &mut Dice) {
+        for op in [Op::Read, Op::Write] {
+            let (mut data, mut journal) = (Vec::new(), Vec::new());
+            for i in (0..self.op.len()).filter(|i| self.op[*i] == op && !self.sequential[*i]) {
+                if self.role[i] == Role::Data { data.push(i) } else { journal.push(i) }
+            }
+            let mut wanted = quota.reaccess[op as usize] as usize;
+            for tier in [data, journal] {
+                let chosen = dice.choose(&tier, wanted);
+                wanted -= chosen.len();
+                for i in chosen {
+                    self.returns[i] = true;
                 }
             }
         }

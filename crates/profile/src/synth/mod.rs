@@ -19,6 +19,7 @@
 
 mod chapter;
 mod check;
+mod classes;
 mod deal;
 mod fit;
 mod fit_places;

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What an application asks of its storage: totals, and the shapes behind them. Holds no address, name or time of any
 /// trace.
 ///
-/// A list called *quantiles* holds values at equal steps of probability, least and largest included. Pairs are a value
-/// and its weight.
+/// Distributions are lists of a value and its weight, values ascending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadModel {
@@ -45,8 +44,12 @@ pub struct OperationModel {
     pub sequential_pct: f64,
     /// Requests whose start was a start before, percent of this operation's requests.
     pub reaccess_pct: f64,
-    /// Quantiles of how many requests of this operation ago a start seen before was seen, ascending.
-    pub reuse_requests: Vec<u64>,
+    /// Size in KB, ascending, and weight of requests that return to a start; as all others where empty.
+    pub reaccess_kb: Vec<(f64, u64)>,
+    /// Starts that are ever returned to, percent of all different starts.
+    pub reused_starts_pct: f64,
+    /// How many requests of this operation ago a start seen before was seen last, and weight.
+    pub reuse_requests: Vec<(u64, u64)>,
 }
 
 /// When requests come.
@@ -57,8 +60,8 @@ pub struct BurstModel {
     pub opens_pct: f64,
     /// Rounds in a burst and the weight of such bursts; scaled so that all rounds find their place.
     pub rounds: Vec<(u64, u64)>,
-    /// Idle time before a round that does not open a burst, microseconds, ascending, and its weight; each varies by
-    /// up to a sixteenth.
+    /// Idle time before a round that does not open a burst, microseconds, and weight; each varies by up to a
+    /// sixteenth.
     pub think_us: Vec<(f64, u64)>,
     /// The same before a burst, milliseconds; scaled so that the duration comes out.
     pub idle_ms: Vec<(f64, u64)>,
@@ -86,8 +89,8 @@ pub struct ServiceModel {
     pub read_us: Vec<(f64, f64)>,
     /// The same for writes.
     pub write_us: Vec<(f64, f64)>,
-    /// Quantiles of a service time, percent of the one expected for its size, ascending.
-    pub jitter_pct: Vec<f64>,
+    /// Service time, percent of the one expected for its size, and weight; each varies by up to a sixteenth.
+    pub jitter_pct: Vec<(f64, u64)>,
     /// The device sleeps after an idle time above this, milliseconds.
     pub wake_after_ms: f64,
     /// How much longer the first request after that takes, milliseconds.

@@ -2,7 +2,7 @@
 
 use emmclab_trace::Op;
 
-use super::deal::{Dice, quantile, scale_to};
+use super::deal::{Dice, scale_to, scatter};
 use super::model::{ServiceModel, WorkloadModel};
 use super::options::nanos;
 
@@ -20,8 +20,8 @@ pub(super) struct Times {
 pub(super) struct ServiceTimes {
     /// Sectors and time, for reads and for writes.
     points: [Vec<(u64, u64)>; 2],
-    /// Parts per million of the expected time.
-    jitter: Vec<u64>,
+    /// Parts per million of the expected time, and weights.
+    jitter: Vec<(u64, u64)>,
     pub fetch: u64,
     wake_after: u64,
     wake_up: u64,
@@ -47,7 +47,7 @@ impl ServiceTimes {
         };
         Self {
             points: [points(&model.read_us), points(&model.write_us)],
-            jitter: model.jitter_pct.iter().map(|pct| (pct * 1e4).round() as u64).collect(),
+            jitter: model.jitter_pct.iter().map(|(pct, weight)| (nanos(*pct, 1e4), *weight)).collect(),
             fetch: nanos(model.fetch_us, 1e3),
             wake_after: nanos(model.wake_after_ms, 1e6),
             wake_up: nanos(model.wake_up_ms, 1e6),
@@ -82,15 +82,12 @@ impl ServiceTimes {
         if woken.iter().sum::<u64>() > most {
             scale_to(&mut woken, most);
         }
-        let mut service: Vec<u64> = ops
-            .iter()
-            .zip(sectors)
-            .map(|(op, sectors)| {
-                let percent = quantile(&self.jitter, dice.below(1 << 20), 1 << 20);
-                let expected = u128::from(self.expected(*op, *sectors)) * u128::from(percent) / 1_000_000;
-                expected.min(u128::from(SLOWEST_NS)) as u64
-            })
-            .collect();
+        // Parts per million first, then the time itself.
+        let mut service = scatter(&self.jitter, ops.len() as u64, dice);
+        for ((service, op), sectors) in service.iter_mut().zip(ops).zip(sectors) {
+            let expected = u128::from(self.expected(*op, *sectors)) * u128::from(*service) / 1_000_000;
+            *service = expected.min(u128::from(SLOWEST_NS)) as u64;
+        }
         scale_to(&mut service, total - woken.iter().sum::<u64>());
         for (service, woken) in service.iter_mut().zip(&woken) {
             *service += woken;
@@ -115,40 +112,36 @@ pub(super) struct Queue<'a> {
 impl Queue<'_> {
     /// Waiting times that add up to `total`; `Err` holds the longest there can be, where these are too short.
     pub(super) fn deal(&self, total: u64, dice: &mut Dice) -> Result<Vec<u64>, Vec<u64>> {
-        let spread: Vec<u64> =
-            self.waits.iter().map(|waits| if *waits { 192 + dice.below(129) } else { 0 }).collect();
+        // Give or take a quarter, in 256ths.
+        let those: Vec<(usize, u64)> =
+            (1..self.waits.len()).filter(|i| self.waits[*i]).map(|i| (i, 192 + dice.below(129))).collect();
         let (mut fits, mut exceeds) = (0, 2 * ONE);
         while exceeds - fits > 1 {
             let middle = fits.midpoint(exceeds);
-            if self.waiting(middle, &spread, |_| ()) <= u128::from(total) {
+            if self.waiting(middle, &those, |_, _| ()) <= u128::from(total) {
                 fits = middle;
             } else {
                 exceeds = middle;
             }
         }
-        let mut waiting = Vec::with_capacity(self.waits.len());
-        let reached = self.waiting(fits, &spread, |wait| waiting.push(wait));
+        let mut waiting = vec![0; self.waits.len()];
+        let reached = self.waiting(fits, &those, |i, wait| waiting[i] = wait);
         let short = u128::from(total).saturating_sub(reached);
         if short > u128::from(total / 1_000) { Err(waiting) } else { Ok(waiting) }
     }
 
-    /// The sum of waiting times, each of which goes to `each`.
+    /// The sum of the waiting times of `those`, each of which goes to `each`.
     #[inline]
-    fn waiting(&self, scale: u64, spread: &[u64], mut each: impl FnMut(u64)) -> u128 {
-        let (mut sum, mut response) = (0_u128, 0_u64);
-        for ((waits, service), spread) in self.waits.iter().zip(self.service).zip(spread) {
-            let wait = if *waits {
-                let wait = (u128::from(response) * u128::from(scale) * u128::from(*spread)) >> 48;
-                // It arrives at least 1 ns before its predecessor is finished.
-                let wait = (wait as u64).max(1).min(response);
-                sum += u128::from(wait);
-                response = wait + service;
-                wait
-            } else {
-                response = self.fetch + service;
-                0
-            };
-            each(wait);
+    fn waiting(&self, scale: u64, those: &[(usize, u64)], mut each: impl FnMut(usize, u64)) -> u128 {
+        let (mut sum, mut wait) = (0_u128, 0_u64);
+        for (i, spread) in those {
+            let before = *i - 1;
+            let response = if self.waits[before] { wait } else { self.fetch } + self.service[before];
+            let scaled = (u128::from(response) * u128::from(scale) * u128::from(*spread)) >> 48;
+            // It arrives at least 1 ns before its predecessor is finished.
+            wait = (scaled.min(u128::from(response)) as u64).max(1).min(response);
+            sum += u128::from(wait);
+            each(*i, wait);
         }
         sum
     }

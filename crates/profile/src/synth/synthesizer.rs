@@ -35,20 +35,15 @@ impl Synthesizer {
         model.address_space_gb = options.address_space_gb.unwrap_or(model.address_space_gb);
         model.check()?;
         let totals = Totals::new(&model, options)?;
-        let sizes = [Op::Read, Op::Write].map(|op| {
-            model.of(op).sizes_kb.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect()
-        });
-        let space = Space::new(&model, model.address_space_gb);
+        let sectors = |sizes: &[(f64, u64)]| -> Vec<(u64, u64)> {
+            sizes.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect()
+        };
+        let sizes = [Op::Read, Op::Write].map(|op| sectors(&model.of(op).sizes_kb));
+        let reaccess_sizes = [Op::Read, Op::Write].map(|op| sectors(&model.of(op).reaccess_kb));
+        let space = Space::new(&model);
         let chapters = totals.requests().div_ceil(BATCH_ROWS as u64);
-        let plan = Plan { times: Times::new(&model), model, totals, sizes, chapters };
-        Ok(Self {
-            plan,
-            space,
-            dice: Dice::new(options.seed),
-            chapter: 0,
-            clock: 0,
-            names: Arc::default(),
-        })
+        let plan = Plan { times: Times::new(&model), model, totals, sizes, reaccess_sizes, chapters };
+        Ok(Self { plan, space, dice: Dice::new(options.seed), chapter: 0, clock: 0, names: Arc::default() })
     }
 
     /// Requests in the whole trace.

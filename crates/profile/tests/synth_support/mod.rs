@@ -80,10 +80,8 @@ pub fn measure(requests: &[Request]) -> Measured {
 
 /// Share of the gaps between arrivals for which `rule` holds, percent; it is given milliseconds.
 pub fn gaps_pct(requests: &[Request], rule: impl Fn(f64) -> bool) -> f64 {
-    let count = requests
-        .windows(2)
-        .filter(|pair| rule((pair[1].arrival - pair[0].arrival).as_millis_f64()))
-        .count();
+    let count =
+        requests.windows(2).filter(|pair| rule((pair[1].arrival - pair[0].arrival).as_millis_f64())).count();
     100.0 * count as f64 / (requests.len() - 1) as f64
 }
 
