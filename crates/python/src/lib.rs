@@ -6,6 +6,7 @@ mod json;
 mod profile;
 mod reader;
 mod simulate;
+mod synth;
 mod writer;
 
 use pyo3::prelude::*;
@@ -21,6 +22,8 @@ mod _core {
     use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
     #[pymodule_export]
     use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
+    #[pymodule_export]
+    use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]
     use crate::writer::PyWriter;
 
