@@ -3,6 +3,7 @@
 mod batch;
 mod errors;
 mod json;
+mod presets;
 mod profile;
 mod reader;
 mod simulate;
@@ -16,6 +17,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
+    #[pymodule_export]
+    use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]
     use crate::profile::{PyProfiler, published_tables};
     #[pymodule_export]

@@ -7,9 +7,25 @@ from typing import Annotated
 import typer
 
 from emmclab import __version__
-from emmclab.cli import compare, convert, demo, devices, explain, formats, head, profile, published, simulate
+from emmclab.cli import (
+    compare,
+    compare_profiles,
+    convert,
+    demo,
+    devices,
+    explain,
+    fit,
+    formats,
+    head,
+    profile,
+    published,
+    query,
+    run,
+    simulate,
+    synth,
+)
 from emmclab.cli.console import stdout
-from emmclab.cli.failures import run
+from emmclab.cli.failures import run as run_command
 
 app = typer.Typer(
     name="emmclab",
@@ -17,7 +33,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, profile, convert, head, explain, formats, simulate, compare, devices, published):
+for command in (
+    demo,
+    profile,
+    convert,
+    head,
+    explain,
+    formats,
+    simulate,
+    compare,
+    devices,
+    published,
+    synth,
+    fit,
+    compare_profiles,
+    run,
+    query,
+):
     command.register(app)
 
 
@@ -40,4 +72,4 @@ def emmclab(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 2 bad input, 1 failed run, 130 Ctrl-C, 141 closed pipe."""
-    return run(typer.main.get_command(app), arguments)
+    return run_command(typer.main.get_command(app), arguments)

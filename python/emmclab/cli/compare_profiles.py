@@ -14,16 +14,14 @@ from emmclab.cli.show import framed
 from emmclab.fields import TABLES
 from emmclab.workload import differences, open_input
 
-_Input = Annotated[
-    str, typer.Argument(help="A trace, a workload of the paper by name, or a model (.toml).")
-]
+_Input = Annotated[str, typer.Argument(help="A trace, a workload of the paper by name, or a model (.toml).")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        "compare-profiles", epilog="Example: [cyan]emmclab compare-profiles trace.txt Messaging[/]"
-    )(compare_profiles)
+    app.command("compare-profiles", epilog="Example: [cyan]emmclab compare-profiles trace.txt Messaging[/]")(
+        compare_profiles
+    )
 
 
 def compare_profiles(

@@ -66,7 +66,13 @@ def synth(
     trace = model.trace(seed, requests=requests, duration_s=duration, rate_pct=rate_pct)
     with Meter(f"synthesise {model.name}") as meter:
         ledger = trace.write(out, format, progress=meter)
-    made = {"workload": model.name, "model": model.digest, "seed": seed, "requests": ledger["kept"], "out": str(out)}
+    made = {
+        "workload": model.name,
+        "model": model.digest,
+        "seed": seed,
+        "requests": ledger["kept"],
+        "out": str(out),
+    }
     if as_json:
         print_json(made)
     else:

@@ -63,11 +63,16 @@ class Study:
             try:
                 return Study.parse(Path(name).read_text(encoding="utf-8"), name)
             except OSError as error:
-                raise InputError(f"{name}: {error.strerror}", kind="io", file=name, errno=error.errno) from error
+                raise InputError(
+                    f"{name}: {error.strerror}", kind="io", file=name, errno=error.errno
+                ) from error
         texts = _core.study_presets()
         if name not in texts:
             raise ConfigError(
-                f"there is no study `{name}`", kind="config", field="STUDY", hint=f"there are: {', '.join(texts)}"
+                f"there is no study `{name}`",
+                kind="config",
+                field="STUDY",
+                hint=f"there are: {', '.join(texts)}",
             )
         return Study.parse(texts[name], f"{name}.toml")
 
@@ -81,7 +86,9 @@ class Study:
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{file}: {error}", kind="config", file=file, hint="see presets/studies") from error
+            raise ConfigError(
+                f"{file}: {error}", kind="config", file=file, hint="see presets/studies"
+            ) from error
         read = _Table(table, file, "")
         study = Study(
             name=read.text("name"),
@@ -102,7 +109,9 @@ class Study:
         names = [grid.name for grid in study.grids]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"{file}: there are two grids `{name}`", kind="config", file=file, field="grid")
+                raise ConfigError(
+                    f"{file}: there are two grids `{name}`", kind="config", file=file, field="grid"
+                )
         return study
 
     def with_inputs(self, more: Sequence[str]) -> Study:
@@ -140,7 +149,12 @@ class Study:
                     if settings != "{}":
                         made = made.set(json.loads(settings))
                     known[place] = (made.name, made.digest)
-                options = {"mode": mode, "precondition": grid.precondition, "rate": grid.rate, "fold": grid.fold}
+                options = {
+                    "mode": mode,
+                    "precondition": grid.precondition,
+                    "rate": grid.rate,
+                    "fold": grid.fold,
+                }
                 for source in sources:
                     wanted.setdefault(source, []).append(
                         Cell(grid.name, source, device, settings, *known[place], json.dumps(options))

@@ -19,9 +19,7 @@ Outcome = TypeVar("Outcome")
 class Executor(Protocol):
     """Something that does work. Order and place must not matter to the results."""
 
-    def run(
-        self, work: Callable[[Task], Outcome], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
         """Do `work` on every task; yield each with its outcome as it finishes, in any order.
 
         Raises whatever `work` raises, and then begins nothing more.
@@ -32,9 +30,7 @@ class Executor(Protocol):
 class Serial:
     """One task after the other, in this process."""
 
-    def run(
-        self, work: Callable[[Task], Outcome], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
         """Do the tasks in order."""
         for task in tasks:
             yield task, work(task)
@@ -47,9 +43,7 @@ class Pool:
         """Say how many processes."""
         self._jobs = jobs
 
-    def run(
-        self, work: Callable[[Task], Outcome], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
         """Do the tasks in parallel; only a few wait in the pool, so that an interruption ends it soon."""
         context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
         pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_worker)
