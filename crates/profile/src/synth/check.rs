@@ -92,6 +92,7 @@ impl Faults {
         }
         self.percent(&at("sequential_pct"), model.sequential_pct);
         self.percent(&at("reaccess_pct"), model.reaccess_pct);
+        self.percent(&at("sequential_reaccess_pct"), model.sequential_reaccess_pct);
         self.percent(&at("reused_starts_pct"), model.reused_starts_pct);
         if model.reaccess_pct > 0.0 && !model.sizes_kb.is_empty() {
             self.weights(&at("reuse_requests"), &model.reuse_requests);

@@ -76,7 +76,7 @@ impl Layout {
         layout.deal_operations(model, quota, dice);
         layout.deal_commits(model, &ends, commits.min(quota.sequential[1] as usize), dice);
         layout.deal_sequential(quota, dice);
-        layout.deal_returns(quota, dice);
+        layout.deal_returns(model, quota, dice);
         layout
     }
 
@@ -135,15 +135,23 @@ impl Layout {
         }
     }
 
-    /// Data returns; the journal only where all data does, and not the very first request.
-    fn deal_returns(&mut self, quota: &Quota, dice: &mut Dice) {
+    /// Data returns, the journal only where all data does. What a sequential request follows returns only as often as
+    /// sequential requests are to return themselves, while there is another choice.
+    fn deal_returns(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
         for op in [Op::Read, Op::Write] {
-            let (mut data, mut journal) = (Vec::new(), Vec::new());
+            let (mut followed, mut alone, mut journal) = (Vec::new(), Vec::new(), Vec::new());
             for i in (0..self.op.len()).filter(|i| self.op[*i] == op && !self.sequential[*i]) {
-                if self.role[i] == Role::Data { data.push(i) } else { journal.push(i) }
+                match self.role[i] {
+                    Role::Data if self.sequential.get(i + 1) == Some(&true) => followed.push(i),
+                    Role::Data => alone.push(i),
+                    _ => journal.push(i),
+                }
             }
             let mut wanted = quota.reaccess[op as usize] as usize;
-            for tier in [data, journal] {
+            let natural = percent_of(followed.len() as u64, model.of(op).sequential_reaccess_pct) as usize;
+            dice.shuffle(&mut followed);
+            let spare = followed.split_off(natural);
+            for tier in [followed, alone, spare, journal] {
                 let chosen = dice.choose(&tier, wanted);
                 wanted -= chosen.len();
                 for i in chosen {

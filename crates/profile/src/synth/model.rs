@@ -44,6 +44,9 @@ pub struct OperationModel {
     pub sequential_pct: f64,
     /// Requests whose start was a start before, percent of this operation's requests.
     pub reaccess_pct: f64,
+    /// Sequential requests whose start was a start before too, percent of the sequential ones; the generator comes
+    /// near it.
+    pub sequential_reaccess_pct: f64,
     /// Size in KB, ascending, and weight of requests that return to a start; as all others where empty.
     pub reaccess_kb: Vec<(f64, u64)>,
     /// Starts that are ever returned to, percent of all different starts.
