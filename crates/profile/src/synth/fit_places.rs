@@ -20,6 +20,8 @@ const LARGEST_GB: u64 = 2_048;
 struct Locality {
     requests: u64,
     sequential: u64,
+    /// Runs of sequential requests.
+    runs: u64,
     reaccess: u64,
     /// Both at once.
     sequential_reaccess: u64,
@@ -37,6 +39,7 @@ struct Locality {
 pub(super) struct Places {
     seen: RoaringTreemap,
     end: Option<Sector>,
+    in_run: bool,
     furthest: u64,
     by_op: [Locality; 2],
 }
@@ -52,6 +55,8 @@ impl Places {
         let own = &mut self.by_op[request.op as usize];
         own.requests += 1;
         own.sequential += u64::from(sequential);
+        own.runs += u64::from(sequential && !self.in_run);
+        self.in_run = sequential;
         own.sequential_reaccess += u64::from(sequential && returns);
         if returns {
             own.reaccess += 1;
@@ -82,6 +87,7 @@ impl Places {
             sizes_kb: Vec::new(),
             sequential_pct: share(own.sequential, own.requests),
             reaccess_pct: share(own.reaccess, own.requests),
+            run_requests: round(1.0 + own.sequential.max(1) as f64 / own.runs.max(1) as f64, 1e3).max(2.0),
             sequential_reaccess_pct: share(own.sequential_reaccess, own.sequential),
             reaccess_kb: sizes_kb(&own.returning),
             reused_starts_pct: share(reused, own.last.len() as u64),

@@ -75,7 +75,7 @@ impl Layout {
         }
         layout.deal_operations(model, quota, dice);
         layout.deal_commits(model, &ends, commits.min(quota.sequential[1] as usize), dice);
-        layout.deal_sequential(quota, dice);
+        layout.deal_sequential(model, quota, dice);
         layout.deal_returns(model, quota, dice);
         layout
     }
@@ -111,7 +111,7 @@ impl Layout {
     }
 
     /// Sequential requests follow their own kind within a burst; only what finds no place there goes elsewhere.
-    fn deal_sequential(&mut self, quota: &Quota, dice: &mut Dice) {
+    fn deal_sequential(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
         let mut commits = [0, 0];
         for (op, _) in self.op.iter().zip(&self.role).filter(|(_, role)| **role == Role::Commit) {
             commits[*op as usize] += 1;
@@ -125,8 +125,11 @@ impl Layout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            for tier in [near, far] {
-                let chosen = dice.choose(&tier, wanted);
+            // Where a share of all places is chosen in groups, runs are as long as a group over the share left out.
+            let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
+            let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
+            for (tier, group) in [(near, group), (far, 1)] {
+                let chosen = dice.choose_groups(&tier, wanted, group);
                 wanted -= chosen.len();
                 for i in chosen {
                     self.sequential[i] = true;

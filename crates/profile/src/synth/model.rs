@@ -44,6 +44,9 @@ pub struct OperationModel {
     pub sequential_pct: f64,
     /// Requests whose start was a start before, percent of this operation's requests.
     pub reaccess_pct: f64,
+    /// Mean number of requests in a run in which each starts where the last ended, at least 2; the generator comes near
+    /// it.
+    pub run_requests: f64,
     /// Sequential requests whose start was a start before too, percent of the sequential ones; the generator comes
     /// near it.
     pub sequential_reaccess_pct: f64,
