@@ -162,7 +162,7 @@ mod tests {
         let pairs = [(4, 3), (8, 2), (64, 1)];
         assert_eq!(strata(&pairs, 6, 0, 1), [4, 4, 4, 8, 8, 64]);
         assert_eq!(strata(&pairs, 6, 1, 2), [4, 8, 64]);
-        assert_eq!(strata(&pairs, 3, 0, 1), [4, 4, 8]);
+        assert_eq!(strata(&pairs, 3, 0, 1), [4, 8, 64]);
     }
 
     #[test]

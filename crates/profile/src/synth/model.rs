@@ -112,7 +112,7 @@ impl WorkloadModel {
     pub fn from_toml(text: &str) -> Result<Self> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+            let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
             Error::new(Kind::Config, error.message().to_owned())
                 .at_line(line)
                 .hint("the keys of a workload model are in docs/reference; a preset is a good start")
