@@ -105,6 +105,14 @@ def test_explain_names_format_clock_ledger_and_columns(trace: Path) -> None:
     assert "when the device had finished it" in text
 
 
+def test_explain_shows_every_setting_of_a_device() -> None:
+    settings = {setting["key"]: setting for setting in emmclab_json("explain", "nexus5")}
+    assert all(setting["doc"] and setting["origin"] for setting in settings.values())
+    text = emmclab("explain", "nexus5").stdout
+    assert "allocation.order" in text
+    assert "preset nexus5" in text
+
+
 def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "chat.parquet"
     done = emmclab_json("convert", trace, target)
