@@ -124,6 +124,10 @@ impl Checker {
     /// [`Kind::Value`] with the first rule that does not hold: a defect of this program, never of the input.
     pub fn verify(&mut self, device: &Device) -> Result<()> {
         if device.stop().is_none() {
+            let lost = self.outstanding.len();
+            self.require(lost == 0 || !device.all_dispatched(), || {
+                format!("writes to {lost} units were taken but never programmed")
+            });
             for unit in 0..self.geometry.logical_units {
                 self.verify_unit(device, unit);
             }

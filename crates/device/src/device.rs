@@ -9,7 +9,7 @@ use crate::controller::{Commands, Pending, Power, Progress, Waiting};
 use crate::counters::{Counters, Load};
 use crate::event::{Cause, Observer, PageRead, RequestCompleted, Trimmed, Waits, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
-use crate::ftl::place::Span;
+use crate::ftl::place::{PageWrite, Span};
 use crate::ftl::split::next_page;
 use crate::geometry::{Geometry, ns};
 use crate::nand::{Block, Flash, Operation, Pool};
@@ -33,6 +33,24 @@ impl Stop {
     }
 }
 
+/// Latest and earliest time, 73 years from 0, which leaves room for all that a run can add.
+const MAX_TIME: u64 = 1 << 61;
+
+fn empty(command: &Command) -> bool {
+    command.sectors == 0 && command.op.has_data()
+}
+
+#[cold]
+fn refused(command: &Command) -> Error {
+    if empty(command) {
+        return Error::new(Kind::Value, "is a request without data").of_field("sectors", 0, b"0");
+    }
+    let at = command.arrival.0.to_string();
+    Error::new(Kind::Order, "a request comes before its predecessor, or more than 73 years from time 0")
+        .of_field("arrival", 0, at.as_bytes())
+        .hint("requests must be given in order of arrival")
+}
+
 /// What a request asks of a device: the part of [`Request`] that matters to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -53,6 +71,7 @@ impl From<&Request> for Command {
 }
 
 /// A simulated eMMC. Memory is taken as it is used: a new device of any size is there at once.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting that the hot path asks for")]
 pub struct Device {
     pub(crate) geometry: Geometry,
     pub(crate) flash: Flash,
@@ -191,6 +210,11 @@ impl Device {
         self.map[unit as usize].checked_sub(1)
     }
 
+    /// Whether all that was taken has been dispatched to the flash.
+    pub fn all_dispatched(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// When everything taken so far is complete.
     pub fn idle_from(&self) -> Nanos {
         Nanos(self.idle_from)
@@ -220,8 +244,8 @@ impl Device {
             return Err(self.beyond(command));
         }
         let arrival = command.arrival.0;
-        if arrival < self.last_arrival {
-            return Err(Error::new(Kind::Order, "a request comes before its predecessor"));
+        if arrival < self.last_arrival || arrival.unsigned_abs() > MAX_TIME || empty(command) {
+            return Err(refused(command));
         }
         if self.stop.is_some() {
             return Ok(None);
@@ -338,8 +362,8 @@ impl Device {
                 self.pending.push_page(Waiting { request, first, units, group, ready, waits });
                 progress.outstanding += 1;
             } else {
-                let Some((op, taken)) = self.program_host(ready, first, units, group, span, hot, observer)
-                else {
+                let page = PageWrite { first, units, group, span, hot };
+                let Some((op, taken)) = self.program_host(ready, page, observer) else {
                     return;
                 };
                 units = taken;
@@ -526,9 +550,8 @@ impl Device {
         let hot = sectors <= self.hot_sectors;
         let (mut first, mut left) = (page.first, page.units);
         while left > 0 {
-            let Some((op, taken)) =
-                self.program_host(page.ready, first, left, page.group, span, hot, observer)
-            else {
+            let write = PageWrite { first, units: left, group: page.group, span, hot };
+            let Some((op, taken)) = self.program_host(page.ready, write, observer) else {
                 return false;
             };
             let complete = if self.transferred { op.transferred } else { op.end };

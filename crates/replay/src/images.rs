@@ -64,7 +64,7 @@ impl ImageStore {
 }
 
 /// FNV-1a with 128 bits: names, not secrets.
-fn fnv1a(bytes: &[u8]) -> u128 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D, |hash, byte| {
         (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B)
     })

@@ -17,6 +17,7 @@ pub use images::ImageStore;
 pub use measure::Measure;
 pub use merge::{Input, Merged};
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
+pub use precondition::age_by_traces;
 pub use result::{Distribution, Lifetime, SimulationResult, Times, Utilisation, WafByCause};
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};

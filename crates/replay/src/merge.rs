@@ -47,16 +47,16 @@ impl Stream {
         }
         let Some(batch) = &self.batch else { return Ok(None) };
         let mut request = batch.get(self.row);
-        let shift = *self.shift.get_or_insert(self.offset - request.arrival.0);
+        let shift = *self.shift.get_or_insert(self.offset.saturating_sub(request.arrival.0));
         move_by(&mut request, shift);
         Ok(Some(request))
     }
 }
 
 fn move_by(request: &mut Request, shift: i64) {
-    request.arrival.0 += shift;
+    request.arrival.0 = request.arrival.0.saturating_add(shift);
     for time in [&mut request.start, &mut request.issue, &mut request.complete].into_iter().flatten() {
-        time.0 += shift;
+        time.0 = time.0.saturating_add(shift);
     }
 }
 
@@ -134,7 +134,7 @@ impl Merged {
     fn next_pass(&mut self) -> Result<()> {
         self.passes -= 1;
         self.ledger = self.ledger();
-        self.pass_shift = self.last + self.last / self.requests as i64;
+        self.pass_shift = self.last.saturating_add(self.last / self.requests as i64);
         self.streams = self.inputs.iter().map(Stream::open).collect::<Result<_>>()?;
         Ok(())
     }

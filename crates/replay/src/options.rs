@@ -78,7 +78,8 @@ impl Rate {
         if self.millionths == 1_000_000 {
             return recorded;
         }
-        (i128::from(recorded) * 1_000_000 / i128::from(self.millionths)) as i64
+        let scaled = i128::from(recorded) * 1_000_000 / i128::from(self.millionths);
+        i64::try_from(scaled).unwrap_or(i64::MAX)
     }
 }
 

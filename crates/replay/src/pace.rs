@@ -55,9 +55,11 @@ impl Pace {
             None => self.start,
             Some(Previous { complete: None, .. }) => return Err(no_completions()),
             Some(Previous { complete: Some(end), .. }) if recorded >= end => {
-                completed + self.rate.scale(recorded - end)
+                completed.saturating_add(self.rate.scale(recorded.saturating_sub(end)))
             }
-            Some(previous) => previous.at + self.rate.scale(recorded - previous.arrival),
+            Some(previous) => {
+                previous.at.saturating_add(self.rate.scale(recorded.saturating_sub(previous.arrival)))
+            }
         };
         self.previous =
             Some(Previous { arrival: recorded, complete: request.complete.map(|complete| complete.0), at });

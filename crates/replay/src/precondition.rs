@@ -5,7 +5,9 @@ use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use crate::images::ImageStore;
+use crate::fold;
+use crate::images::{ImageStore, fnv1a};
+use crate::merge::{Input, Merged};
 use crate::options::{Precondition, ReplayOptions};
 
 /// Share of the capacity between two looks at write amplification.
@@ -33,6 +35,39 @@ pub(crate) fn precondition(
         store.save(config, &recipe, &device)?;
     }
     Ok(device)
+}
+
+/// A device that has seen `traces`, each request as soon as the one before is done; from the store where it has been made
+/// before of the same settings and the same bytes. Addresses are folded where they lie beyond the device.
+///
+/// # Errors
+/// Where a trace cannot be read, the device stops on the way, or the store fails.
+pub fn age_by_traces(
+    config: &DeviceConfig,
+    inputs: Vec<Input>,
+    store: Option<&ImageStore>,
+) -> Result<Device> {
+    let mut recipe = "traces".to_owned();
+    for input in &inputs {
+        let bytes = std::fs::read(&input.path).map_err(|error| Error::io(&input.path, error))?;
+        recipe += &format!(" {:032x} {:?} {}", fnv1a(&bytes), input.options, input.start_offset);
+    }
+    if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
+        return Ok(device);
+    }
+    let mut age = Age::new(config, 0);
+    let capacity = u64::from(age.units) * u64::from(age.unit_sectors);
+    let mut traces = Merged::open(inputs, 1)?;
+    while let Some(batch) = traces.next_batch()? {
+        for request in batch.iter() {
+            let (sector, sectors, _) = fold::place(&request, capacity, true)?;
+            age.submit(request.op, sector, sectors)?;
+        }
+    }
+    if let Some(store) = store {
+        store.save(config, &recipe, &age.device)?;
+    }
+    Ok(age.device)
 }
 
 fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
@@ -88,15 +123,14 @@ impl Age {
         }
     }
 
-    /// Writes one after the other: time does not matter here, so each comes when the last is done.
     fn write(&mut self, unit: u32, count: u32) -> Result<()> {
+        self.submit(Op::Write, u64::from(unit) * u64::from(self.unit_sectors), count * self.unit_sectors)
+    }
+
+    /// One after the other: time does not matter here, so each comes when the last is done.
+    fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
         let arrival = Nanos(self.device.idle_from().0.max(0));
-        let command = Command {
-            arrival,
-            op: Op::Write,
-            sector: u64::from(unit) * u64::from(self.unit_sectors),
-            sectors: count * self.unit_sectors,
-        };
+        let command = Command { arrival, op, sector, sectors };
         self.device.submit(&command, &mut Quiet)?;
         self.device.settle(&mut Quiet);
         match self.device.stop() {

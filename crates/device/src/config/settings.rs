@@ -140,6 +140,7 @@ impl Default for CapacitySettings {
 /// Parallelism, bus and completion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub struct TimingSettings {
     /// Which part of the flash does one thing at a time.
     pub parallelism: Parallelism,

@@ -27,20 +27,27 @@ impl Span {
     }
 }
 
+/// A page that the host's data goes to: as many of the `units` from `first` on as it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageWrite {
+    pub first: u32,
+    pub units: u32,
+    pub group: u8,
+    pub span: Span,
+    pub hot: bool,
+}
+
 impl Device {
-    /// Programs a page of the host's with up to `units` units from `first` on, preferably in `group`; other groups
-    /// follow where that one is full. Returns how many units it took, or `None` where the device is full.
+    /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
+    /// many units it took, or `None` where the device is full.
     #[inline]
     pub(crate) fn program_host<O: Observer>(
         &mut self,
         ready: i64,
-        first: u32,
-        units: u32,
-        group: u8,
-        span: Span,
-        hot: bool,
+        write: PageWrite,
         observer: &mut O,
     ) -> Option<(Operation, u32)> {
+        let PageWrite { first, units, group, span, hot } = write;
         let stream = if hot { Stream::Hot } else { Stream::Host };
         let Some((plane, group, block)) = self.place(ready, first, group, stream, observer) else {
             if self.stop.is_none() {
@@ -223,7 +230,7 @@ impl Device {
         let mut best_free = i64::MAX;
         let mut at = self.cursor;
         for _ in 0..units {
-            let free = self.flash.unit_free(self.unit_order[at as usize]);
+            let free = self.flash.unit_free(self.unit_order[at as usize], ready);
             if free < best_free {
                 (best, best_free) = (at, free);
                 if free <= ready {

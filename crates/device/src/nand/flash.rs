@@ -50,6 +50,7 @@ struct Unit {
 
 /// Timelines of all units and buses.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct Flash {
     units: Vec<Unit>,
     planes_per_unit: u32,
@@ -128,10 +129,18 @@ impl Flash {
         self.planes_per_unit
     }
 
-    /// When a unit is free.
+    /// When a unit is free for a program that comes at `ready`, as far as can be told before its page is known.
     #[inline]
-    pub fn unit_free(&self, unit: u32) -> i64 {
-        self.units[unit as usize].free
+    pub fn unit_free(&self, unit: u32, ready: i64) -> i64 {
+        let free = self.units[unit as usize].free;
+        if self.gangs.is_empty() { free } else { self.gang_free(unit, free.max(ready)) }
+    }
+
+    /// Gangs are made of planes, and then a unit is a plane.
+    fn gang_free(&self, plane: u32, at: i64) -> i64 {
+        let gang = &self.gangs[self.gang_of_plane[plane as usize] as usize];
+        let joins = gang.die == self.die_of_plane[plane as usize] && (!self.same_offset || at <= gang.start);
+        if at >= gang.until || joins { at } else { gang.until }
     }
 
     /// When the unit of a plane is free.

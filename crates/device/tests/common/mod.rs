@@ -1,4 +1,5 @@
 //! Shared by the tests of this crate.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op};
