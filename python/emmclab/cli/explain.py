@@ -26,7 +26,7 @@ _CLOCKS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/]   [cyan]emmclab explain nexus5[/]")(
+    app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/]")(
         explain
     )
 
@@ -34,9 +34,7 @@ def register(app: typer.Typer) -> None:
 def explain(
     trace: Annotated[
         Path,
-        typer.Argument(
-            metavar="TRACE|DEVICE", help="A trace, the name of a device preset, or its TOML file."
-        ),
+        typer.Argument(metavar="TRACE|DEVICE", help="A trace, the name of a device, or its TOML file."),
     ],
     format: Format = None,
     lenient: Lenient = False,
