@@ -90,11 +90,11 @@ fn synthetic(random: &mut SplitMix, now: &mut i64) -> Batch {
         let bits = random.next();
         let sectors = 8 << [0, 0, 0, 0, 0, 1, 2, 4][(bits & 7) as usize];
         let range = if bits >> 3 & 1 == 0 { DEVICE_SECTORS } else { DEVICE_SECTORS / 16 };
-        let sector = if bits >> 4 & 3 == 0 { next } else { random.next() % (range - 256) / 8 * 8 };
+        let sector = if (bits >> 4).is_multiple_of(4) { next } else { random.next() % (range - 256) / 8 * 8 };
         *now += 10_000 << (bits >> 6 & 15);
         let at = |us: i64| Some(Nanos(*now + us * 1_000));
         let service = 150 + (bits >> 10 & 1_023) as i64;
-        let op = if bits >> 20 & 3 == 0 { Op::Read } else { Op::Write };
+        let op = if (bits >> 20).is_multiple_of(4) { Op::Read } else { Op::Write };
         let request = Request::new(Nanos(*now), op, Sector(sector), sectors);
         builder.push(&Request { start: at(20), issue: at(40), complete: at(40 + service), ..request });
         next = (sector + u64::from(sectors)) % (DEVICE_SECTORS - 256);

@@ -3,11 +3,12 @@
 >>> import emmclab
 >>> trace = emmclab.read(emmclab.bundled()[0])
 >>> profile = trace.profile()
->>> profile["requests"] == trace.ledger["kept"]
+>>> 0 < profile["requests"] <= trace.ledger["kept"]
 True
 """
 
 from emmclab._core import __version__
+from emmclab.device import Device, Result, compare
 from emmclab.errors import (
     ConfigError,
     EmmclabError,
@@ -21,16 +22,19 @@ from emmclab.trace import Trace, bundled, combine, convert, profile, read
 
 __all__ = [
     "ConfigError",
+    "Device",
     "EmmclabError",
     "FormatError",
     "InputError",
     "Profile",
+    "Result",
     "Trace",
     "UnitError",
     "UnsupportedError",
     "__version__",
     "bundled",
     "combine",
+    "compare",
     "convert",
     "profile",
     "read",

@@ -33,8 +33,8 @@ _HEIGHT = 240
 class Figure:
     """A figure: `name` is its field in a profile.
 
-    `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, and
-    `wide` that it takes the width of the page.
+    `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that
+    it takes the width of the page, and `needs` names a field without which a row cannot be drawn.
     """
 
     name: str
@@ -44,6 +44,11 @@ class Figure:
     paper: bool = False
     each: bool = False
     wide: bool = False
+    needs: str = "trace"
+
+    def can_draw(self, rows: Rows) -> bool:
+        """Tell whether any row has what the chart stands on."""
+        return any(row[self.needs] is not None for row in rows)
 
 
 def rows_of(profiles: Iterable[Profile], figure: str) -> Rows:
@@ -69,7 +74,7 @@ def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
     for figure in FIGURES:
         rows = rows_of(profiles, figure.name)
         parts = [[row for row in rows if row["trace"] == p.name] for p in profiles] if figure.each else [rows]
-        for part in filter(None, parts):
+        for part in filter(figure.can_draw, parts):
             stem = f"{figure.name}-{_file_name(part[0]['trace'])}" if figure.each else figure.name
             spec = figure.draw(part).properties(width=560).to_dict()
             svg = vl_convert.vegalite_to_svg(spec, config=LIGHT)
@@ -164,7 +169,9 @@ def throughput_by_size(rows: Rows) -> Chart:
         tooltip=_tooltip(rows),
     )
     if not one:
-        base = base.encode(strokeDash=alt.StrokeDash("op:N", title=None), shape=alt.Shape("op:N", title=None))
+        base = base.encode(
+            strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None)
+        )
     return base.mark_line() + base.mark_point(filled=True, size=45)
 
 
@@ -337,6 +344,7 @@ def wake_up(rows: Rows) -> Chart:
         .transform_calculate(median="datum.median_delay_ms", slow="datum.p90_delay_ms")
         .transform_fold(["median", "slow"], ["of", "delay_ms"])
         .transform_calculate(of="datum.of == 'slow' ? '90th percentile' : 'median'")
+        .transform_calculate(shown_ms="max(datum.delay_ms, 0.001)")
         .encode(
             x=alt.X(
                 "bin:N",
@@ -344,7 +352,7 @@ def wake_up(rows: Rows) -> Chart:
                 title="idle gap before the request",
                 axis=alt.Axis(labelAngle=-40, labelOverlap=False),
             ),
-            y=alt.Y("delay_ms:Q", title="delay, ms"),
+            y=alt.Y("shown_ms:Q", title="delay, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             color=alt.Color("of:N", title=None),
             tooltip=_tooltip(rows),
         )
@@ -397,6 +405,7 @@ FIGURES = (
         "All data over all service time of the requests in a range. The published axis ends at 16 MB.",
         throughput_by_size,
         paper=True,
+        needs="high_kb",
     ),
     Figure(
         "size_distribution",
@@ -475,6 +484,7 @@ FIGURES = (
         "Hit rate of a buffer",
         "Page touches that a least-recently-used buffer of a size would catch, from reuse distances.",
         reuse_distance,
+        needs="high_kb",
     ),
     Figure("hot_pages", "Hot pages", "How much goes to the hottest 1, 5 and 20 % of pages.", hot_pages),
     Figure(

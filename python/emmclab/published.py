@@ -38,3 +38,13 @@ def published_row(name: str) -> dict[str, Any] | None:
             found: dict[str, Any] = row
             return found
     return None
+
+
+def doubts(row: dict[str, Any], column: str) -> str:
+    """Say why a published figure cannot be right; empty where nothing contradicts it.
+
+    >>> doubts(published()["rows"][0], "requests")
+    ''
+    """
+    entries = published()["inconsistencies"]
+    return "; ".join(e["explanation"] for e in entries if (e["name"], e["column"]) == (row["name"], column))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
@@ -27,20 +27,15 @@ Progress = Callable[[int, int | None, int], None]
 _ENDINGS = {".csv", ".gz", ".iolog", ".log", ".parquet", ".trace", ".txt", ".xz", ".zst", ".zstd"}
 
 
-class Stream(Protocol):
-    """What yields batches: a reader of one file, or several interleaved."""
+class Written(NamedTuple):
+    """What became of a trace that was written."""
 
-    def next(self) -> _core.Batch | None:
-        """Give the next batch in order of arrival, or None at the end."""
-
-    def ledger(self) -> Ledger:
-        """Count what was seen, kept and changed so far."""
-
-    def header(self) -> Header:
-        """Say where the trace comes from."""
-
-    def progress(self) -> tuple[int, int | None]:
-        """Give bytes read so far, and in all where known."""
+    ledger: Ledger
+    """What was seen, kept and changed on reading."""
+    left_out: int
+    """Requests of operations that the target has no place for."""
+    lost: dict[str, int]
+    """By column, requests whose value the target has no place for."""
 
 
 class Trace:
@@ -51,10 +46,11 @@ class Trace:
     True
     """
 
-    def __init__(self, name: str, open_stream: Callable[[], Stream]) -> None:
+    def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
         """Make a trace of a stream that can be opened again; the first opening finds bad input."""
         self.name = name
-        self._open = open_stream
+        self.open = open_stream
+        """Opens the trace at its beginning, as a stream of batches."""
         stream = open_stream()
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
@@ -77,7 +73,7 @@ class Trace:
         Raises:
             EmmclabError: at the first bad record, with its place and a hint.
         """
-        stream = self._open()
+        stream = self.open()
         requests = 0
         while (batch := stream.next()) is not None:
             yield batch
@@ -93,7 +89,7 @@ class Trace:
         ['arrival_ns', 'complete_ns', 'device']
         """
         rows: list[dict[str, Any]] = []
-        stream = self._open()
+        stream = self.open()
         while len(rows) < limit and (batch := stream.next()) is not None:
             rows += batch.rows(limit - len(rows))
         return rows
@@ -111,20 +107,30 @@ class Trace:
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
-    ) -> Ledger:
-        """Write the trace in another format, by the ending of `path` where none is given; return its ledger.
+    ) -> Written:
+        """Write the trace in another format, by the ending of `path` where none is given.
 
-        The file appears when it is whole, and never otherwise.
+        The file appears when it is whole, and never otherwise. What the format has no place for is counted.
         """
         writer = _core.Writer(path, self.header, format=format)
         try:
             for batch in self.batches(progress):
                 writer.write(batch)
+            left_out, lost = writer.losses()
             writer.finish(self.ledger, self.header)
         except BaseException:
             writer.abort()
             raise
-        return self.ledger
+        return Written(self.ledger, left_out, dict(lost))
+
+    def repeated(self, passes: int) -> Trace:
+        """Give the trace several times over, each pass one mean inter-arrival time after the one before.
+
+        >>> trace = read(bundled()[0])
+        >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
+        True
+        """
+        return Trace(self.name, lambda: self.open().repeat(passes))
 
     def to_arrow(self) -> pyarrow.Table:
         """Give the whole trace as a pyarrow table, without a copy."""
@@ -174,11 +180,11 @@ def read(
         InputError: the file cannot be read.
         FormatError: it is of no known format, or not what the format says.
 
-    >>> read(bundled()[0]).header["format"]
-    'parquet'
+    >>> read(bundled()[0]).name
+    'browser-cache'
     """
 
-    def open_stream() -> Stream:
+    def open_stream() -> _core.Reader:
         return _core.Reader(
             path,
             format=format,
@@ -196,7 +202,7 @@ def combine(traces: Sequence[Trace]) -> Trace:
     """Interleave traces on one clock, their starts aligned, as if the applications ran together.
 
     >>> both = combine([read(path) for path in bundled()[:2]])
-    >>> both.profile()["requests"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
+    >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
     True
     """
     if len(traces) < 2:
@@ -206,25 +212,16 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
-    def open_stream() -> Stream:
-        return _core.Combiner([_reader(trace) for trace in traces])
+    def open_stream() -> _core.Reader:
+        return _core.Reader.combine([trace.open() for trace in traces])
 
     return Trace("/".join(trace.name for trace in traces), open_stream)
 
 
-def _reader(trace: Trace) -> _core.Reader:
-    stream = trace._open()
-    if isinstance(stream, _core.Reader):
-        return stream
-    raise ConfigError(
-        f"{trace.name} is itself a combination", kind="config", hint="combine all traces at once"
-    )
-
-
 def convert(
     source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
-) -> Ledger:
-    """Read `source` and write it as `target`; return the ledger. `options` are those of `read`."""
+) -> Written:
+    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`."""
     return read(source, **options).write(target, format=to)
 
 

@@ -100,6 +100,6 @@ mod tests {
     fn a_value_on_an_edge_belongs_to_the_range_below_it() {
         type Kb = Doubling<4, 4>;
         assert_eq!([0, 1, 4, 5, 8, 9, 16, 17, u64::MAX].map(Kb::index), [0, 0, 0, 1, 1, 2, 2, 3, 3]);
-        assert_eq!((0..4).map(Kb::edges).last(), Some((16, None)));
+        assert_eq!((0..4).map(Kb::edges).next_back(), Some((16, None)));
     }
 }

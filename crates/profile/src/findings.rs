@@ -14,7 +14,7 @@ const SMALL_PCT: f64 = 44.9;
 const NO_WAIT_PCT: f64 = 63.0;
 /// Above this share parallel queues are said to be of no use (implication 1), percent.
 const NO_WAIT_HIGH_PCT: f64 = 80.0;
-/// The largest localities among the 18 traces (Table IV: YouTube, Twitter), percent.
+/// The largest localities among the 18 traces (Table IV: `YouTube`, Twitter), percent.
 const WEAK_SPATIAL_PCT: f64 = 47.61;
 const WEAK_TEMPORAL_PCT: f64 = 52.90;
 /// The limits of implications 3 and 4, percent.
@@ -46,7 +46,7 @@ pub(crate) fn findings(
         above_16_ms_pct: arrivals.above_16_ms_pct(),
         buffer_hit_pct: reuse.hit_pct(BUFFER_KB),
     };
-    RULES.iter().map(|rule| rule.judge(&context)).collect()
+    RULES.iter().map(|rule| rule.finding(&context)).collect()
 }
 
 struct Context<'a> {
@@ -61,15 +61,15 @@ struct Rule {
     kind: FindingKind,
     number: u32,
     title: &'static str,
-    rule: &'static str,
+    holds_if: &'static str,
     unit: &'static str,
     missing: &'static str,
-    verdict: fn(&Context) -> Verdict,
+    judge: fn(&Context) -> Verdict,
 }
 
 impl Rule {
-    fn judge(&self, context: &Context) -> Finding {
-        let verdict = (self.verdict)(context);
+    fn finding(&self, context: &Context) -> Finding {
+        let verdict = (self.judge)(context);
         let kind = match self.kind {
             FindingKind::Characteristic => "characteristic",
             FindingKind::Implication => "implication",
@@ -84,7 +84,7 @@ impl Rule {
             kind: self.kind,
             number: self.number,
             title: self.title,
-            rule: self.rule,
+            rule: self.holds_if,
             measured,
             unit: self.unit,
             shown,
@@ -98,142 +98,142 @@ const RULES: [Rule; 11] = [
         kind: FindingKind::Characteristic,
         number: 1,
         title: "Writes dominate",
-        rule: "more than half of the requests are writes",
+        holds_if: "more than half of the requests are writes",
         unit: "% of requests",
         missing: NO_REQUESTS,
-        verdict: write_dominant,
+        judge: write_dominant,
     },
     Rule {
         kind: FindingKind::Characteristic,
         number: 2,
         title: "Many requests are small",
-        rule: "at least 44.9 % of the requests are of 4 KB or less",
+        holds_if: "at least 44.9 % of the requests are of 4 KB or less",
         unit: "% of requests",
         missing: NO_REQUESTS,
-        verdict: small_requests,
+        judge: small_requests,
     },
     Rule {
         kind: FindingKind::Characteristic,
         number: 3,
         title: "Most requests are served at once",
-        rule: "at least 63 % of the requests arrive when nothing is unfinished",
+        holds_if: "at least 63 % of the requests arrive when nothing is unfinished",
         unit: "% of requests",
         missing: NO_TIMES,
-        verdict: served_at_once,
+        judge: served_at_once,
     },
     Rule {
         kind: FindingKind::Characteristic,
         number: 4,
         title: "The device falls asleep between requests",
-        rule: "requests after long idle gaps are delayed, and there is an edge from which on they are",
+        holds_if: "requests after long idle gaps are delayed, and there is an edge from which on they are",
         unit: "ms to wake up",
         missing: NO_TIMES,
-        verdict: power_saving,
+        judge: power_saving,
     },
     Rule {
         kind: FindingKind::Characteristic,
         number: 5,
         title: "Localities are weak, the spatial one more so",
-        rule: "spatial locality is at most 47.61 %, temporal locality at most 52.90 %, and the first is the lower",
+        holds_if: "spatial locality is at most 47.61 %, temporal locality at most 52.90 %, and the first is the lower",
         unit: "% sequential",
         missing: NO_REQUESTS,
-        verdict: weak_localities,
+        judge: weak_localities,
     },
     Rule {
         kind: FindingKind::Characteristic,
         number: 6,
         title: "Requests come far apart",
-        rule: "the mean time between arrivals is at least 200 ms",
+        holds_if: "the mean time between arrivals is at least 200 ms",
         unit: "ms",
         missing: NO_REQUESTS,
-        verdict: far_apart,
+        judge: far_apart,
     },
     Rule {
         kind: FindingKind::Implication,
         number: 1,
         title: "More parallelism does not help, shorter service does",
-        rule: "more than 80 % of the requests arrive when nothing is unfinished",
+        holds_if: "more than 80 % of the requests arrive when nothing is unfinished",
         unit: "% of requests",
         missing: NO_TIMES,
-        verdict: parallelism,
+        judge: parallelism,
     },
     Rule {
         kind: FindingKind::Implication,
         number: 2,
         title: "Garbage collection fits into idle time",
-        rule: "idle gaps hold, whole and each by itself, as many block reclaims as the trace's writes will cost",
+        holds_if: "idle gaps hold, whole and each by itself, as many block reclaims as the trace's writes will cost",
         unit: "blocks that fit, per block needed",
         missing: NO_TIMES,
-        verdict: idle_collection,
+        judge: idle_collection,
     },
     Rule {
         kind: FindingKind::Implication,
         number: 3,
         title: "A large buffer in the device gains little",
-        rule: "spatial locality is below 30 % and temporal locality below 40 %",
+        holds_if: "spatial locality is below 30 % and temporal locality below 40 %",
         unit: "% of start addresses seen before",
         missing: NO_REQUESTS,
-        verdict: large_buffer,
+        judge: large_buffer,
     },
     Rule {
         kind: FindingKind::Implication,
         number: 4,
         title: "Simple wear levelling is enough",
-        rule: "spatial locality is below 30 % and temporal locality below 40 %",
+        holds_if: "spatial locality is below 30 % and temporal locality below 40 %",
         unit: "% of start addresses seen before",
         missing: NO_REQUESTS,
-        verdict: wear_levelling,
+        judge: wear_levelling,
     },
     Rule {
         kind: FindingKind::Implication,
         number: 5,
         title: "Small requests deserve fast (SLC-mode) pages",
-        rule: "at least 44.9 % of the requests are of 4 KB or less",
+        holds_if: "at least 44.9 % of the requests are of 4 KB or less",
         unit: "% of requests",
         missing: NO_REQUESTS,
-        verdict: fast_pages,
+        judge: fast_pages,
     },
 ];
 
 /// One text where the rule holds, another where not.
-fn verdict(measured: f64, holds: bool, yes: String, no: String) -> Verdict {
-    Some((measured, holds, if holds { yes } else { no }))
+fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, bool, String) {
+    (measured, holds, if holds { yes } else { no })
 }
 
 fn write_dominant(context: &Context) -> Verdict {
     let measured = context.report.tables.write_requests_pct?;
     let bytes = context.report.tables.written_bytes_pct?;
-    verdict(
+    Some(either(
         measured,
         measured > 50.0,
         format!(
             "writes set the pace: {bytes:.1} % of the bytes are written; write latency and wear come first"
         ),
         format!("reads set the pace: {bytes:.1} % of the bytes are written; read latency comes first"),
-    )
+    ))
 }
 
 fn small_requests(context: &Context) -> Verdict {
     let measured = context.small_pct?;
-    verdict(
+    Some(either(
         measured,
         measured >= SMALL_PCT,
         "what one page costs decides how the device feels; larger flash pages would be half empty".to_owned(),
         "requests mostly span several pages, so that planes and dies can share the work".to_owned(),
-    )
+    ))
 }
 
 fn served_at_once(context: &Context) -> Verdict {
     let measured = context.report.tables.no_wait_pct?;
     let depth = context.report.queue?.mean_at_arrival;
-    verdict(
+    Some(either(
         measured,
         measured >= NO_WAIT_PCT,
         format!("response time is mostly service time: a request finds {depth:.2} others on average"),
         format!(
             "requests wait for each other: one finds {depth:.2} others on average, so queueing and scheduling matter"
         ),
-    )
+    ))
 }
 
 fn power_saving(context: &Context) -> Verdict {
@@ -249,19 +249,19 @@ fn power_saving(context: &Context) -> Verdict {
             format!("it sleeps after about {low} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
         }
     });
-    verdict(
+    Some(either(
         measured,
         power.found,
         found.unwrap_or_default(),
         "no edge stands out: it does not sleep, wakes in no time, or the gaps are too few or too short"
             .to_owned(),
-    )
+    ))
 }
 
 fn weak_localities(context: &Context) -> Verdict {
     let spatial = context.report.tables.spatial_locality_pct?;
     let temporal = context.report.tables.temporal_locality_pct?;
-    verdict(
+    Some(either(
         spatial,
         spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT && spatial < temporal,
         format!(
@@ -270,13 +270,13 @@ fn weak_localities(context: &Context) -> Verdict {
         format!(
             "sequences or returns are common ({temporal:.1} % return to a start address): read-ahead, merging or caching can pay"
         ),
-    )
+    ))
 }
 
 fn far_apart(context: &Context) -> Verdict {
     let measured = context.mean_gap_ms?;
     let above = context.above_16_ms_pct?;
-    verdict(
+    Some(either(
         measured,
         measured >= LONG_GAP_MS,
         format!(
@@ -285,18 +285,18 @@ fn far_apart(context: &Context) -> Verdict {
         format!(
             "on average requests follow closely, though {above:.1} % of the gaps exceed 16 ms (the paper: above 20 % in most traces)"
         ),
-    )
+    ))
 }
 
 fn parallelism(context: &Context) -> Verdict {
     let measured = context.report.tables.no_wait_pct?;
-    verdict(
+    Some(either(
         measured,
         measured > NO_WAIT_HIGH_PCT,
         "parallel queues or a second device would mostly stand idle; make each request faster instead"
             .to_owned(),
         "enough requests overlap for parallel queues and channels to be worth a try".to_owned(),
-    )
+    ))
 }
 
 fn idle_collection(context: &Context) -> Verdict {
@@ -309,25 +309,25 @@ fn idle_collection(context: &Context) -> Verdict {
         "{} reclaims of {:.0} ms fit into gaps, {} are needed ({} could fit if a reclaim may pause)",
         gc.blocks_that_fit, gc.block_ms, gc.blocks_needed, gc.blocks_if_pausable
     );
-    verdict(
+    Some(either(
         measured,
         measured >= 1.0,
         format!("{facts}: collect early, in idle time, and nobody notices"),
         format!("{facts}: some of it will be felt, unless it is cut into smaller steps"),
-    )
+    ))
 }
 
 fn large_buffer(context: &Context) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let hit = context.buffer_hit_pct.unwrap_or(0.0);
-    verdict(
+    Some(either(
         temporal,
         holds,
         format!(
             "few returns to hit on; still, 16 MB that keep the latest pages would hit {hit:.1} % of page touches"
         ),
         format!("a buffer may pay: 16 MB that keep the latest pages would hit {hit:.1} % of page touches"),
-    )
+    ))
 }
 
 fn wear_levelling(context: &Context) -> Verdict {
@@ -335,14 +335,14 @@ fn wear_levelling(context: &Context) -> Verdict {
     let rows = &context.report.figures.hot_pages;
     let hot =
         rows.iter().find(|row| row.op == "write" && row.pages_pct == 20).map_or(0.0, |row| row.share_pct);
-    verdict(
+    Some(either(
         temporal,
         holds,
         format!("addresses are spread; the hottest 20 % of written pages take {hot:.1} % of the page writes"),
         format!(
             "some addresses come again and again; the hottest 20 % of written pages take {hot:.1} % of the page writes: keep hot and cold data apart and watch the wear"
         ),
-    )
+    ))
 }
 
 fn low_localities(context: &Context) -> Option<(f64, bool)> {
@@ -353,10 +353,10 @@ fn low_localities(context: &Context) -> Option<(f64, bool)> {
 
 fn fast_pages(context: &Context) -> Verdict {
     let measured = context.small_pct?;
-    verdict(
+    Some(either(
         measured,
         measured >= SMALL_PCT,
         "a part of the flash in SLC mode for small writes speeds up most requests, at half that part's capacity".to_owned(),
         "too few small requests for SLC-mode pages to be worth half their capacity".to_owned(),
-    )
+    ))
 }

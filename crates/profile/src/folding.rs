@@ -138,7 +138,9 @@ mod tests {
             let cut = cut.min(times.len());
             let profile = |times: &[i64]| {
                 let mut bins = Folding::<u64>::new(16);
-                times.iter().for_each(|time| *bins.at(Nanos(*time)) += 1);
+                for time in times {
+                    *bins.at(Nanos(*time)) += 1;
+                }
                 bins
             };
             let mut merged = profile(&times[..cut]);

@@ -8,7 +8,7 @@ use crate::report::Quantiles;
 /// About 300 KB, allocated with the first value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distribution {
-    histogram: Option<Box<Histogram<u64>>>,
+    histogram: Option<Histogram<u64>>,
     count: u64,
     sum: u128,
     max: u64,
@@ -16,9 +16,9 @@ pub(crate) struct Distribution {
 
 const LARGEST: u64 = 1 << 46;
 
-fn empty() -> Box<Histogram<u64>> {
+fn empty() -> Histogram<u64> {
     match Histogram::new_with_bounds(1, LARGEST, 3) {
-        Ok(histogram) => Box::new(histogram),
+        Ok(histogram) => histogram,
         Err(error) => unreachable!("the bounds are constant and valid: {error}"),
     }
 }

@@ -18,7 +18,6 @@
 mod alignment;
 mod arrivals;
 mod bins;
-mod combine;
 mod findings;
 mod flags;
 mod folding;
@@ -42,7 +41,6 @@ pub mod synth;
 mod timeline;
 mod wake;
 
-pub use combine::Combiner;
 pub use merge::Join;
 pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;

@@ -71,7 +71,7 @@ impl Pages {
         let at_us = at_us.saturating_sub(*self.base_us.get_or_insert(at_us)).max(0) as u64;
         let covered = pages_of(request);
         self.untracked += request.end().0.div_ceil(PAGE_SECTORS).saturating_sub(covered.end);
-        let aligned = request.sector.0 % PAGE_SECTORS == 0 && !covered.is_empty();
+        let aligned = request.sector.0.is_multiple_of(PAGE_SECTORS) && !covered.is_empty();
         if !aligned {
             let starts = self.odd_starts.entry(space).or_default();
             self.address_hits += u64::from(!starts.insert(request.sector.0));

@@ -77,7 +77,9 @@ impl Processes {
         }
         shares.sort_by(|(a, x), (b, y)| y.requests().cmp(&x.requests()).then_with(|| a.cmp(b)));
         let mut all = Share::default();
-        shares.iter().for_each(|(_, share)| all.add(share));
+        for (_, share) in &shares {
+            all.add(share);
+        }
         if shares.len() > ROWS {
             let mut rest = Share::default();
             shares.drain(ROWS - 1..).for_each(|(_, share)| rest.add(&share));

@@ -177,11 +177,8 @@ impl Reuse {
 
     /// Hit rate of a least-recently-used cache of this many KB, percent; the largest bin edge within it counts.
     pub fn hit_pct(&self, cache_kb: u64) -> Option<f64> {
-        self.rows()
-            .into_iter()
-            .filter(|row| row.high_kb.is_some_and(|high| high <= cache_kb))
-            .last()
-            .map(|row| row.hit_pct)
+        let rows = self.rows();
+        rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
     }
 
     pub fn rows(&self) -> Vec<ReuseRow> {
@@ -246,7 +243,9 @@ mod tests {
         #[test]
         fn distances_of_a_small_working_set_are_exact(pages in prop::collection::vec(0_u64..200, 1..600)) {
             let mut reuse = Reuse::default();
-            pages.iter().for_each(|page| reuse.add(0, *page..*page + 1));
+            for page in &pages {
+                reuse.add(0, *page..*page + 1);
+            }
             prop_assert_eq!((reuse.distances, reuse.first_touches), reference(&pages));
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct WakeUp {
 /// For each range of gaps a histogram of delays and the longest one.
 #[derive(Clone, Debug)]
 struct Delays {
-    counts: Box<[[u64; DELAY_BUCKETS]; GAP_BINS]>,
+    counts: Vec<[u64; DELAY_BUCKETS]>,
     longest_ns: [u64; GAP_BINS],
 }
 
@@ -145,7 +145,7 @@ fn middle_ns(bucket: usize) -> u64 {
 
 impl Delays {
     fn new() -> Self {
-        Self { counts: Box::new([[0; DELAY_BUCKETS]; GAP_BINS]), longest_ns: [0; GAP_BINS] }
+        Self { counts: vec![[0; DELAY_BUCKETS]; GAP_BINS], longest_ns: [0; GAP_BINS] }
     }
 
     fn add(&mut self, gap: usize, delay_ns: u64) {
@@ -257,7 +257,7 @@ mod tests {
         let mut delays = Delays::new();
         for i in 0..2_000_u64 {
             let gap = (i % GAP_BINS as u64) as usize;
-            let asleep = gap > 6 || (gap == 6 && i / GAP_BINS as u64 % 2 == 0);
+            let asleep = gap > 6 || (gap == 6 && (i / GAP_BINS as u64).is_multiple_of(2));
             delays.add(gap, if asleep { 5_000_000 } else { 30_000 });
         }
         let found = delays.threshold().unwrap();

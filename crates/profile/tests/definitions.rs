@@ -1,4 +1,5 @@
 //! Definitions, each on a trace small enough to count by hand, and against a second implementation.
+#![allow(clippy::float_cmp, reason = "these are tests of exact values")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Merging the profiles of pieces gives the profile of the whole.
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "these are tests of exact values")]
 
 mod common;
 

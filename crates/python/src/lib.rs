@@ -2,7 +2,10 @@
 
 mod batch;
 mod errors;
+mod json;
+mod profile;
 mod reader;
+mod simulate;
 mod writer;
 
 use pyo3::prelude::*;
@@ -13,7 +16,11 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
-    use crate::reader::{PyReader, formats, ledger_labels};
+    use crate::profile::{PyProfiler, published_tables};
+    #[pymodule_export]
+    use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
+    #[pymodule_export]
+    use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
     #[pymodule_export]
     use crate::writer::PyWriter;
 

@@ -1,5 +1,7 @@
 //! Bad input gives a clear error or a correct result, never a panic, over all readers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
 mod support;
 
 use emmclab_trace::formats::FORMATS;
@@ -29,7 +31,7 @@ fn a_file_cut_at_any_byte_is_read_or_named() {
             for lenient in [false, true] {
                 match read_bytes(bytes, sample.ending, &forced(sample.format, lenient)) {
                     Ok(trace) => {
-                        assert!(trace.requests.len() <= sample.requests, "{} {length}", sample.format)
+                        assert!(trace.requests.len() <= sample.requests, "{} {length}", sample.format);
                     }
                     Err(error) => assert_clear(&error, &format!("{} cut at {length}", sample.format)),
                 }

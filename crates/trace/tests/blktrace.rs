@@ -1,5 +1,7 @@
 //! blktrace's binary files: merged by time, in either byte order, and damage is named with its offset.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
 mod support;
 
 use std::fs;
@@ -36,6 +38,7 @@ fn record(
 const WRITE: u32 = 1 << 17;
 const QUEUE: u32 = 1 | 1 << 20 | WRITE;
 const ISSUE: u32 = 7 | 1 << 22 | WRITE;
+const SPLIT: u32 = 0xd | WRITE;
 const COMPLETE: u32 = 8 | 1 << 23 | WRITE;
 const NOTIFY: u32 = 1 << 26;
 const CGROUP: u32 = 1 << 8;
@@ -109,7 +112,7 @@ fn a_recording_cut_at_any_byte_says_where() {
 fn any_byte_changed_never_panics() {
     let whole = [
         record(1, 10, 8, 4096, QUEUE, 0, &[]),
-        record(2, 15, 8, 0, 13 | WRITE, 0, &12u64.to_be_bytes()),
+        record(2, 15, 8, 0, SPLIT, 0, &12u64.to_be_bytes()),
         record(3, 20, 8, 2048, ISSUE, 0, &[]),
         record(4, 30, 8, 2048, COMPLETE, 0, &[]),
     ]

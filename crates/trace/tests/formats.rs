@@ -1,5 +1,7 @@
 //! The registry: every format has a sample, is found by its content, and reads it right.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -176,8 +178,8 @@ fn a_time_unit_changes_an_open_clock() {
 
 #[test]
 fn the_wrong_unit_is_named_by_the_reader() {
-    let lines: String = (0..5_000).map(|i| format!("{} 0 {} 8 1\n", i * 3, i * 8)).collect();
-    let error = read_bytes(lines.as_bytes(), "ascii", &ReadOptions::default()).unwrap_err();
+    let lines: Vec<_> = (0..5_000).map(|i| format!("{} 0 {} 8 1", i * 3, i * 8)).collect();
+    let error = read_bytes(lines.join("\n").as_bytes(), "ascii", &ReadOptions::default()).unwrap_err();
     assert_eq!(error.kind(), Kind::Unit);
     assert!(error.hint_text().unwrap().contains("--time-unit us"), "{:?}", error.hint_text());
 }

@@ -1,5 +1,7 @@
 //! Writers and readers agree; what a format cannot hold is counted or refused.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
 mod support;
 
 use std::path::Path;
@@ -12,7 +14,9 @@ use proptest::prelude::*;
 
 fn batch(requests: &[Request], processes: &Names, devices: &Names) -> Batch {
     let mut builder = BatchBuilder::default();
-    requests.iter().for_each(|request| builder.push(request));
+    for request in requests {
+        builder.push(request);
+    }
     builder.finish(&processes.clone().into(), &devices.clone().into())
 }
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from emmclab import __version__
-from emmclab.cli import convert, demo, explain, formats, head, profile, published
+from emmclab.cli import compare, convert, demo, devices, explain, formats, head, profile, published, simulate
 from emmclab.cli.console import stdout
 from emmclab.cli.failures import run
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, profile, convert, head, explain, formats, published):
+for command in (demo, profile, convert, head, explain, formats, simulate, compare, devices, published):
     command.register(app)
 
 

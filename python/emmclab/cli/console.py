@@ -13,12 +13,16 @@ from rich.console import Console
 _PIPE_WIDTH = 160
 
 
+class ClosedPipe(Exception):  # noqa: N818 - not an error: whoever reads has seen enough.
+    """Nobody reads stdout any more. Not a `BrokenPipeError`, of which typer would make its own exit code."""
+
+
 class DataConsole(Console):
     """A console that leaves a closed pipe to the one place where exceptions become exit codes."""
 
     def on_broken_pipe(self) -> None:
-        """Pass the exception on, where rich would exit."""
-        raise BrokenPipeError
+        """Pass it on, where rich would exit."""
+        raise ClosedPipe
 
 
 def stdout() -> Console:
@@ -34,4 +38,7 @@ def stderr() -> Console:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; the same value gives the same bytes."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    try:
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    except BrokenPipeError:
+        raise ClosedPipe from None

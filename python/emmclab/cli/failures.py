@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import typer
 
 from emmclab import __version__
+from emmclab.cli.console import ClosedPipe
 from emmclab.errors import EmmclabError
 
 BAD_INPUT, FAILED_RUN, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
@@ -32,13 +34,12 @@ _HINTS = {
 def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
     signal.signal(signal.SIGTERM, _terminate)
+    _buffer_stdout()
     try:
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
-        # Whoever reads has seen enough. The interpreter would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted; unfinished files were removed")
@@ -67,6 +68,22 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
             "run it again with EMMCLAB_DEBUG=1 and report its output to the project's issue list",
         )
         return FAILED_RUN
+    finally:
+        _settle_stdout()
+
+
+def _settle_stdout() -> None:
+    """Drop what stdout did not take, so that the interpreter does not complain once more when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _buffer_stdout() -> None:
+    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: Python would lose short writes."""
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
 
 
 def _terminate(number: int, _frame: object) -> None:

@@ -46,7 +46,7 @@ def profile(
 ) -> None:
     """Characterise traces: Tables III and IV, distributions, and a verdict in plain words."""
     reading = Reading(format, lenient, columns, time_unit, size_unit)
-    sources = _distinct([reading.open(path) for path in traces])
+    sources = distinct([reading.open(path) for path in traces])
     if together:
         sources = [combine(sources)]
     profiles = [run(source) for source in sources]
@@ -74,7 +74,7 @@ def run(source: Trace) -> Profile:
         return source.profile(meter)
 
 
-def _distinct(sources: list[Trace]) -> list[Trace]:
+def distinct(sources: list[Trace]) -> list[Trace]:
     """Number the traces whose files have the same name, so that every row can be told apart."""
     seen: Counter[str] = Counter()
     for source in sources:

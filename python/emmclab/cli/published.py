@@ -12,6 +12,7 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import as_printed, framed
 from emmclab.fields import TABLES
+from emmclab.published import doubts
 from emmclab.published import published as published_tables
 
 
@@ -27,7 +28,6 @@ def published(as_json: AsJson = False) -> None:
         print_json(tables)
         return
     console = stdout()
-    wrong = {(entry["name"], entry["column"]) for entry in tables["inconsistencies"]}
     for title, fields in TABLES:
         table = framed(f"{title} (Zhou et al., IISWC 2015)")
         table.add_column("Application")
@@ -35,9 +35,7 @@ def published(as_json: AsJson = False) -> None:
             table.add_column(field.heading.replace(" ", "\n", 1), justify="right")
         for row in tables["rows"]:
             cells = [
-                Text(
-                    as_printed(field, row[field.name]) + ("*" if (row["name"], field.name) in wrong else " ")
-                )
+                Text(as_printed(field, row[field.name]) + ("*" if doubts(row, field.name) else " "))
                 for field in fields
             ]
             table.add_row(Text(row["name"]), *cells)

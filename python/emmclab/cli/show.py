@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
-from emmclab.fields import TABLES, Field
+from emmclab.fields import SIZE_FIELDS, TABLES, Field
 from emmclab.notes import notes
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import published_row
@@ -45,15 +45,19 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     """Print only what stands side by side: tables, distributions, and which trace shows which finding."""
     _provenance(console, profiles)
     _tables(console, profiles)
+    console.print()
     _sparks(console, profiles)
-    table = framed("Findings (does the trace show it?)")
-    table.add_column("Finding")
+    console.print()
+    table = framed("Findings: does the trace show it?")
+    table.add_column("Application")
+    for finding in profiles[0].findings:
+        table.add_column(_short(finding))
     for profile in profiles:
-        table.add_column(Text(profile.name))
-    for row, finding in enumerate(profiles[0].findings):
-        marks = [_MARKS[profile.findings[row]["shown"]] for profile in profiles]
-        table.add_row(Text(_title(finding)), *marks)
+        table.add_row(Text(profile.name), *(_MARKS[finding["shown"]] for finding in profile.findings))
     console.print(table)
+    console.print()
+    for finding in profiles[0].findings:
+        console.print(Text.assemble((f"{_short(finding)}  ", "bold"), _title(finding)))
 
 
 def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
@@ -75,6 +79,9 @@ def _tables(console: Console, profiles: Sequence[Profile]) -> None:
             table.add_row(Text(profile.name), *(field.text(profile[field.name]) for field in fields))
             if published := published_row(profile.name):
                 row = (as_printed(field, published[field.name]) for field in fields)
+                if fields is SIZE_FIELDS:
+                    table.caption = "published means are rounded down to a multiple of 0.5 KB"
+                    table.caption_justify = "left"
                 table.add_row(Text("  published"), *row, style="dim")
         console.print()
         console.print(table)
@@ -164,6 +171,10 @@ def _findings(console: Console, profile: Profile) -> None:
         value = "" if finding["measured"] is None else f" ({finding['measured']:,.2f} {finding['unit']})"
         console.print(Text.assemble(_MARKS[finding["shown"]], f"  {_title(finding)}{value}"))
         console.print(Padding(Text(finding["meaning"], "dim"), (0, 0, 0, 5)))
+
+
+def _short(finding: dict[str, Any]) -> str:
+    return f"{finding['kind'][0].upper()}{finding['number']}"
 
 
 def _title(finding: dict[str, Any]) -> str:

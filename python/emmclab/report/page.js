@@ -29,7 +29,10 @@
     if (chart.dataset.theme === theme()) return;
     chart.dataset.theme = theme();
     const { trace, vega } = page.specs[chart.id];
-    const result = await vegaEmbed(chart, { ...vega, datasets: { rows: rowsOf(figureOf(chart), trace) } }, {
+    // Three columns of a legend do not fit on a phone.
+    const most = chart.clientWidth < 420 ? 2 : 3;
+    const spec = JSON.parse(JSON.stringify(vega), (key, value) => (key === "columns" ? Math.min(value, most) : value));
+    const result = await vegaEmbed(chart, { ...spec, datasets: { rows: rowsOf(figureOf(chart), trace) } }, {
       actions: false, renderer: "svg", config: page.themes[theme()],
     });
     views.get(chart)?.finalize();

@@ -15,7 +15,7 @@ from emmclab.fields import TABLES, Field
 from emmclab.notes import notes
 from emmclab.plots import FIGURES, Figure, Rows, rows_of
 from emmclab.profile import Profile, ledger_line
-from emmclab.published import published_row
+from emmclab.published import doubts, published_row
 from emmclab.theme import DARK, LIGHT
 
 #: Digits of figures on the page; more cannot be seen and would only make it larger.
@@ -123,7 +123,8 @@ def _table_row(fields: Sequence[Field], profile: Profile) -> dict[str, Any]:
     return {
         "name": profile.name,
         "cells": [(field.text(profile[field.name]), profile[field.name]) for field in fields],
-        "published": published and [f"{published[field.name]:,.10g}" for field in fields],
+        "published": published
+        and [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields],
     }
 
 
@@ -146,7 +147,7 @@ def _figure(figure: Figure, profiles: Sequence[Profile]) -> dict[str, Any]:
         ]
     charts = []
     for number, (trace, part) in enumerate(parts):
-        if part:
+        if figure.can_draw(part):
             spec = figure.draw(part).to_dict() | {"autosize": {"type": "fit-x", "contains": "padding"}}
             _forget_rows(spec)
             charts.append(

@@ -1,5 +1,6 @@
 //! Shared by the tests: real traces, and profiles of requests made by hand.
 #![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +36,9 @@ pub fn read(path: &Path) -> (Vec<Batch>, Ledger, Header) {
 pub fn report_of_file(path: &Path) -> ProfileReport {
     let (batches, ledger, header) = read(path);
     let mut profile = Profile::new(ProfileOptions::default());
-    batches.iter().for_each(|batch| profile.update(batch));
+    for batch in &batches {
+        profile.update(batch);
+    }
     profile.finish(&ledger, &header)
 }
 
@@ -58,7 +61,9 @@ pub fn batch(requests: &[Request]) -> Batch {
         processes.intern(&format!("process-{index}"));
     }
     let mut builder = BatchBuilder::default();
-    requests.iter().for_each(|request| builder.push(request));
+    for request in requests {
+        builder.push(request);
+    }
     builder.finish(&Arc::new(processes), &Arc::new(devices))
 }
 

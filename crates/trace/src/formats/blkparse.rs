@@ -39,7 +39,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
             && is_digits(fields[2])
             && is_decimal(fields[3])
             && is_digits(fields[4])
-            && action(fields[5]).is_some()
+            && (action(fields[5]).is_some() || OTHER_ACTIONS.contains(&fields[5]))
     })
 }
 
@@ -47,19 +47,21 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(LineSource::new(Blkparse::default(), input, options)))
 }
 
-/// What an action means; `None` inside for one that says nothing of a request.
-fn action(field: &[u8]) -> Option<Option<EventKind>> {
+/// Actions that say nothing of a request: remapping, bouncing, plugging, sleeping, messages.
+const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
+
+/// What an action means.
+fn action(field: &[u8]) -> Option<EventKind> {
     Some(match field {
-        b"Q" => Some(EventKind::Queue),
-        b"G" => Some(EventKind::GetRequest),
-        b"I" => Some(EventKind::Insert),
-        b"D" => Some(EventKind::Issue),
-        b"C" => Some(EventKind::Complete),
-        b"R" => Some(EventKind::Requeue),
-        b"M" => Some(EventKind::BackMerge),
-        b"F" => Some(EventKind::FrontMerge),
-        b"X" => Some(EventKind::Split(0)),
-        b"A" | b"B" | b"P" | b"S" | b"U" | b"UT" | b"T" | b"m" | b"?" => None,
+        b"Q" => EventKind::Queue,
+        b"G" => EventKind::GetRequest,
+        b"I" => EventKind::Insert,
+        b"D" => EventKind::Issue,
+        b"C" => EventKind::Complete,
+        b"R" => EventKind::Requeue,
+        b"M" => EventKind::BackMerge,
+        b"F" => EventKind::FrontMerge,
+        b"X" => EventKind::Split(0),
         _ => return None,
     })
 }
@@ -133,13 +135,13 @@ impl LineFormat for Blkparse {
         let time = Nanos(decimal_time(need(&mut fields, "time", 4)?, TimeUnit::Seconds, "time", 4)?);
         let id = pid(need(&mut fields, "pid", 5)?, "pid", 5)?;
         let field = need(&mut fields, "action", 6)?;
+        if OTHER_ACTIONS.contains(&field) {
+            context.skip();
+            return Ok(());
+        }
         let kind = action(field).ok_or_else(|| {
             Error::new(Kind::Value, "is no action of blkparse").of_field("action", 6, field)
         })?;
-        let Some(kind) = kind else {
-            context.skip();
-            return Ok(());
-        };
         let letters = need(&mut fields, "rwbs", 7)?;
         let (op, flags) = rwbs::parse(letters, 7)?;
         let rest = rest_after(line, 7);

@@ -1,5 +1,5 @@
-//! MobileBlockIOTraces: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
-//! Nets"; public repository MobileBlockIOTraces).
+//! `MobileBlockIOTraces`: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
+//! Nets"; public repository `MobileBlockIOTraces`).
 //!
 //! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID`, where
 //! the name may itself hold dashes and `<...>` is the kernel's word for unknown, or the name alone; the device is the kernel's number

@@ -1,5 +1,5 @@
 //! What the tests of this crate share: real traces, fixtures, a sample of every format.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 
