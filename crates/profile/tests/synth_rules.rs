@@ -1,4 +1,5 @@
 //! What holds for every synthesis, whatever the model.
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 mod synth_support;
 
@@ -41,12 +42,13 @@ fn fingerprint(requests: &[Request]) -> u64 {
     fields.fold(0xcbf2_9ce4_8422_2325, |hash, field| (hash ^ field).wrapping_mul(0x100_0000_01b3))
 }
 
+/// Changes with the generator and with the preset, knowingly.
+const MESSAGING_SEED_1: u64 = 8_287_341_437_529_909_835;
+
 #[test]
 fn a_seed_means_the_same_on_every_machine() {
     assert_eq!(fingerprint(&synthesize(&messaging(), &options(1))), MESSAGING_SEED_1);
 }
-
-const MESSAGING_SEED_1: u64 = 0;
 
 #[test]
 fn times_and_order_are_possible() {
@@ -253,6 +255,8 @@ fn operation() -> impl Strategy<Value = OperationModel> {
                     sizes_kb: kb(sizes),
                     sequential_pct,
                     reaccess_pct,
+                    run_requests: 2.0 + sequential_pct / 10.0,
+                    sequential_reaccess_pct: reaccess_pct / 2.0,
                     reaccess_kb: kb(returning),
                     reused_starts_pct,
                     reuse_requests,
@@ -287,7 +291,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the model and the length: no panic, times in order, counts, sizes, duration and service exact.
     #[test]
@@ -319,7 +323,7 @@ proptest! {
                 for (kb, count) in &of.sizes_kb {
                     let found = trace
                         .iter()
-                        .filter(|request| request.op == op && f64::from(request.sectors) == kb * 2.0)
+                        .filter(|request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq())
                         .count();
                     prop_assert_eq!(found as u64, *count);
                 }

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from emmclab import _core
-from emmclab.cli.console import print_json, stdout
+from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
 from emmclab.errors import ConfigError
@@ -56,8 +56,18 @@ def convert(
             )
     source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
     with Meter(f"convert {source.name}") as meter:
-        ledger = source.write(output, to, meter)
+        written = source.write(output, to, meter)
     if as_json:
-        print_json({"input": str(trace), "output": str(output), "header": source.header, "ledger": ledger})
+        place = {"input": str(trace), "output": str(output), "header": source.header}
+        print_json(place | written._asdict())
     else:
-        stdout().print(f"{output}: {ledger_line(ledger)}", markup=False, soft_wrap=True)
+        stdout().print(f"{output}: {ledger_line(written.ledger)}", markup=False, soft_wrap=True)
+    if written.left_out:
+        _note(f"{written.left_out:,} requests were left out: the format has no place for their operation")
+    if written.lost:
+        values = ", ".join(f"{column} of {count:,} requests" for column, count in written.lost.items())
+        _note(f"the format has no place for {values}")
+
+
+def _note(text: str) -> None:
+    stderr().print(f"note: {text}", markup=False, soft_wrap=True)

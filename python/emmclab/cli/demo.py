@@ -13,7 +13,6 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.profile import run
 from emmclab.cli.show import show_compared
 from emmclab.errors import EmmclabError
-from emmclab.report import write_report
 from emmclab.trace import bundled, read
 
 
@@ -29,6 +28,8 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Profile the traces that come with emmclab and write the report page."""
+    from emmclab.report import write_report  # Here, because charts take long to import.
+
     paths = bundled()
     if not paths:
         raise EmmclabError(

@@ -1,8 +1,9 @@
-"""`emmclab explain TRACE`."""
+"""`emmclab explain TRACE` and `emmclab explain DEVICE`."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -13,7 +14,8 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit
+from emmclab.device import Device
 
 _CLOCKS = {
     "unix": "time 0 is 1 January 1970 UTC",
@@ -24,11 +26,16 @@ _CLOCKS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab explain trace.txt[/]")(explain)
+    app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/]")(
+        explain
+    )
 
 
 def explain(
-    trace: TraceFile,
+    trace: Annotated[
+        Path,
+        typer.Argument(metavar="TRACE|DEVICE", help="A trace, the name of a device, or its TOML file."),
+    ],
     format: Format = None,
     lenient: Lenient = False,
     columns: Columns = None,
@@ -36,7 +43,13 @@ def explain(
     size_unit: SizeUnit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a trace is: format, header, clock, ledger, and what each column means."""
+    """Say what a trace is (format, clock, ledger, columns), or what each setting of a device is."""
+    if not trace.exists() and str(trace) in _core.device_presets():
+        _explain_device(Device.preset(str(trace)), as_json)
+        return
+    if trace.suffix == ".toml":
+        _explain_device(Device.file(trace), as_json)
+        return
     source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
     with Meter(f"read {source.name}") as meter:
         for _ in source.batches(meter):
@@ -56,6 +69,17 @@ def explain(
         print_json(explained)
     else:
         _show(stdout(), explained)
+
+
+def _explain_device(device: Device, as_json: bool) -> None:
+    settings = device.explain()
+    if as_json:
+        print_json(settings)
+        return
+    table = _table(f"Settings of {device.name}", ("Setting", "Value", "Unit", "From", "Meaning"))
+    for setting in settings:
+        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin", "doc")))
+    stdout().print(table)
 
 
 def _show(console: Console, explained: dict[str, Any]) -> None:

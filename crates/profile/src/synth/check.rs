@@ -92,6 +92,13 @@ impl Faults {
         }
         self.percent(&at("sequential_pct"), model.sequential_pct);
         self.percent(&at("reaccess_pct"), model.reaccess_pct);
+        self.unless(
+            (2.0..=1e9).contains(&model.run_requests),
+            &at("run_requests"),
+            model.run_requests,
+            "a run has at least 2 requests",
+        );
+        self.percent(&at("sequential_reaccess_pct"), model.sequential_reaccess_pct);
         self.percent(&at("reused_starts_pct"), model.reused_starts_pct);
         if model.reaccess_pct > 0.0 && !model.sizes_kb.is_empty() {
             self.weights(&at("reuse_requests"), &model.reuse_requests);

@@ -29,16 +29,26 @@ impl Dice {
         }
     }
 
-    /// Chooses `count` of `positions` at random, in order (Knuth's algorithm S).
+    /// Chooses `count` of `positions` at random (Knuth's algorithm S).
     pub(super) fn choose(&mut self, positions: &[usize], count: usize) -> Vec<usize> {
-        let mut wanted = count.min(positions.len());
-        let mut chosen = Vec::with_capacity(wanted);
-        for (i, position) in positions.iter().enumerate() {
-            if self.chance(wanted as u64, (positions.len() - i) as u64) {
-                chosen.push(*position);
-                wanted -= 1;
+        self.choose_groups(positions, count, 1)
+    }
+
+    /// The same in groups of `size` neighbours; the last group chosen may be smaller.
+    pub(super) fn choose_groups(&mut self, positions: &[usize], count: usize, size: usize) -> Vec<usize> {
+        let count = count.min(positions.len());
+        let groups = positions.len().div_ceil(size);
+        let mut chosen = Vec::with_capacity(count);
+        for (i, group) in positions.chunks(size).enumerate() {
+            let wanted = (count - chosen.len()).div_ceil(size);
+            if self.chance(wanted as u64, (groups - i) as u64) {
+                chosen.extend_from_slice(&group[..group.len().min(count - chosen.len())]);
             }
         }
+        // A short group at the end may have been chosen in place of a full one.
+        let mut rest = positions.iter().filter(|position| chosen.binary_search(position).is_err());
+        let missing: Vec<usize> = rest.by_ref().take(count - chosen.len()).copied().collect();
+        chosen.extend(missing);
         chosen
     }
 }
@@ -152,7 +162,7 @@ mod tests {
         let pairs = [(4, 3), (8, 2), (64, 1)];
         assert_eq!(strata(&pairs, 6, 0, 1), [4, 4, 4, 8, 8, 64]);
         assert_eq!(strata(&pairs, 6, 1, 2), [4, 8, 64]);
-        assert_eq!(strata(&pairs, 3, 0, 1), [4, 4, 8]);
+        assert_eq!(strata(&pairs, 3, 0, 1), [4, 8, 64]);
     }
 
     #[test]

@@ -20,7 +20,11 @@ const LARGEST_GB: u64 = 2_048;
 struct Locality {
     requests: u64,
     sequential: u64,
+    /// Runs of sequential requests.
+    runs: u64,
     reaccess: u64,
+    /// Both at once.
+    sequential_reaccess: u64,
     /// The number of the request that started there last, and whether it had returned there. Looked up and counted
     /// only: its order never shows.
     last: HashMap<u64, (u64, bool)>,
@@ -35,6 +39,7 @@ struct Locality {
 pub(super) struct Places {
     seen: RoaringTreemap,
     end: Option<Sector>,
+    in_run: bool,
     furthest: u64,
     by_op: [Locality; 2],
 }
@@ -50,6 +55,9 @@ impl Places {
         let own = &mut self.by_op[request.op as usize];
         own.requests += 1;
         own.sequential += u64::from(sequential);
+        own.runs += u64::from(sequential && !self.in_run);
+        self.in_run = sequential;
+        own.sequential_reaccess += u64::from(sequential && returns);
         if returns {
             own.reaccess += 1;
             *own.returning.entry(u64::from(request.sectors)).or_default() += 1;
@@ -68,19 +76,21 @@ impl Places {
     /// The operation's locality; sizes are left empty.
     pub(super) fn operation(&self, op: Op) -> OperationModel {
         let own = &self.by_op[op as usize];
-        let pct = |count: u64| round(100.0 * count as f64 / own.requests.max(1) as f64, 1e4);
+        let share = |part: u64, whole: u64| round(100.0 * part as f64 / whole.max(1) as f64, 1e4);
+        let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
         let mut reuse_requests: Vec<(u64, u64)> = own.distances.means().collect();
         if reuse_requests.is_empty() && own.reaccess > 0 {
             // It returns only to where the other operation has been.
             reuse_requests.push((1, 1));
         }
-        let reused = own.last.values().filter(|(_, returned)| *returned).count() as f64;
         OperationModel {
             sizes_kb: Vec::new(),
-            sequential_pct: pct(own.sequential),
-            reaccess_pct: pct(own.reaccess),
+            sequential_pct: share(own.sequential, own.requests),
+            reaccess_pct: share(own.reaccess, own.requests),
+            run_requests: round(1.0 + own.sequential.max(1) as f64 / own.runs.max(1) as f64, 1e3).max(2.0),
+            sequential_reaccess_pct: share(own.sequential_reaccess, own.sequential),
             reaccess_kb: sizes_kb(&own.returning),
-            reused_starts_pct: round(100.0 * reused / own.last.len().max(1) as f64, 1e4),
+            reused_starts_pct: share(reused, own.last.len() as u64),
             reuse_requests,
         }
     }

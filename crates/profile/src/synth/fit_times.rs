@@ -133,7 +133,7 @@ impl Timeline {
         if finds_idle {
             self.fetch_ns += u128::from(bounded(start - request.arrival, SLOWEST_NS));
         }
-        let key = (request.op, request.sectors.ilog2());
+        let key = (request.op, size_class(request.sectors));
         if finds_idle && gap > WAKE_AFTER {
             self.woken.requests += 1;
             self.woken.ns += u128::from(service);
@@ -244,6 +244,11 @@ impl Timeline {
         }
         all.pairs(1e4, 100.0)
     }
+}
+
+/// Sizes up to 64 KB by themselves, larger ones by octave.
+fn size_class(sectors: u32) -> u32 {
+    if sectors <= 128 { sectors } else { 128 + sectors.ilog2() }
 }
 
 /// A duration in ns, at least 0 and at most `limit`.

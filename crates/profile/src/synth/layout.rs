@@ -75,8 +75,8 @@ impl Layout {
         }
         layout.deal_operations(model, quota, dice);
         layout.deal_commits(model, &ends, commits.min(quota.sequential[1] as usize), dice);
-        layout.deal_sequential(quota, dice);
-        layout.deal_returns(quota, dice);
+        layout.deal_sequential(model, quota, dice);
+        layout.deal_returns(model, quota, dice);
         layout
     }
 
@@ -111,7 +111,7 @@ impl Layout {
     }
 
     /// Sequential requests follow their own kind within a burst; only what finds no place there goes elsewhere.
-    fn deal_sequential(&mut self, quota: &Quota, dice: &mut Dice) {
+    fn deal_sequential(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
         let mut commits = [0, 0];
         for (op, _) in self.op.iter().zip(&self.role).filter(|(_, role)| **role == Role::Commit) {
             commits[*op as usize] += 1;
@@ -125,8 +125,11 @@ impl Layout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            for tier in [near, far] {
-                let chosen = dice.choose(&tier, wanted);
+            // Where a share of all places is chosen in groups, runs are as long as a group over the share left out.
+            let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
+            let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
+            for (tier, group) in [(near, group), (far, 1)] {
+                let chosen = dice.choose_groups(&tier, wanted, group);
                 wanted -= chosen.len();
                 for i in chosen {
                     self.sequential[i] = true;
@@ -135,15 +138,23 @@ impl Layout {
         }
     }
 
-    /// Data returns; the journal only where all data does, and not the very first request.
-    fn deal_returns(&mut self, quota: &Quota, dice: &mut Dice) {
+    /// Data returns, the journal only where all data does. What a sequential request follows returns only as often as
+    /// sequential requests are to return themselves, while there is another choice.
+    fn deal_returns(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
         for op in [Op::Read, Op::Write] {
-            let (mut data, mut journal) = (Vec::new(), Vec::new());
+            let (mut followed, mut alone, mut journal) = (Vec::new(), Vec::new(), Vec::new());
             for i in (0..self.op.len()).filter(|i| self.op[*i] == op && !self.sequential[*i]) {
-                if self.role[i] == Role::Data { data.push(i) } else { journal.push(i) }
+                match self.role[i] {
+                    Role::Data if self.sequential.get(i + 1) == Some(&true) => followed.push(i),
+                    Role::Data => alone.push(i),
+                    _ => journal.push(i),
+                }
             }
             let mut wanted = quota.reaccess[op as usize] as usize;
-            for tier in [data, journal] {
+            let natural = percent_of(followed.len() as u64, model.of(op).sequential_reaccess_pct) as usize;
+            dice.shuffle(&mut followed);
+            let spare = followed.split_off(natural);
+            for tier in [followed, alone, spare, journal] {
                 let chosen = dice.choose(&tier, wanted);
                 wanted -= chosen.len();
                 for i in chosen {

@@ -44,6 +44,12 @@ pub struct OperationModel {
     pub sequential_pct: f64,
     /// Requests whose start was a start before, percent of this operation's requests.
     pub reaccess_pct: f64,
+    /// Mean number of requests in a run in which each starts where the last ended, at least 2; the generator comes near
+    /// it.
+    pub run_requests: f64,
+    /// Sequential requests whose start was a start before too, percent of the sequential ones; the generator comes
+    /// near it.
+    pub sequential_reaccess_pct: f64,
     /// Size in KB, ascending, and weight of requests that return to a start; as all others where empty.
     pub reaccess_kb: Vec<(f64, u64)>,
     /// Starts that are ever returned to, percent of all different starts.
@@ -106,7 +112,7 @@ impl WorkloadModel {
     pub fn from_toml(text: &str) -> Result<Self> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+            let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
             Error::new(Kind::Config, error.message().to_owned())
                 .at_line(line)
                 .hint("the keys of a workload model are in docs/reference; a preset is a good start")

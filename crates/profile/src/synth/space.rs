@@ -13,8 +13,10 @@ use super::model::WorkloadModel;
 const PAGE: u64 = 8;
 /// Places in which an operation is writing or reading files at the same time.
 const EXTENTS: usize = 32;
-/// Sectors that such a place holds before the next one is begun.
+/// Sectors that such a place holds at most before the next one is begun.
 const EXTENT_SECTORS: u64 = 64 << 11;
+/// Such places in a small device; each is used once before any is used again.
+const LEAST_EXTENTS: u64 = 1_024;
 /// Uses of returnable starts that are remembered for each operation.
 const HISTORY: usize = 1 << 18;
 /// Looks back for a start that was used with the same size, before another size will do.
@@ -40,6 +42,32 @@ pub(super) struct Visit {
 struct Extent {
     next: u64,
     end: u64,
+}
+
+/// All numbers below `count`, far from one another and each once, then again.
+struct Scattered {
+    count: u64,
+    step: u64,
+    next: u64,
+}
+
+impl Scattered {
+    fn new(count: u64, dice: &mut Dice) -> Self {
+        let mut step = dice.below(count) + count / 2;
+        while gcd(step, count) != 1 {
+            step += 1;
+        }
+        Self { count, step, next: dice.below(count) }
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.next = (self.next + self.step) % self.count;
+        self.next
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// A use of a start that can be returned to.
@@ -76,6 +104,8 @@ pub(super) struct Space {
     places: [Places; 2],
     /// For reads, for writes, and last the journal.
     extents: Vec<Extent>,
+    extent_sectors: u64,
+    unused: Scattered,
     /// Where the last request went on, if in an extent.
     current: Option<usize>,
     /// Behind the last request; no request starts at `u64::MAX`.
@@ -83,7 +113,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn new(model: &WorkloadModel) -> Self {
+    pub(super) fn new(model: &WorkloadModel, dice: &mut Dice) -> Self {
         let places = [Op::Read, Op::Write].map(|op| Places {
             number: 0,
             uses: VecDeque::new(),
@@ -94,8 +124,12 @@ impl Space {
             owed: 0,
             sequential: 0,
         });
+        let sectors = model.address_space_gb << 21;
+        let extent_sectors = EXTENT_SECTORS.min(sectors / LEAST_EXTENTS);
         Self {
-            sectors: model.address_space_gb << 21,
+            sectors,
+            extent_sectors,
+            unused: Scattered::new(sectors / extent_sectors, dice),
             seen: RoaringBitmap::new(),
             places,
             extents: vec![Extent::default(); 2 * EXTENTS + 1],
@@ -193,8 +227,12 @@ impl Space {
             let extent = &mut self.extents[index];
             start = extent.next.next_multiple_of(PAGE);
             if start + visit.sectors > extent.end {
-                let room = visit.sectors.max(EXTENT_SECTORS).min(self.sectors);
-                start = dice.below((self.sectors - room) / PAGE + 1) * PAGE;
+                let room = visit.sectors.max(self.extent_sectors);
+                start = if room == self.extent_sectors {
+                    self.unused.draw() * room
+                } else {
+                    dice.below((self.sectors - room) / PAGE + 1) * PAGE
+                };
                 extent.end = start + room;
             }
             if start == self.end || self.seen.contains(start as u32) {

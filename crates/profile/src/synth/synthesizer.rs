@@ -40,7 +40,8 @@ impl Synthesizer {
         };
         let sizes = [Op::Read, Op::Write].map(|op| sectors(&model.of(op).sizes_kb));
         let reaccess_sizes = [Op::Read, Op::Write].map(|op| sectors(&model.of(op).reaccess_kb));
-        let space = Space::new(&model);
+        let mut dice = Dice::new(options.seed);
+        let space = Space::new(&model, &mut dice);
         let chapters = totals.requests().div_ceil(BATCH_ROWS as u64);
         let plan = Plan { times: Times::new(&model), model, totals, sizes, reaccess_sizes, chapters };
         Ok(Self { plan, space, dice: Dice::new(options.seed), chapter: 0, clock: 0, names: Arc::default() })

@@ -1,4 +1,5 @@
 //! What the synthesis tests share: an independent measure of a trace.
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::HashSet;
