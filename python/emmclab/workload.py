@@ -1,4 +1,4 @@
-"""Workloads: models of what applications ask of their storage, traces made from them, models taken from traces."""
+"""Workloads: models of what applications ask of their storage, made into traces and taken from them."""
 
 from __future__ import annotations
 

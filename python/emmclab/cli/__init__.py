@@ -8,6 +8,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli import (
+    claims,
     compare,
     compare_profiles,
     convert,
@@ -20,6 +21,8 @@ from emmclab.cli import (
     profile,
     published,
     query,
+    report,
+    reproduce,
     run,
     simulate,
     synth,
@@ -49,6 +52,9 @@ for command in (
     compare_profiles,
     run,
     query,
+    report,
+    claims,
+    reproduce,
 ):
     command.register(app)
 

@@ -57,7 +57,7 @@ def _text(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Make a value that JSON holds."""
-    if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
+    if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
         return None
     if isinstance(value, decimal.Decimal):
         return float(value)

@@ -34,6 +34,14 @@ Fresh = Annotated[
 ResultsFolder = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Results folder; each study has its own in it.")
 ]
+TraceInputs = Annotated[
+    list[Path],
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="A real trace beside the workloads; may be given again. EMMCLAB_TRACES names a folder of them.",
+    ),
+]
 _LINE_S = 5.0
 
 

@@ -24,6 +24,8 @@ _ROUNDING = 0.5
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
 #: Collection that a request waits for less than this long on average is not felt, ms.
 _UNFELT_MS = 0.1
+#: The applications that the paper names in Figure 8.
+_APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
 
 
 @dataclass(frozen=True)
@@ -359,7 +361,7 @@ def _reduction(results: Results, part: str) -> Measurement:
         f"-{value:.1f}%" + (f" ({who[0]})" if who else ""),
         {
             "reduction": value,
-            "published_application": float(who[:1] in (["Booting"], ["Movie"])) if who else 1.0,
+            "paper_application": float(who[:1] == _APPLICATION[part]),
         },
         f"{note} Over all 16 readings {min(spread):.1f} to {max(spread):.1f} %.",
     )

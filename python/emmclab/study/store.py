@@ -144,11 +144,9 @@ def write_parquet(path: Path, rows: Sequence[Row]) -> None:
         with lines.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         with duckdb.connect(config={"threads": 1, "preserve_insertion_order": True}) as database:
-            database.execute(
-                f"copy (select * from read_json($lines, format = 'newline_delimited', columns = {columns!r})) "  # noqa: S608
-                f"to '{_quoted(made)}' (format parquet, compression zstd)",
-                {"lines": str(lines)},
-            )
+            source = f"read_json($lines, format = 'newline_delimited', columns = {columns!r})"
+            target = f"'{_quoted(made)}' (format parquet, compression zstd)"
+            database.execute(f"copy (select * from {source}) to {target}", {"lines": str(lines)})  # noqa: S608
         made.replace(path)
 
 
