@@ -19,9 +19,11 @@ NOT = "not reproduced"
 CANNOT = "cannot be checked here"
 VERDICTS = (REPRODUCED, DIRECTION, NOT, CANNOT)
 
-#: What it means that a statistic of a synthetic trace agrees with the publication that the trace was made from.
+#: What it means that a statistic of a synthetic trace agrees with the publication that the trace was made
+#: from.
 _RESTATED = (
-    "The synthetic workloads were made from this publication: agreement shows that tables and text fit together and "
+    "The synthetic workloads were made from this publication: agreement shows that tables and text fit "
+    "together and "
     "that the synthesis keeps them, and is no independent evidence."
 )
 
@@ -107,7 +109,8 @@ def parse(text: str, name: str) -> list[Rule]:
             rule.measure not in measure.functions or not rule.checks or not rule.tolerance
         ):
             raise ConfigError(
-                f"{name}: claim `{rule.id}` needs a known measure, checks and a tolerance, or says why it cannot be checked",
+                f"{name}: claim `{rule.id}` needs a known measure, checks and a tolerance, or says why it "
+                "cannot be checked",
                 kind="config",
                 hint=f"measures: {', '.join(measure.functions)}",
             )
@@ -148,7 +151,7 @@ def verdict(checks: tuple[Check, ...], values: dict[str, float]) -> str:
 def judge(results: Results, paper: str = "iiswc15") -> list[Claim]:
     """Judge every claim of a paper on the results of its study, in the order of the published list."""
     by_id = {rule.id: rule for rule in rules(paper)}
-    return [_judge(row, by_id.get(id), results) for id, row in said(paper).items()]
+    return [_judge(row, by_id.get(name), results) for name, row in said(paper).items()]
 
 
 def _judge(row: dict[str, str], rule: Rule | None, results: Results) -> Claim:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from emmclab import _core
 from emmclab.profile import Profile
@@ -77,7 +78,10 @@ class Workload:
         options: dict[str, Any] = {"seed": seed, "requests": requests, "rate_pct": rate_pct}
         if duration_s is not None:
             options["duration_ns"] = round(duration_s * 1e9)
-        return Trace(self.name, lambda: _core.Synthesis(self._model, **options))
+        # A synthesis has the methods of a reader.
+        return Trace(
+            self.name, cast("Callable[[], _core.Reader]", lambda: _core.Synthesis(self._model, **options))
+        )
 
 
 def workloads() -> list[str]:

@@ -31,10 +31,9 @@ def run(
         return
     console = stdout()
     console.print(
-        f"{chosen.name}: {found.about['cells']:,} cells, {len(found.profiles)} inputs; results {found.digest} in {folder}",
+        f"{chosen.name}: {found.about['cells']:,} cells, {len(found.profiles)} inputs; results "
+        f"{found.digest} in {folder}",
         markup=False,
         soft_wrap=True,
     )
-    console.print(
-        f'Next: emmclab query "select * from runs limit 5" --results {results}', markup=False, soft_wrap=True
-    )
+    console.print(f'Next: emmclab query "describe runs" --results {results}', markup=False, soft_wrap=True)

@@ -27,7 +27,7 @@ Fresh = Annotated[
     bool,
     typer.Option(
         "--fresh/--resume",
-        help="Run everything anew, or only what is not finished (what a change makes stale runs in any case).",
+        help="Run everything anew, or only what is not finished or was made by another build.",
         rich_help_panel="Running",
     ),
 ]
@@ -75,7 +75,7 @@ def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Result
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
-    """Give real traces as inputs: those named, else the Messaging trace where EMMCLAB_TRACES names a folder."""
+    """Give real traces as inputs: those named, else those of the Nexus 5 in the folder EMMCLAB_TRACES."""
     for path in paths:
         if not path.is_file():
             raise ConfigError(f"{path}: there is no such file", kind="config", field="--trace")

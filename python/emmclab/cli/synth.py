@@ -65,7 +65,7 @@ def synth(
     model = Workload.named(name)
     trace = model.trace(seed, requests=requests, duration_s=duration, rate_pct=rate_pct)
     with Meter(f"synthesise {model.name}") as meter:
-        ledger = trace.write(out, format, progress=meter)
+        ledger = trace.write(out, format, progress=meter).ledger
     made = {
         "workload": model.name,
         "model": model.digest,

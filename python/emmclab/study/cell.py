@@ -65,14 +65,14 @@ def _file_digest(path: str) -> str:
 
 @functools.cache
 def build_digest() -> str:
-    """SHA-256 of the compiled core, first 16 digits: cells of another build are never taken for this one's."""
+    """SHA-256 of the compiled core, first 16 digits: results of another build are not those of this one."""
     with Path(_core.__file__).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of work. `grid` is `profile`, or the name of a grid; then device, settings and options are given."""
+    """One piece of work. `grid` is `profile`, or the name of a grid; only that has a device and options."""
 
     grid: str
     input: Input

@@ -93,8 +93,8 @@ class Study:
         study = Study(
             name=read.text("name"),
             about=read.text("about", ""),
-            inputs=read.list("inputs", str),
-            seeds=read.list("seeds", int, (1,)),
+            inputs=read.many("inputs", str),
+            seeds=read.many("seeds", int, (1,)),
             grids=tuple(_grid(part) for part in read.tables("grid")),
         )
         read.done()
@@ -170,10 +170,10 @@ def _resolved(names: Sequence[str]) -> list[str]:
 def _grid(read: _Table) -> Grid:
     grid = Grid(
         name=read.text("name"),
-        devices=read.list("devices", str),
-        inputs=read.list("inputs", str, ()),
-        modes=read.list("modes", str, ("open",)),
-        seeds=read.list("seeds", int, ()),
+        devices=read.many("devices", str),
+        inputs=read.many("inputs", str, ()),
+        modes=read.many("modes", str, ("open",)),
+        seeds=read.many("seeds", int, ()),
         axes={key: tuple(values) for key, values in read.table("axes", list).items()},
         set=read.table("set", (str, int, float, bool)),
         precondition=read.text("precondition", "none"),
@@ -214,7 +214,7 @@ class _Table:
         """Take a string."""
         return cast("str", self.one(key, str, default))
 
-    def list(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+    def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
         """Take a list of a type, not empty."""
         values = self.one(key, (list, tuple), default)
         for value in values:

@@ -1,4 +1,4 @@
-"""Where cells run: a small protocol, so that an engine of a cluster fits in; here and in processes of this computer."""
+"""Where cells run: a small protocol that the engine of a cluster fits too."""
 
 from __future__ import annotations
 

@@ -37,10 +37,14 @@ def _readings(results: Results) -> tuple[str, str]:
     ]
     return (
         "The paper's gain is that of a device that answers before it has written",
-        f"Its 24.0 / 61.9 / 86 % (Movie, mean, Booting) come out as {_figures(results, PRIMARY)} under SSDsim's own rules "
-        f"({PRIMARY.text}), and nearest as {_figures(results, best)} ({best.text}). A device that answers only when the "
-        f"cells are written gains {min(strict):.1f} to {max(strict):.1f} % on average in open loop, and with think times "
-        f"kept (closed loop) the mean over all readings is {min(closed):.1f} to {max(closed):.1f} %. No reading gives all "
+        f"Its 24.0 / 61.9 / 86 % (Movie, mean, Booting) come out as {_figures(results, PRIMARY)} under "
+        "SSDsim's own rules "
+        f"({PRIMARY.text}), and nearest as {_figures(results, best)} ({best.text}). A device that answers "
+        "only when the "
+        f"cells are written gains {min(strict):.1f} to {max(strict):.1f} % on average in open loop, and "
+        "with think times "
+        f"kept (closed loop) the mean over all readings is {min(closed):.1f} to {max(closed):.1f} %. No "
+        "reading gives all "
         "three figures: where Booting comes out at 86 %, Movie gets slower.",
     )
 
@@ -56,8 +60,10 @@ def _single_application(results: Results) -> tuple[str, str]:
     text = ", ".join(losers) if losers else "no application"
     return (
         "With full parallelism hybrid pages can lose",
-        f"When every plane works for itself ({plane.text}), {text} has a longer mean response with hybrid than with "
-        "4 KB pages: a request of a few pages then runs fully in parallel, and an 8 KB page takes longer than a 4 KB one.",
+        f"When every plane works for itself ({plane.text}), {text} has a longer mean response with hybrid "
+        "than with "
+        "4 KB pages: a request of a few pages then runs fully in parallel, and an 8 KB page takes longer "
+        "than a 4 KB one.",
     )
 
 
@@ -67,7 +73,8 @@ def _ratio_or_difference(results: Results) -> tuple[str, str]:
     points = [100 * (one["hps"] - one["8ps"]) for one in use]
     return (
         "Figure 9's percentages are differences, not ratios",
-        f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} and "
+        f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} "
+        "and "
         f"{statistics.mean(points):.1f} points here) better than a ratio (+{max(ratio):.1f} and "
         f"+{statistics.mean(ratio):.1f} %).",
     )
@@ -82,8 +89,10 @@ def _collection(results: Results) -> tuple[str, str]:
     waf = [statistics.median(run["waf"] for run in runs) for runs in (demand, idle)]
     return (
         "Collection in idle gaps is unfelt, but not free",
-        f"It removes the wait from {len(idle) - len(felt)} of {len(idle)} applications, not from {', '.join(felt)}, which "
-        f"leave no gaps. Blocks collected before they have to be hold more valid pages: the median write amplification "
+        f"It removes the wait from {len(idle) - len(felt)} of {len(idle)} applications, not from "
+        f"{', '.join(felt)}, which "
+        "leave no gaps. Blocks collected before they have to be hold more valid pages: the median write "
+        "amplification "
         f"rises from {waf[0]:.1f} to {waf[1]:.1f}. The paper weighs only the first half.",
     )
 
@@ -96,8 +105,10 @@ def _eager(results: Results) -> tuple[str, str]:
     worst = max(eager, key=lambda run: run["waf"] / lazy[run["input"]])
     return (
         "A larger reserve of free blocks wears the device out",
-        f"With 16 instead of 4 free blocks per plane as the aim of idle collection, {worst['input']} programs "
-        f"{worst['waf']:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: over-provisioning of 7 % "
+        f"With 16 instead of 4 free blocks per plane as the aim of idle collection, {worst['input']} "
+        "programs "
+        f"{worst['waf']:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: "
+        "over-provisioning of 7 % "
         "leaves nothing better to collect than nearly full blocks.",
     )
 
@@ -107,7 +118,9 @@ def _contradictions() -> tuple[str, str]:
     names = list(dict.fromkeys(entry["name"] for entry in entries))
     return (
         "Some published figures contradict each other",
-        f"{len(entries)} figures of Tables III and IV, in {len(names)} rows, cannot be right together with the rest of their "
-        f"row ({', '.join(names)}); the request counts of the combos repeat those of seven applications. The consistent "
+        f"{len(entries)} figures of Tables III and IV, in {len(names)} rows, cannot be right together with "
+        "the rest of their "
+        f"row ({', '.join(names)}); the request counts of the combos repeat those of seven applications. "
+        "The consistent "
         "ones were used.",
     )

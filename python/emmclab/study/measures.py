@@ -1,9 +1,10 @@
-"""How each claim is computed from the results of a study: one function per claim, named in the claims ledger."""
+"""How each claim is computed from the results of a study: one function per claim, by its name."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable
@@ -18,7 +19,8 @@ from emmclab.study.readings import PARTS, PRIMARY, Reading, nearest, readings, r
 from emmclab.study.results import Results
 from emmclab.trace import read
 
-#: Limits that are themselves figures of a table are widened by this, points: what the no-wait column rounds to.
+#: Limits that are themselves figures of a table are widened by this, points: what the no-wait column rounds
+#: to.
 _ROUNDING = 0.5
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
@@ -87,7 +89,7 @@ def _throughput(results: Results, op: str, sizes: tuple[int, ...]) -> Measuremen
     found = {name: rate for name, rate in values.items() if rate is not None}
     steps = [rate_by_size(apps, op, 2.0**power) for power in range(2, sizes[-1].bit_length())]
     rates = [rate for rate in steps if rate is not None]
-    found["climbing"] = sum(b > a for a, b in zip(rates, rates[1:], strict=False)) / max(len(rates) - 1, 1)
+    found["climbing"] = sum(b > a for a, b in itertools.pairwise(rates)) / max(len(rates) - 1, 1)
     note = ""
     for name in results.recorded:
         recorded = [(size, rate_by_size([results.profiles[name]], op, size)) for size in (4, 128)]
@@ -131,7 +133,8 @@ def small_share(results: Results) -> Measurement:
         for name in results.recorded
     )
     return Measurement(
-        f"{len(inside)} of {len(shares)} between {min(inside.values()):.1f} % and {max(inside.values()):.1f} %",
+        f"{len(inside)} of {len(shares)} between {min(inside.values()):.1f} % and "
+        f"{max(inside.values()):.1f} %",
         {"count": len(inside)},
         f"Recorded: {note}." if note else "",
     )
@@ -148,7 +151,8 @@ def no_wait(results: Results) -> Measurement:
     return Measurement(
         f"{low} of {len(shares)} reach 63 %, {high} reach 80 %",
         {"low": low, "high": high},
-        f"Table IV itself has {above} applications above 80 % and Installing at 80 %: the tenth only by rounding.",
+        f"Table IV itself has {above} applications above 80 % and Installing at 80 %: the tenth only by "
+        "rounding.",
     )
 
 
@@ -173,7 +177,8 @@ def sleepy_service(results: Results) -> Measurement:
     return Measurement(
         f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
         {"low": min(sleepy), "high": max(sleepy), "ratio": min(sleepy) / statistics.median(rest)},
-        "On the simulated phone. The published upper end for the others, 3.6 ms, leaves out CameraVideo (8.07 ms in "
+        "On the simulated phone. The published upper end for the others, 3.6 ms, leaves out CameraVideo "
+        "(8.07 ms in "
         f"Table IV); here above the lowest of the five: {', '.join(over) or 'none'}.",
     )
 
@@ -282,7 +287,8 @@ def best_card(_results: Results) -> Measurement:
     return Measurement(
         f"{ratio:.1f}x",
         {"ratio": ratio},
-        f"Largest writes: 56.15 MB/s (Figure 3) against {best} MB/s of the best of eight cards (FAST 2012 talk). Both "
+        f"Largest writes: 56.15 MB/s (Figure 3) against {best} MB/s of the best of eight cards (FAST 2012 "
+        "talk). Both "
         "figures are published ones; the paper does not say which it compared.",
     )
 
@@ -302,7 +308,8 @@ def idle_collection(results: Results) -> Measurement:
     return Measurement(
         f"unfelt in {len(unfelt)} of {len(idle)}; median wait {before:.1f} -> {after:.3f} ms",
         {"unfelt": len(unfelt), "before": before, "after": after},
-        f"Small device in steady state. Still felt in {', '.join(felt) or 'none'}: no idle gaps of 10 ms to hide in. "
+        f"Small device in steady state. Still felt in {', '.join(felt) or 'none'}: no idle gaps of 10 ms "
+        "to hide in. "
         f"Not free: the median write amplification goes from {waf[0]:.1f} to {waf[1]:.1f}.",
     )
 
@@ -337,7 +344,8 @@ def wear_levelling(results: Results) -> Measurement:
     return Measurement(
         f"most worn block {min(ratios):.2f} - {max(ratios):.2f} times as worn as under static levelling",
         {"worst": max(1.0, *ratios)},
-        f"Against none at all {min(none):.2f} - {max(none):.2f}. Small device, {len(worn)} workloads, up to tens of "
+        f"Against none at all {min(none):.2f} - {max(none):.2f}. Small device, {len(worn)} workloads, up "
+        "to tens of "
         "erases per block; cold data that stays for years is not in these traces.",
     )
 
@@ -411,7 +419,8 @@ def _utilisation(results: Results, best: bool) -> Measurement:
     return Measurement(
         text,
         {"gain": value, "points": other},
-        f"As a difference of the two normalised utilisations, which is how Figure 9 is drawn, it is {other:.1f} points.",
+        "As a difference of the two normalised utilisations, which is how Figure 9 is drawn, it is "
+        f"{other:.1f} points.",
     )
 
 
@@ -447,7 +456,8 @@ def split_20k(_results: Results) -> Measurement:
         eight, hybrid = (Device.preset(name).simulate(trace) for name in ("iiswc15-8ps", "iiswc15-hps"))
     used = 100 * eight["space_utilisation"]
     return Measurement(
-        f"{used:.1f}%; hybrid pages: {hybrid['page_programs']} programs, {100 * hybrid['space_utilisation']:.0f}%",
+        f"{used:.1f}%; hybrid pages: {hybrid['page_programs']} programs, "
+        f"{100 * hybrid['space_utilisation']:.0f}%",
         {"used": used, "programs": hybrid["page_programs"]},
     )
 

@@ -10,7 +10,7 @@ import jinja2
 import vl_convert
 
 from emmclab import __version__
-from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts
+from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts, rules
 from emmclab.fields import TABLES, Field
 from emmclab.files import write_whole
 from emmclab.profile import ledger_line
@@ -32,7 +32,7 @@ _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
 def write_page(
     results: Results, judged: Sequence[Claim], command: str, html: Path | None, figures: Path | None
 ) -> int:
-    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; return how many figures."""
+    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
     drawn = drawings(results)
     if html is not None:
         write_whole(html, render(results, judged, command, drawn))
@@ -62,13 +62,16 @@ def render(
         data[drawing.name] = [_columns(drawing)]
     found = readings(results)
     best = nearest(found)
+    held = [claim for claim in judged if claim.verdict in (REPRODUCED, DIRECTION)]
+    restated = {rule.id for rule in rules(results.about["name"]) if rule.restated}
     return environment.get_template("reproduction.html.j2").render(
         version=__version__,
         about=results.about,
         counts=counts(list(judged)),
         badges=_BADGES,
         claims=judged,
-        held=sum(claim.verdict in (REPRODUCED, DIRECTION) for claim in judged),
+        held=len(held),
+        restated=sum(claim.id in restated for claim in held),
         first=[cards[name] for name in _FIRST],
         cards=[card for name, card in cards.items() if name not in _FIRST],
         definitions=table("iiswc15_table1_workloads"),

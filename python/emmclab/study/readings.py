@@ -19,7 +19,7 @@ _UNITS = {"none": "chip", "interleave": "die", "multi_plane": "planes of one die
 
 @dataclass(frozen=True)
 class Reading:
-    """What the paper does not say: the unit of parallelism, when a write is complete, how a trace is replayed."""
+    """What the paper does not say: what works in parallel, when a write is complete, how traces are replayed."""
 
     parallelism: str
     write_complete: str
@@ -28,7 +28,10 @@ class Reading:
     @property
     def text(self) -> str:
         """The reading in words."""
-        return f"{self.mode} loop, writes complete when {self.write_complete}, parallel by {_UNITS[self.parallelism]}"
+        return (
+            f"{self.mode} loop, writes complete when {self.write_complete}, parallel by "
+            f"{_UNITS[self.parallelism]}"
+        )
 
     @property
     def unit(self) -> str:
@@ -36,7 +39,8 @@ class Reading:
         return _UNITS[self.parallelism]
 
 
-#: The paper says that it used SSDsim, whose public copy has no advanced commands, charges a write its transfer, and
+#: The paper says that it used SSDsim, whose public copy has no advanced commands, charges a write its
+#: transfer, and
 #: replays recorded times. Chosen for that, before any result.
 PRIMARY = Reading("none", "transferred", "open")
 #: What a device without a cache promises; the presets' own setting.
