@@ -202,7 +202,9 @@ class _Table:
         self._asked.append(key)
         if key not in self._table:
             if default is None:
-                raise self.fault(key, "this key is missing", f"add `{key} = ...`")
+                near = difflib.get_close_matches(key, self._table, n=1)
+                said = f"there is `{near[0]}`; did you mean `{key}`?" if near else f"add `{key} = ...`"
+                raise self.fault(key, "this key is missing", said)
             return default
         value = self._table[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

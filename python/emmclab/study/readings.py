@@ -19,7 +19,7 @@ _UNITS = {"none": "chip", "interleave": "die", "multi_plane": "planes of one die
 
 @dataclass(frozen=True)
 class Reading:
-    """What the paper does not say: what works in parallel, when a write is complete, how traces are replayed."""
+    """What the paper does not say: what works in parallel, when a write is complete, which loop."""
 
     parallelism: str
     write_complete: str
