@@ -179,7 +179,8 @@ class Result(Mapping[str, Any]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        return f"<Result {self['trace']!r} on {self['device']!r}: {self['mean_response_ms']:.2f} ms mean response>"
+        mean = f"{self['mean_response_ms']:.2f} ms mean response"
+        return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields; the caller may change the result."""
