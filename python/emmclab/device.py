@@ -13,7 +13,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.trace import Ledger, Trace, combine, read
 
-#: Called after each batch with bytes read, bytes in all (None = unknown), requests and simulated seconds so far.
+#: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
 #: Fields of a result that differ from run to run: they tell of this computer, not of the device.

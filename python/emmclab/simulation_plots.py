@@ -7,6 +7,10 @@ import altair as alt
 from emmclab.plots import Chart, Rows, chart_of, tooltip
 
 
+#: Ratio of means from which the axis is logarithmic.
+_FAR_APART = 50
+
+
 def _devices(rows: Rows) -> list[str]:
     return list(dict.fromkeys(row["device"] for row in rows))
 
@@ -37,7 +41,11 @@ def _by_device(rows: Rows, value: str, title: str, scale: alt.Scale) -> Chart:
 
 def mean_response(rows: Rows) -> Chart:
     """Figure 8 (IISWC 2015, section V-B): mean response time by trace and device."""
-    return _by_device(rows, "mean_response_ms", "mean response, ms", alt.Scale(zero=True))
+    values = [row["mean_response_ms"] for row in rows]
+    # As the paper does it: workloads far apart need a logarithmic axis.
+    far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
+    scale = alt.Scale(type="symlog", constant=1) if far_apart else alt.Scale(zero=True)
+    return _by_device(rows, "mean_response_ms", "mean response, ms", scale)
 
 
 def space_utilisation(rows: Rows) -> Chart:
@@ -61,7 +69,7 @@ def response_percentiles(rows: Rows) -> Chart:
     )
 
 
-def _stacked(rows: Rows, value: str, title: str) -> Chart:
+def _stacked(rows: Rows, value: str, title: str, stack: str | bool = True) -> Chart:
     causes = list(dict.fromkeys(row["cause"] for row in rows))
     return (
         chart_of(rows)
@@ -69,7 +77,7 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
         .mark_bar()
         .encode(
             y=alt.Y("run:N", title=None, sort=None, axis=alt.Axis(labelLimit=160)),
-            x=alt.X(f"{value}:Q", title=title),
+            x=alt.X(f"{value}:Q", title=title, stack=stack),
             color=alt.Color("cause:N", title=None, sort=causes),
             tooltip=tooltip(rows),
         )
@@ -78,7 +86,7 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
 
 def waits(rows: Rows) -> Chart:
     """Parts of the mean response time."""
-    return _stacked(rows, "wait_ms", "mean, ms")
+    return _stacked(rows, "wait_ms", "share of the mean response", "normalize")
 
 
 def waf_by_cause(rows: Rows) -> Chart:

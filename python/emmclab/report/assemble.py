@@ -20,7 +20,7 @@ _DIGITS = 6
 def assemble(
     template: str, figures: Sequence[Figure], rows: Mapping[str, Rows], names: Sequence[str], **content: Any
 ) -> str:
-    """Fill a template: `figures` drawn from `rows` (by figure, each row with its `trace`, one of `names`), and `content`.
+    """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
     In the template, `figures` is the list of drawn figures.
     """
