@@ -71,7 +71,7 @@ def media_prepare(folder: Path, rng: random.Random) -> None:
 
 
 def media(folder: Path, _mode: str, rng: random.Random) -> None:
-    """Plays a film: sequential reads at a steady rate, a seek now and then, and a position saved every few seconds."""
+    """Plays a film: sequential reads at a steady rate, a seek now and then, its position saved."""
     with (folder / "film.mp4").open("rb", buffering=0) as film:
         position = folder / "position.xml"
         for second in range(32):

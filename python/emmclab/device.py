@@ -13,8 +13,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.trace import Ledger, Trace, combine, read
 
-#: Called after each batch with bytes read, bytes in all (None = unknown), requests and simulated seconds so
-#: far.
+#: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
 #: Fields of a result that differ from run to run: they tell of this computer, not of the device.
@@ -180,10 +179,8 @@ class Result(Mapping[str, Any]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        return (
-            f"<Result {self['trace']!r} on {self['device']!r}: {self['mean_response_ms']:.2f} ms mean "
-            "response>"
-        )
+        mean = f"{self['mean_response_ms']:.2f} ms mean response"
+        return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields; the caller may change the result."""

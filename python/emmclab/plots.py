@@ -88,7 +88,8 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name)
 
 
-def _chart(rows: Rows) -> Chart:
+def chart_of(rows: Rows) -> Chart:
+    """Start a chart on rows, as wide as its place."""
     return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=_HEIGHT)
 
 
@@ -112,7 +113,7 @@ def _trace_colour(rows: Rows) -> alt.Color:
     return alt.Color("trace:N", title=None, sort=_traces(rows), legend=legend)
 
 
-def _tooltip(rows: Rows) -> list[alt.Tooltip]:
+def tooltip(rows: Rows) -> list[alt.Tooltip]:
     """Show every value of the row under the pointer."""
     tips = []
     for name, value in rows[0].items():
@@ -126,12 +127,12 @@ def _bins(rows: Rows, value: str, axis: str, legend: str) -> Chart:
     """Draw a distribution over ranges: columns by operation for one trace, a stacked bar each for several."""
     bins = _order(rows, "bin")
     by_op = any("op" in row for row in rows)
-    chart = _chart(rows)
+    chart = chart_of(rows)
     if len(_traces(rows)) == 1:
         marks = chart.mark_bar().encode(
             x=alt.X("bin:N", sort=bins, title=legend, axis=alt.Axis(labelAngle=-40, labelOverlap=False)),
             y=alt.Y(f"{value}:Q", title=axis),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
         if not by_op:
             return marks
@@ -152,7 +153,7 @@ def _bins(rows: Rows, value: str, axis: str, legend: str) -> Chart:
                 legend=alt.Legend(columns=3, symbolType="square", orient="bottom"),
             ),
             order="place:Q",
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
         .properties(height=28 * len(_traces(rows)))
     )
@@ -161,12 +162,12 @@ def _bins(rows: Rows, value: str, axis: str, legend: str) -> Chart:
 def throughput_by_size(rows: Rows) -> Chart:
     """Figure 3 (IISWC 2015, section III-A): rate against request size."""
     one = len(_traces(rows)) == 1
-    chart = _chart(rows).transform_filter("datum.high_kb != null")
+    chart = chart_of(rows).transform_filter("datum.high_kb != null")
     base = chart.encode(
         x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s of service time", scale=alt.Scale(type="log")),
         color=_op_colour(rows) if one else _trace_colour(rows),
-        tooltip=_tooltip(rows),
+        tooltip=tooltip(rows),
     )
     if not one:
         base = base.encode(
@@ -218,7 +219,7 @@ def sequential_runs(rows: Rows) -> Chart:
 def reuse_distance(rows: Rows) -> Chart:
     """Hit rate of a least-recently-used cache by its size (SHARDS: Waldspurger et al., FAST 2015)."""
     base = (
-        _chart(rows)
+        chart_of(rows)
         .transform_filter("datum.high_kb != null")
         .transform_calculate(size_mb="datum.high_kb / 1024")
         .encode(
@@ -227,7 +228,7 @@ def reuse_distance(rows: Rows) -> Chart:
             ),
             y=alt.Y("hit_pct:Q", title="page touches that hit, %", scale=alt.Scale(domain=[0, 100])),
             color=_trace_colour(rows),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
     )
     return base.mark_line() + base.mark_point(filled=True, size=30)
@@ -235,7 +236,7 @@ def reuse_distance(rows: Rows) -> Chart:
 
 def working_set(rows: Rows) -> Chart:
     """Unique pages touched so far; for one trace also those written. Traces may differ much in length."""
-    chart = _chart(rows).transform_calculate(
+    chart = chart_of(rows).transform_calculate(
         touched="datum.unique_kb / 1024", written="datum.written_kb / 1024"
     )
     if one := len(_traces(rows)) == 1:
@@ -244,14 +245,14 @@ def working_set(rows: Rows) -> Chart:
         x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(type="linear" if one else "log")),
         y=alt.Y("mb:Q" if one else "touched:Q", title="unique pages so far, MB"),
         color=alt.Color("pages:N", title=None) if one else _trace_colour(rows),
-        tooltip=_tooltip(rows),
+        tooltip=tooltip(rows),
     )
 
 
 def hot_pages(rows: Rows) -> Chart:
     """How much goes to the hottest pages."""
     one = len(_traces(rows)) == 1
-    chart = _chart(rows) if one else _chart(rows).transform_filter("datum.op == 'write'")
+    chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
         x=alt.X("pages_pct:O", title="hottest pages, %", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(
@@ -259,14 +260,14 @@ def hot_pages(rows: Rows) -> Chart:
         ),
         xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=_traces(rows)),
         color=_op_colour(rows) if one else _trace_colour(rows),
-        tooltip=_tooltip(rows),
+        tooltip=tooltip(rows),
     )
 
 
 def alignment(rows: Rows) -> Chart:
     """Space utilisation of writes by flash page size (section V-A)."""
     one = len(_traces(rows)) == 1
-    chart = _chart(rows) if one else _chart(rows).transform_filter("datum.op == 'write'")
+    chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
         x=alt.X("page_kb:O", title="flash page, KB", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(
@@ -276,14 +277,14 @@ def alignment(rows: Rows) -> Chart:
         ),
         xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=_traces(rows)),
         color=_op_colour(rows) if one else _trace_colour(rows),
-        tooltip=_tooltip(rows),
+        tooltip=tooltip(rows),
     )
 
 
 def io_over_time(rows: Rows) -> Chart:
     """Data read and written over time, writes on top of reads."""
     return (
-        _chart(rows)
+        chart_of(rows)
         .transform_calculate(read="datum.read_kb / datum.width_s", write="datum.write_kb / datum.width_s")
         .transform_calculate(end_s="datum.time_s + datum.width_s")
         .transform_fold(["read", "write"], ["op", "kb_per_s"])
@@ -296,7 +297,7 @@ def io_over_time(rows: Rows) -> Chart:
             y=alt.Y("bottom:Q", title="KB/s"),
             y2="top:Q",
             color=_op_colour([{"op": "read"}, {"op": "write"}]),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
         .properties(height=200)
     )
@@ -304,15 +305,15 @@ def io_over_time(rows: Rows) -> Chart:
 
 def queue_depth_over_time(rows: Rows) -> Chart:
     """Unfinished requests over time: the mean as bars, the largest as points."""
-    base = _chart(rows).transform_calculate(
+    base = chart_of(rows).transform_calculate(
         end_s="datum.time_s + datum.width_s", middle_s="datum.time_s + datum.width_s / 2", bottom="0"
     )
     y = alt.Y("mean_depth:Q", title="unfinished requests on arrival")
     mean = base.mark_rect().encode(
-        x=alt.X("time_s:Q", title="time, s"), x2="end_s:Q", y=y, y2="bottom:Q", tooltip=_tooltip(rows)
+        x=alt.X("time_s:Q", title="time, s"), x2="end_s:Q", y=y, y2="bottom:Q", tooltip=tooltip(rows)
     )
     most = base.mark_point(size=14, opacity=0.6, color=OP_COLOURS["write"]).encode(
-        x="middle_s:Q", y="max_depth:Q", tooltip=_tooltip(rows)
+        x="middle_s:Q", y="max_depth:Q", tooltip=tooltip(rows)
     )
     return (mean + most).properties(height=200)
 
@@ -320,7 +321,7 @@ def queue_depth_over_time(rows: Rows) -> Chart:
 def address_time(rows: Rows) -> Chart:
     """Requests by time and address."""
     return (
-        _chart(rows)
+        chart_of(rows)
         .transform_calculate(end_s="datum.time_s + datum.width_s", requests="datum.reads + datum.writes")
         .mark_rect()
         .encode(
@@ -331,7 +332,7 @@ def address_time(rows: Rows) -> Chart:
             color=alt.Color(
                 "requests:Q", title="requests", scale=alt.Scale(type="log"), legend=alt.Legend(tickCount=3)
             ),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
     )
 
@@ -340,7 +341,7 @@ def wake_up(rows: Rows) -> Chart:
     """Delay of requests by the idle gap before them."""
     bins = _order(rows, "bin")
     base = (
-        _chart(rows)
+        chart_of(rows)
         .transform_calculate(median="datum.median_delay_ms", slow="datum.p90_delay_ms")
         .transform_fold(["median", "slow"], ["of", "delay_ms"])
         .transform_calculate(of="datum.of == 'slow' ? '90th percentile' : 'median'")
@@ -354,7 +355,7 @@ def wake_up(rows: Rows) -> Chart:
             ),
             y=alt.Y("shown_ms:Q", title="delay, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             color=alt.Color("of:N", title=None),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
     )
     return base.mark_line() + base.mark_point(filled=True, size=45)
@@ -364,7 +365,7 @@ def process_share(rows: Rows) -> Chart:
     """Data by process."""
     shown = 12
     return (
-        _chart(rows)
+        chart_of(rows)
         .transform_calculate(all_kb="datum.read_kb + datum.write_kb")
         .transform_window(rank="row_number()", sort=[alt.SortField("all_kb", order="descending")])
         .transform_filter(f"datum.rank <= {shown}")
@@ -375,7 +376,7 @@ def process_share(rows: Rows) -> Chart:
             y=alt.Y("process:N", sort=alt.SortField("rank"), title=None),
             x=alt.X("mb:Q", title="data, MB"),
             color=_op_colour([{"op": "read"}, {"op": "write"}]),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
         )
         .properties(height=20 * min(shown, len({row["process"] for row in rows})))
     )
@@ -385,13 +386,13 @@ def flags(rows: Rows) -> Chart:
     """Requests by flag, and flushes."""
     several = {"xOffset": alt.XOffset("trace:N", sort=_traces(rows))} if len(_traces(rows)) > 1 else {}
     return (
-        _chart(rows)
+        chart_of(rows)
         .mark_bar()
         .encode(
             x=alt.X("flag:N", sort=_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
             y=alt.Y("pct:Q", title="share of requests, %"),
             color=_trace_colour(rows),
-            tooltip=_tooltip(rows),
+            tooltip=tooltip(rows),
             **several,
         )
     )

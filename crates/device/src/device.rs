@@ -162,7 +162,10 @@ impl Device {
             last_program: i64::MIN,
             commands: Commands::new(settings),
             power: Power::new(settings),
-            pending: Pending::default(),
+            pending: match settings.controller.scheduling {
+                Scheduling::Fifo => Pending::default(),
+                Scheduling::ReadFirst => Pending::new(geometry.logical_units),
+            },
             read_first: settings.controller.scheduling == Scheduling::ReadFirst,
             transferred: settings.timing.write_complete == WriteComplete::Transferred,
             queue_limited: settings.controller.queue_depth > 0,
@@ -283,7 +286,7 @@ impl Device {
                 if self.read_first {
                     self.dispatch_until(i64::MAX, observer);
                 }
-                self.spend(&mut progress, self.commands.before_write(0));
+                progress.spend(self.commands.before_write(0));
                 progress.without_flash(progress.ready.max(self.last_program));
             }
         }
@@ -317,13 +320,6 @@ impl Device {
         Nanos(self.last_complete)
     }
 
-    /// Time in the controller before the flash is asked.
-    #[inline]
-    fn spend(&self, progress: &mut Progress, time: i64) {
-        progress.before.controller_ns += time;
-        progress.ready += time;
-    }
-
     #[inline]
     fn complete<O: Observer>(&mut self, event: &RequestCompleted, observer: &mut O) {
         if self.queue_limited {
@@ -345,7 +341,7 @@ impl Device {
     #[inline]
     fn write<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
         let (sector, sectors) = (progress.event.sector, progress.event.sectors);
-        self.spend(progress, self.commands.before_write(sectors));
+        progress.spend(self.commands.before_write(sectors));
         self.counters.host_bytes_written += u64::from(sectors) * 512;
         let span = Span { first: sector, end: sector + u64::from(sectors) };
         let hot = sectors <= self.hot_sectors;
@@ -436,7 +432,7 @@ impl Device {
     fn read<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
         let (sector, sectors) = (progress.event.sector, progress.event.sectors);
         self.counters.host_bytes_read += u64::from(sectors) * 512;
-        self.spend(progress, self.commands.before_read());
+        progress.spend(self.commands.before_read());
         let span = Span { first: sector, end: sector + u64::from(sectors) };
         let (first, units) = self.units_of(sector, sectors);
         while self.read_first && self.pending.holds(first, units) && self.stop.is_none() {
@@ -509,7 +505,7 @@ impl Device {
     /// Forgets the units that lie wholly in the range.
     fn discard<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
         let (sector, sectors) = (progress.event.sector, progress.event.sectors);
-        self.spend(progress, self.commands.before_write(0));
+        progress.spend(self.commands.before_write(0));
         let unit = u64::from(self.geometry.unit_sectors);
         let first = sector.div_ceil(unit) as u32;
         let end = ((sector + u64::from(sectors)) / unit) as u32;

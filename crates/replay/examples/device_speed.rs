@@ -11,9 +11,11 @@ use emmclab_trace::{Nanos, Op, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
+type Case = fn() -> Result<()>;
+
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1);
-    let cases: [(&str, fn() -> Result<()>); 6] = [
+    let cases: [(&str, Case); 6] = [
         ("new", start_up),
         ("trace", trace),
         ("random", random_writes),

@@ -105,10 +105,10 @@ impl Merged {
         while self.builder.len() < BATCH_ROWS {
             let mut first: Option<(usize, Request)> = None;
             for (i, stream) in self.streams.iter_mut().enumerate() {
-                if let Some(request) = stream.peek()? {
-                    if first.is_none_or(|(_, best)| request.arrival < best.arrival) {
-                        first = Some((i, request));
-                    }
+                if let Some(request) = stream.peek()?
+                    && first.is_none_or(|(_, best)| request.arrival < best.arrival)
+                {
+                    first = Some((i, request));
                 }
             }
             let Some((index, mut request)) = first else {

@@ -1,5 +1,7 @@
 //! Making a used device out of a new one. Every way ends: fills write each unit once, the steady state has a bound.
 
+use std::fmt::Write;
+
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 use rand_pcg::Pcg64;
@@ -50,7 +52,7 @@ pub fn age_by_traces(
     let mut recipe = "traces".to_owned();
     for input in &inputs {
         let bytes = std::fs::read(&input.path).map_err(|error| Error::io(&input.path, error))?;
-        recipe += &format!(" {:032x} {:?} {}", fnv1a(&bytes), input.options, input.start_offset);
+        let _ = write!(recipe, " {:032x} {:?} {}", fnv1a(&bytes), input.options, input.start_offset);
     }
     if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
         return Ok(device);
@@ -158,7 +160,7 @@ impl Age {
         let mut order: Vec<u32> = (0..self.units).collect();
         for i in 0..units {
             let left = u64::from(self.units - i);
-            let other = i + ((self.random.next_u64() >> 32) * left >> 32) as u32;
+            let other = i + (((self.random.next_u64() >> 32) * left) >> 32) as u32;
             order.swap(i as usize, other as usize);
             self.write(order[i as usize], 1)?;
         }
@@ -177,13 +179,11 @@ impl Age {
                 self.write(unit as u32, 1)?;
             }
             programs.push(self.device.counters().all_page_programs() - before);
-            if let [.., last] = programs.chunks_exact(LOOKS).collect::<Vec<_>>().as_slice()
-                && programs.len() % LOOKS == 0
-                && programs.len() > LOOKS
-            {
-                let previous: u64 = programs[programs.len() - 2 * LOOKS..programs.len() - LOOKS].iter().sum();
-                let last: u64 = last.iter().sum();
-                if (last as f64 - previous as f64).abs() <= FLAT * previous as f64 {
+            let counted = programs.len();
+            if counted > LOOKS && counted.is_multiple_of(LOOKS) {
+                let (earlier, last) = programs[counted - 2 * LOOKS..].split_at(LOOKS);
+                let (earlier, last) = (earlier.iter().sum::<u64>() as f64, last.iter().sum::<u64>() as f64);
+                if (last - earlier).abs() <= FLAT * earlier {
                     break;
                 }
             }

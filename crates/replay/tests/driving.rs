@@ -1,5 +1,7 @@
 //! How requests are paced, repeated, folded, measured and told.
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
@@ -243,7 +245,7 @@ fn trace(folder: &std::path::Path, name: &str, first_us: i64, step_us: i64, coun
         let at = first_us + i * step_us;
         let seconds = |us: i64| format!("{}.{:06}000", us / 1_000_000, us % 1_000_000);
         let times: Vec<_> = [at, at, at, at + 10].into_iter().map(seconds).collect();
-        text += &format!("{}\t\t8\t\t4096\t\t1\t\t{}\n", i * 8, times.join("\t\t"));
+        let _ = writeln!(text, "{}\t\t8\t\t4096\t\t1\t\t{}", i * 8, times.join("\t\t"));
     }
     std::fs::write(&path, text).unwrap();
     Input { path, ..Input::default() }

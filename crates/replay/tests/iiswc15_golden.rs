@@ -1,4 +1,5 @@
 //! The Messaging trace on the devices of IISWC 2015, against figures worked out independently.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
 

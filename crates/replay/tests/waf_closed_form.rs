@@ -5,6 +5,7 @@
 //!   Lambert's W of Xiang and Kurkoski, arXiv:1110.4245, is the same.
 //! - Greedy: (H(n) - H(n x)) / (n (1 - x)) = a / n with the harmonic numbers H, because blocks with i valid pages lose one
 //!   at a rate in proportion to i and none falls below n x. Desnoyers, SYSTOR 2012, section 3. Both agree for large n.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 use emmclab_trace::{Nanos, Op};
@@ -59,7 +60,7 @@ fn measured(policy: &str, share_pct: f64) -> (f64, f64) {
 fn root(f: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0 - 1e-9);
     for _ in 0..200 {
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         if f(middle) > 0.0 { low = middle } else { high = middle }
     }
     low

@@ -31,7 +31,7 @@ from emmclab.errors import ConfigError
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Example: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-8ps,iiswc15-hps --html out.html[/]"
+        epilog="Example: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps --html out.html[/]"
     )(compare)
 
 

@@ -29,7 +29,7 @@ from emmclab.cli.simulation import (
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Example: [cyan]emmclab simulate trace.txt --device iiswc15-hps --set timing.parallelism=both[/]"
+        epilog="Example: [cyan]emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both[/]"
     )(simulate)
 
 

@@ -25,7 +25,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a setting, as `timing.parallelism=both`; may be given again. `emmclab explain DEVICE` lists them.",
+        help="Change a setting, as `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
         rich_help_panel="Device",
     ),
 ]
@@ -41,7 +41,7 @@ Precondition = Annotated[
     str,
     typer.Option(
         metavar="WHAT",
-        help="What the device holds before: none, sequential:PCT, random:PCT, steady[:CAPACITIES], or a trace.",
+        help="Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], or a trace.",
         rich_help_panel="Replay",
     ),
 ]
@@ -172,7 +172,8 @@ def show_result(console: Console, result: Result) -> None:
     """Print one run: figures, where the time went, how it ended."""
     show_provenance(console, [result])
     console.print()
-    title = f"{result['device']}: parallelism {result['parallelism']}, writes complete when {result['write_complete']}"
+    complete = f"writes complete when {result['write_complete']}"
+    title = f"{result['device']}: parallelism {result['parallelism']}, {complete}"
     table = framed(title)
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")

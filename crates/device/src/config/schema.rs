@@ -30,13 +30,12 @@ fn table(path: &str, given: &Table, node: &Json, root: &Json, faults: &mut Vec<S
     let known = node.get("properties").and_then(Json::as_object).unwrap_or(&none);
     for (key, value) in given {
         let path = join(path, key);
-        match known.get(key) {
-            Some(node) => check(&path, value, resolve(node, root), root, faults),
-            None => {
-                let guess = closest(key, known.keys().map(String::as_str));
-                let guess = guess.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                faults.push(format!("there is no setting `{path}`{guess}"));
-            }
+        if let Some(node) = known.get(key) {
+            check(&path, value, resolve(node, root), root, faults);
+        } else {
+            let guess = closest(key, known.keys().map(String::as_str));
+            let guess = guess.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            faults.push(format!("there is no setting `{path}`{guess}"));
         }
     }
 }

@@ -33,6 +33,8 @@ impl Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     pages: VecDeque<Waiting>,
+    /// How many of `pages` hold each map unit; empty where writes never wait.
+    waiting: Vec<u32>,
     requests: VecDeque<Progress>,
 }
 
@@ -41,7 +43,15 @@ impl Pending {
         self.pages.is_empty()
     }
 
+    /// For a device of so many map units.
+    pub fn new(units: u32) -> Self {
+        Self { waiting: vec![0; units as usize], ..Self::default() }
+    }
+
     pub fn push_page(&mut self, page: Waiting) {
+        for count in &mut self.waiting[page.first as usize..][..page.units as usize] {
+            *count += 1;
+        }
         self.pages.push_back(page);
     }
 
@@ -65,13 +75,16 @@ impl Pending {
 
     /// Forgets everything; requests that were not dispatched will never complete.
     pub fn clear(&mut self) {
-        self.pages.clear();
+        for page in self.pages.drain(..) {
+            self.waiting[page.first as usize..][..page.units as usize].fill(0);
+        }
         self.requests.clear();
     }
 
     /// Whether a page that has not begun holds any of these units.
     pub fn holds(&self, first: u32, units: u32) -> bool {
-        self.pages.iter().any(|page| page.overlaps(first, units))
+        !self.pages.is_empty()
+            && self.waiting[first as usize..][..units as usize].iter().any(|count| *count > 0)
     }
 
     /// Takes out the page that begins next if that is before `until`; `free` is when the first unit of the flash is free.
@@ -89,6 +102,13 @@ impl Pending {
             }
         }
         let (begin, index) = best?;
-        if begin < until { self.pages.remove(index) } else { None }
+        if begin >= until {
+            return None;
+        }
+        let page = self.pages.remove(index)?;
+        for count in &mut self.waiting[page.first as usize..][..page.units as usize] {
+            *count -= 1;
+        }
+        Some(page)
     }
 }

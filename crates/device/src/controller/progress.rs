@@ -82,6 +82,13 @@ impl Progress {
         }
     }
 
+    /// Time in the controller before the flash is asked.
+    #[inline]
+    pub fn spend(&mut self, time: i64) {
+        self.before.controller_ns += time;
+        self.ready += time;
+    }
+
     /// Nothing on the flash: complete when the controller is done.
     #[inline]
     pub fn without_flash(&mut self, complete: i64) {

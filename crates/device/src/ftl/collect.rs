@@ -6,6 +6,21 @@ use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
 use crate::nand::{BlockState, NONE, Order, Stream, Victim};
 
+impl Victim {
+    /// Source pages that have to be read for these slots: those that the register does not hold already.
+    fn reads(&mut self, found: &[(u32, u32)], page_shift: u32) -> u32 {
+        let mut reads = 0;
+        for (slot, _) in found {
+            let page = slot >> page_shift;
+            if page != self.in_register {
+                self.in_register = page;
+                reads += 1;
+            }
+        }
+        reads
+    }
+}
+
 impl Device {
     /// Collects until more than the hard threshold of blocks is free; false where that cannot be.
     #[inline]
@@ -127,7 +142,8 @@ impl Device {
             self.finish_victim(pool, victim, ready, observer);
             return false;
         }
-        let (to_group, to_pool) = self.remainder_group(plane, group, count);
+        let (to_group, to_pool) =
+            if count == wanted { (group, pool) } else { self.remainder_group(plane, group, count) };
         let Some(block) = self.open_block(to_pool, plane, to_group, Stream::Gc, ready, observer) else {
             // A block is always kept back for collection, so this is a device out of blocks.
             self.stop.get_or_insert(crate::Stop::Full);
@@ -138,7 +154,7 @@ impl Device {
         let count = count.min(to_kind.slots_per_page());
         let cause = if victim.wear { Cause::Wear } else { Cause::Gc };
         let page = self.blocks[block as usize].written;
-        let reads = self.count_reads(&found[..count as usize], page_shift, &mut victim);
+        let reads = victim.reads(&found[..count as usize], page_shift);
         let kind = &self.geometry.groups[usize::from(group)];
         let to_kind = &self.geometry.groups[usize::from(to_group)];
         let before = self.flash.plane_free(plane).max(ready);
@@ -179,19 +195,6 @@ impl Device {
         true
     }
 
-    /// Source pages that have to be read for these slots: those that the register does not hold already.
-    fn count_reads(&self, found: &[(u32, u32)], page_shift: u32, victim: &mut Victim) -> u32 {
-        let mut reads = 0;
-        for (slot, _) in found {
-            let page = slot >> page_shift;
-            if page != victim.in_register {
-                victim.in_register = page;
-                reads += 1;
-            }
-        }
-        reads
-    }
-
     #[expect(clippy::too_many_arguments, reason = "the parts of one copy")]
     fn tell_copy<O: Observer>(
         &self,
@@ -222,10 +225,6 @@ impl Device {
     /// Where `count` units go that are too few for a page of their own group: to smaller pages of the plane if it has
     /// some to spare.
     fn remainder_group(&self, plane: u32, group: u8, count: u32) -> (u8, usize) {
-        let own = (group, self.pool_index(plane, group));
-        if count == self.geometry.groups[usize::from(group)].slots_per_page() {
-            return own;
-        }
         for index in &self.geometry.by_size {
             let kind = &self.geometry.groups[usize::from(*index)];
             let pool = self.pool_index(plane, *index);
@@ -235,7 +234,7 @@ impl Device {
                 return (*index, pool);
             }
         }
-        own
+        (group, self.pool_index(plane, group))
     }
 
     fn finish_victim<O: Observer>(&mut self, pool: usize, victim: Victim, ready: i64, observer: &mut O) {

@@ -178,10 +178,10 @@ impl Device {
             AllocationPolicy::Static => self.home_plane(unit, group),
         };
         let pool = self.pool_index(plane, group);
-        if self.pools[pool].valid < self.pools[pool].valid_limit {
-            if let Some(block) = self.open_block(pool, plane, group, stream, ready, observer) {
-                return Some((plane, group, block));
-            }
+        if self.pools[pool].valid < self.pools[pool].valid_limit
+            && let Some(block) = self.open_block(pool, plane, group, stream, ready, observer)
+        {
+            return Some((plane, group, block));
         }
         self.place_anywhere(ready, group, stream, observer)
     }
@@ -211,10 +211,10 @@ impl Device {
                     let plane = self.geometry.stripe[((self.cursor + i) % self.geometry.planes) as usize];
                     let pool = self.pool_index(plane, other);
                     let below = self.pools[pool].valid < self.pools[pool].valid_limit;
-                    if below != crowded {
-                        if let Some(block) = self.open_block(pool, plane, other, stream, ready, observer) {
-                            return Some((plane, other, block));
-                        }
+                    if below != crowded
+                        && let Some(block) = self.open_block(pool, plane, other, stream, ready, observer)
+                    {
+                        return Some((plane, other, block));
                     }
                 }
             }

@@ -18,6 +18,17 @@ impl Channel {
     /// Takes the bus for `length` ns, not before `earliest`; returns the beginning.
     pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
         self.busy += length as u64;
+        if let Some(last) = self.spans.back_mut()
+            && earliest >= last.1
+        {
+            // The usual case: behind all that is known.
+            if earliest == last.1 {
+                last.1 += length;
+            } else {
+                self.push(earliest, earliest + length);
+            }
+            return earliest;
+        }
         let mut at = self.spans.len();
         while at > 0 && self.spans[at - 1].1 > earliest {
             at -= 1;
@@ -35,6 +46,22 @@ impl Channel {
         begin
     }
 
+    #[inline]
+    fn push(&mut self, begin: i64, end: i64) {
+        if self.spans.len() == SPANS {
+            self.give_up_gap();
+        }
+        self.spans.push_back((begin, end));
+    }
+
+    /// Giving up a gap only ever delays: the first two transfers become one.
+    #[inline]
+    fn give_up_gap(&mut self) {
+        if let Some(first) = self.spans.pop_front() {
+            self.spans[0].0 = first.0;
+        }
+    }
+
     fn insert(&mut self, at: usize, begin: i64, end: i64) {
         let joins_previous = at > 0 && self.spans[at - 1].1 == begin;
         let joins_next = self.spans.get(at).is_some_and(|span| span.0 == end);
@@ -48,10 +75,7 @@ impl Channel {
             (false, false) => {
                 self.spans.insert(at, (begin, end));
                 if self.spans.len() > SPANS {
-                    // Giving up a gap only ever delays: the first two become one.
-                    if let Some(first) = self.spans.pop_front() {
-                        self.spans[0].0 = first.0;
-                    }
+                    self.give_up_gap();
                 }
             }
         }
