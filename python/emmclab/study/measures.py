@@ -355,7 +355,8 @@ def _primary(results: Results) -> tuple[dict[str, float], str]:
     best = nearest(part)
     worst, mean, most = part[best].values()
     return reductions(results, PRIMARY), (
-        f"Reading: {PRIMARY.text} (SSDsim's own). Nearest to all three published figures: {best.text} "
+        f"Reading: {PRIMARY.text} (as SSDsim completes writes). Nearest to all three published figures: "
+        f"{best.text} "
         f"({worst:.1f} / {mean:.1f} / {most:.1f} %)."
     )
 

@@ -44,9 +44,14 @@ class Drawing:
     source: str = ""
     wide: bool = False
 
+    @property
+    def figure(self) -> plots.Figure:
+        """The drawing in the form that pages take."""
+        return plots.Figure(self.name, self.title, self.about, lambda _rows: self.chart, wide=self.wide)
+
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw everything, in the order of the page."""
+    """Draw everything, in the order of the page, which opens with the first three."""
     apps, combos = (
         [results.profiles[name] for name in names] for names in (results.applications, results.combos)
     )
@@ -151,7 +156,7 @@ def _readings(results: Results) -> Drawing:
     colour = alt.Color("loop:N", title=None, sort=_order(rows, "loop"), legend=None)
     spans = base.mark_bar(height=5, opacity=0.55).encode(
         y=y,
-        x=alt.X("worst_pct:Q", title="mean response shortened, %"),
+        x=alt.X("worst_pct:Q", title="shortened, %"),
         x2="best_pct:Q",
         color=colour,
     )

@@ -24,6 +24,9 @@ class Twin:
     responses: list[dict[str, Any]]
     """Simulated mean responses in ms by reading and device."""
 
+    gain: tuple[float, float]
+    """Percent by which hybrid pages shorten the mean response: recorded, synthetic (Figure 8)."""
+
     @property
     def worst(self) -> dict[str, Any]:
         """The simulated response that differs most."""
@@ -37,7 +40,12 @@ def twins(results: Results) -> list[Twin]:
         synthetic = re.sub(r"^log\d+_", "", recorded)
         if synthetic in results.profiles and synthetic != recorded:
             profile = differences(results.profiles[recorded], results.profiles[synthetic])
-            found.append(Twin(recorded, synthetic, profile, _responses(results, recorded, synthetic)))
+            responses = _responses(results, recorded, synthetic)
+            four, hybrid = (
+                mean_responses(results, PRIMARY, f"iiswc15-{device}") for device in ("4ps", "hps")
+            )
+            gain = tuple(100 * (1 - hybrid[name] / four[name]) for name in (recorded, synthetic))
+            found.append(Twin(recorded, synthetic, profile, responses, (gain[0], gain[1])))
     return found
 
 
