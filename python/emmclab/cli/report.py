@@ -36,7 +36,7 @@ def report(
     if name in _core.claim_presets():
         from emmclab.study.page import write_page
 
-        count = write_page(found, judge(found, name), f"emmclab reproduce {name}", page, figures)
+        count = write_page(found, judge(found, name), page, figures)
     else:
         from emmclab.plots import write_figures
 

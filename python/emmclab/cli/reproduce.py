@@ -46,13 +46,11 @@ def reproduce(
     from emmclab.study.page import write_page
 
     rules(paper)
-    inputs = recorded_traces(traces)
-    study = Study.named(paper).with_inputs(inputs)
+    study = Study.named(paper).with_inputs(recorded_traces(traces))
     found = run_with_meter(study, results / study.name, jobs, fresh)
     judged = judge(found, paper)
     page = html or Path(f"{paper}.html")
-    command = " ".join([f"emmclab reproduce {paper}", *(f"--trace {Path(name).name}" for name in inputs)])
-    count = write_page(found, judged, command, page, figures)
+    count = write_page(found, judged, page, figures)
     if as_json:
         print_json({"report": str(page.resolve()), "digest": found.digest, "claims": to_json(judged)})
         return

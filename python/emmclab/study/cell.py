@@ -12,7 +12,7 @@ from typing import Any
 
 from emmclab import __version__, _core
 from emmclab.device import Device
-from emmclab.errors import InputError
+from emmclab.errors import ConfigError, InputError
 from emmclab.trace import Header, Ledger, Trace, read, trace_name
 from emmclab.workload import Workload, workloads
 
@@ -42,6 +42,13 @@ class Input:
         if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
             model = Workload.named(source)
             return Input(model.name, source, True, model.digest, seed, requests)
+        if requests:
+            raise ConfigError(
+                f"`requests = {requests}` for {source}, which is a recording",
+                kind="config",
+                field="requests",
+                hint="only a workload can be made longer or shorter; give the grid inputs of its own",
+            )
         return Input(trace_name(source), str(Path(source).resolve()), False, _file_digest(source), seed)
 
     def open(self) -> Trace:
@@ -100,6 +107,9 @@ class Cell:
                 "settings": json.loads(self.settings),
                 "options": json.loads(self.options),
             }
+            aging = Path(said["options"]["precondition"])
+            if aging.is_file():
+                said["precondition_digest"] = _file_digest(str(aging))
         return said
 
     @property

@@ -55,7 +55,7 @@ def _readings(results: Results) -> tuple[str, str]:
     ]
     verdict = f"All three within {_NEAR:g} points: {'; '.join(fitting) or 'no reading'}."
     return (
-        "The paper's gain is that of a device that answers before it has written",
+        "How much hybrid pages gain depends on what the paper leaves open",
         f"Its 24.0 / 61.9 / 86 % (Movie, mean, Booting) come out as {_figures(results, PRIMARY)} when "
         "writes complete "
         f"as in SSDsim ({PRIMARY.text}), and nearest as {_figures(results, best)} ({best.text}). A device "
@@ -104,7 +104,7 @@ def _ratio_or_difference(results: Results) -> tuple[str, str]:
     ratio = [100 * (one["hps"] / one["8ps"] - 1) for one in use]
     points = [100 * (one["hps"] - one["8ps"]) for one in use]
     return (
-        "Figure 9's percentages are differences, not ratios",
+        "Figure 9's percentages look like differences, not ratios",
         f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} "
         "and "
         f"{statistics.mean(points):.1f} points here) better than a ratio (+{max(ratio):.1f} and "

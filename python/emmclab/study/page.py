@@ -22,20 +22,16 @@ from emmclab.study.twins import twins
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
 
 
-def write_page(
-    results: Results, judged: Sequence[Claim], command: str, html: Path | None, figures: Path | None
-) -> int:
+def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
     """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
     drawn = drawings(results)
     if html is not None:
-        write_whole(html, render(results, judged, command, drawn))
+        write_whole(html, render(results, judged, drawn))
     return write_drawings(drawn, figures) if figures is not None else 0
 
 
-def render(
-    results: Results, judged: Sequence[Claim], command: str, drawn: Sequence[Drawing] | None = None
-) -> str:
-    """Give the page; the same results give the same bytes. `command` is what reproduces it."""
+def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
+    """Give the page; the same results give the same bytes."""
     drawn = drawings(results) if drawn is None else drawn
     rows = {drawing.name: drawing.rows for drawing in drawn}
     found = readings(results)
@@ -72,7 +68,10 @@ def render(
             for name, profile in results.profiles.items()
         ],
         digest=results.digest,
-        command=command,
+        command=" ".join(
+            [f"emmclab reproduce {results.about['name']}"]
+            + [f"--trace {name}" for name in results.about["recorded"]]
+        ),
     )
 
 

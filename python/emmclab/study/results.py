@@ -19,7 +19,7 @@ Run = dict[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """Profiles by input and runs in the order of the study."""
+    """Profiles by input (further seeds are named so) and runs, in the order of the study."""
 
     about: dict[str, Any]
     profiles: dict[str, Profile]
@@ -32,11 +32,13 @@ class Results:
         """Read the last finished run of a results folder."""
         store = Store(folder)
         entries = store.results()
-        profiles = {
-            entry["cell"]["input"]: Profile({**entry["result"], "name": entry["cell"]["input"]})
-            for entry in entries
-            if entry["cell"]["grid"] == "profile"
-        }
+        profiles: dict[str, Profile] = {}
+        for entry in entries:
+            cell = entry["cell"]
+            if cell["grid"] == "profile":
+                again = cell["input"] in profiles
+                name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
+                profiles[name] = Profile({**entry["result"], "name": name})
         runs = [
             {**entry["result"], **entry["cell"]} for entry in entries if entry["cell"]["grid"] != "profile"
         ]

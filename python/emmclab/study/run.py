@@ -45,7 +45,14 @@ def run_study(
         done += len(task)
         if progress is not None:
             progress(done, len(cells), before)
-    about = {"name": study.name, "about": study.about, "version": __version__, "cells": len(cells)}
+    recorded = dict.fromkeys(Path(cell.input.source).name for cell in cells if not cell.input.synthetic)
+    about = {
+        "name": study.name,
+        "about": study.about,
+        "version": __version__,
+        "cells": len(cells),
+        "recorded": list(recorded),
+    }
     store.finish(about, cells)
     return Results.load(folder)
 
