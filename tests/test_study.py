@@ -240,3 +240,17 @@ def test_an_unknown_study_names_those_there_are() -> None:
     with pytest.raises(ConfigError) as caught:
         Study.named("iiswc16")
     assert "iiswc15" in str(caught.value.hint)
+
+
+def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> None:
+    model = tmp_path / "behaviour.toml"
+    assert emmclab("fit", trace, "-o", model).returncode == 0
+    path = tmp_path / "twins.toml"
+    path.write_text(f'name = "twins"\ninputs = ["{trace}", "{model}"]\nseeds = [1, 2]\n')
+    assert emmclab("run", path, "--jobs", 1, "--results", tmp_path).returncode == 0
+    assert list(Results.load(tmp_path / "twins").profiles) == [
+        "chat",
+        "chat (seed 2)",
+        "chat (behaviour.toml)",
+        "chat (behaviour.toml) (seed 2)",
+    ]

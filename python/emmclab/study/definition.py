@@ -7,7 +7,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -125,14 +125,23 @@ class Study:
             ConfigError: a device, setting or input is wrong, or there are too many cells.
         """
         wanted: dict[Input, list[Cell]] = {}
+        sources_of: dict[str, str] = {}
+
+        def find(name: str, seed: int, requests: int = 0) -> Input:
+            """Find an input; a trace and its twin of the same name are told apart by their files."""
+            found = Input.of(name, seed, requests)
+            if sources_of.setdefault(found.name, found.source) != found.source:
+                found = replace(found, name=f"{found.name} ({Path(name).name})")
+            return found
+
         for name, seed in itertools.product(_resolved(self.inputs), self.seeds):
-            source = Input.of(name, seed)
+            source = find(name, seed)
             wanted.setdefault(source, []).append(Cell("profile", source))
         known: dict[str, tuple[str, str]] = {}
         count = 0
         for grid in self.grids:
             sources = [
-                Input.of(name, seed, grid.requests)
+                find(name, seed, grid.requests)
                 for name, seed in itertools.product(
                     _resolved(grid.inputs or self.inputs), grid.seeds or self.seeds
                 )
