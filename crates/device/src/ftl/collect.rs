@@ -233,7 +233,9 @@ impl Device {
             let kind = &self.geometry.groups[usize::from(*index)];
             let pool = self.pool_index(plane, *index);
             let entry = &self.pools[pool];
-            let room = entry.open[Stream::Gc as usize] != NONE || entry.free() > self.hard;
+            // A collection under way there counts on the pages that are left in the open block.
+            let open = entry.open[Stream::Gc as usize] != NONE && entry.victim.is_none();
+            let room = open || entry.free() > self.hard;
             if kind.slots_per_page() <= count && room && entry.valid < entry.valid_limit {
                 return (*index, pool);
             }
