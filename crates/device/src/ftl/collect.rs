@@ -88,12 +88,17 @@ impl Device {
             slots_per_block,
             turn: self.turn,
         };
-        let Choice::Collect(block) = policy.choose(&view) else { return false };
+        let Choice::Collect(mut block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.turn += 1;
-        // A block that would fill as many pages again gives nothing; only policies by age go on to the next one.
-        if order == Order::Valid && self.blocks[block as usize].valid + slots_per_page > slots_per_block {
-            return false;
+        // A block that would fill as many pages again gives nothing. Policies by age go on to the next one; a sampling one
+        // may have missed what there is.
+        let gives = |block: u32| self.blocks[block as usize].valid + slots_per_page <= slots_per_block;
+        if order == Order::Valid && !gives(block) {
+            match self.pools[pool].least_valid() {
+                Some(least) if gives(least) => block = least,
+                _ => return false,
+            }
         }
         self.start_victim(pool, block, Cause::Gc, at, observer);
         true
