@@ -13,7 +13,7 @@ fn messaging(preset: &str, settings: &[(&str, &str)]) -> Option<SimulationResult
     let mut config = DeviceConfig::preset(preset).unwrap();
     config.set_all(settings).unwrap();
     let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
-    let options = ReplayOptions { check: false, ..ReplayOptions::default() };
+    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     let result = simulate(&config, &mut traces, &options, &mut Quiet).unwrap();
     println!(
         "{preset} {settings:?}: mean {:.3} (read {:.3}, write {:.3}) ms, utilisation {:.4}",
