@@ -37,6 +37,7 @@ pub mod published;
 mod queue;
 pub mod report;
 mod reuse;
+pub mod synth;
 mod timeline;
 mod wake;
 
