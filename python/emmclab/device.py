@@ -147,13 +147,12 @@ class Device:
             "check": check,
             "precondition": "none" if isinstance(aging, Path) else aging,
         }
-        aged = _age(self, aging, options, progress) if isinstance(aging, Path) else None
         run = _core.Simulation(
             self._config,
             json.dumps(options),
             images=None if images is None else fspath(images),
             rows=None if events is None else fspath(events),
-            on=aged,
+            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
         )
         source = traces[0] if len(traces) == 1 else combine(traces)
         ledger = _drive(run, source.repeated(passes) if passes > 1 else source, progress)
@@ -233,16 +232,6 @@ def _drive(run: _core.Simulation, trace: Trace, progress: SimulationProgress | N
         if progress is not None:
             progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
     return stream.ledger()
-
-
-def _age(
-    device: Device, path: Path, options: dict[str, Any], progress: SimulationProgress | None
-) -> _core.Simulation:
-    """Replay a trace to age the device; its times and counters start anew afterwards."""
-    aging = options | {"mode": "open", "rate": 1.0, "start_offset": 0}
-    run = _core.Simulation(device._config, json.dumps(aging))
-    _drive(run, read(path), progress)
-    return run
 
 
 def compare(traces: Sequence[Trace], devices: Sequence[Device], **options: Any) -> list[Result]:

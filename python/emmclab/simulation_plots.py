@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import altair as alt
 
 from emmclab.plots import Chart, Rows, chart_of, tooltip
-
 
 #: Ratio of means from which the axis is logarithmic.
 _FAR_APART = 50
@@ -69,7 +70,7 @@ def response_percentiles(rows: Rows) -> Chart:
     )
 
 
-def _stacked(rows: Rows, value: str, title: str, stack: str | bool = True) -> Chart:
+def _stacked(rows: Rows, value: str, title: str, stack: Literal["zero", "normalize"] = "zero") -> Chart:
     causes = list(dict.fromkeys(row["cause"] for row in rows))
     return (
         chart_of(rows)

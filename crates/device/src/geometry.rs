@@ -216,3 +216,34 @@ fn stripe(settings: &Settings) -> Vec<u32> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DeviceConfig;
+
+    #[test]
+    fn the_chosen_coordinate_runs_first() {
+        let stripe = |order: &str| {
+            let mut config = DeviceConfig::preset("iiswc15-4ps").unwrap();
+            config.set("allocation.order", order).unwrap();
+            Geometry::new(config.settings()).stripe
+        };
+        // Two channels of one chip of two dies of two planes: plane = 4 channel + 2 die + plane.
+        assert_eq!(stripe("channel_first"), [0, 4, 2, 6, 1, 5, 3, 7]);
+        assert_eq!(stripe("die_first"), [0, 2, 4, 6, 1, 3, 5, 7]);
+        assert_eq!(stripe("plane_first"), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(stripe("chip_first"), stripe("channel_first"));
+    }
+
+    #[test]
+    fn capacity_is_raw_over_one_plus_the_share() {
+        let geometry = |preset| Geometry::new(DeviceConfig::preset(preset).unwrap().settings());
+        for preset in ["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps", "ssdsim"] {
+            let geometry = geometry(preset);
+            assert_eq!((geometry.capacity().0, geometry.raw().0), (32 << 30, 32 << 30), "{preset}");
+        }
+        let small = geometry("small-1gb");
+        assert_eq!(small.capacity().0, (small.raw().0 as f64 / 1.07 / 4096.0) as u64 * 4096);
+    }
+}

@@ -141,7 +141,50 @@ impl Device {
             *turn = image.word()? % device.flash.planes_per_unit();
         }
         device.pools_from_image(&mut image)?;
+        device.consistent()?;
         if image.0.is_empty() { Ok(device) } else { Err(damaged("there is more than a device in it")) }
+    }
+
+    /// Whether map, owners and counts agree, so that nothing built on them can go astray.
+    fn consistent(&self) -> Result<()> {
+        let mut owned = 0;
+        for (number, block) in self.blocks.iter().enumerate() {
+            let first = self.geometry.first_slot(number as u32);
+            let mut valid = 0;
+            for slot in first..self.geometry.first_slot(number as u32 + 1) {
+                if let Some(unit) = self.owner[slot as usize].checked_sub(1) {
+                    valid += 1;
+                    if self.lookup(unit) != Some(slot) {
+                        return Err(damaged("map and flash disagree"));
+                    }
+                }
+            }
+            let group = &self.geometry.groups[usize::from(block.group)];
+            let place = number as u32 % self.geometry.blocks_per_plane;
+            let in_group = (group.first_block..group.first_block + group.blocks).contains(&place);
+            let in_plane = number as u32 / self.geometry.blocks_per_plane == u32::from(block.plane);
+            let used = block.state != BlockState::Free || valid > 0;
+            if valid != block.valid
+                || block.written > group.pages_per_block
+                || used && !(in_group && in_plane)
+            {
+                return Err(damaged("the counts of a block are wrong"));
+            }
+            owned += valid as usize;
+        }
+        if owned != self.map.iter().filter(|entry| **entry != 0).count() {
+            return Err(damaged("map and flash disagree"));
+        }
+        for pool in &self.pools {
+            let state = |block: u32| self.blocks[block as usize].state;
+            let open = pool.open.iter().all(|block| *block == NONE || state(*block) == BlockState::Open);
+            let victim = pool.victim.is_none_or(|victim| state(victim.block) == BlockState::Collecting);
+            let free = pool.recycled().iter().all(|block| state(*block) == BlockState::Free);
+            if !(open && victim && free) {
+                return Err(damaged("a block is not in the state that its list says"));
+            }
+        }
+        Ok(())
     }
 
     fn pools_from_image(&mut self, image: &mut Reader) -> Result<()> {

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 /// Over-provisioning at which each plane has blocks enough for every open block, at most a third of them with data.
 const ROOMY_PCT: f64 = 250.0;
 
-/// A small device of any shape.
-fn devices() -> impl Strategy<Value = DeviceConfig> {
-    let shape = (1u32..=2, 1u32..=2, 1u32..=2, 1u32..=2);
+/// A device of any shape with at most so many channels, chips, dies and planes of each.
+fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
+    let shape = (1..=most, 1..=most, 1..=most, 1..=most);
     let groups = prop::collection::vec((prop::sample::select(vec![4u32, 8, 16]), 6u32..=9, 2u32..=9), 1..=3);
     let policy =
         prop::sample::select(vec!["greedy", "cost_benefit", "fifo", "d_choices", "windowed_greedy", "none"]);
@@ -171,12 +171,21 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
     fn every_sector_reads_back_what_was_last_written(
-        config in devices(),
+        config in devices(2),
         steps in prop::collection::vec(any::<Step>(), 1..400),
+    ) {
+        drive(&config, &steps)?;
+    }
+
+    /// One plane, so that collection and wear levelling have much to do.
+    #[test]
+    fn so_it_does_after_much_collection(
+        config in devices(1),
+        steps in prop::collection::vec(any::<Step>(), 1000..2000),
     ) {
         drive(&config, &steps)?;
     }

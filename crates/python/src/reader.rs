@@ -26,6 +26,11 @@ impl PyReader {
         Ok(Self { inputs, passes, stream: Mutex::new(stream) })
     }
 
+    /// The traces behind readers.
+    pub(crate) fn inputs(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
+        readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
+    }
+
     fn inner(&mut self) -> &mut Combiner {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,8 +58,7 @@ impl PyReader {
     /// A new reader that interleaves the traces of others as if all had started together.
     #[staticmethod]
     fn combine(py: Python<'_>, readers: Vec<PyRef<'_, PyReader>>) -> PyResult<Self> {
-        let inputs = readers.iter().flat_map(|reader| reader.inputs.clone()).collect();
-        Self::open(py, inputs, 1)
+        Self::open(py, Self::inputs(&readers), 1)
     }
 
     /// A new reader of the same traces that goes through them several times; each pass follows the one before.

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_device::{DeviceConfig, Quiet, presets};
-use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation};
+use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces};
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::json::{from_json, to_json};
+use crate::reader::PyReader;
 use crate::writer::ledger_from_python;
 
 /// The settings of a simulated device.
@@ -94,35 +95,28 @@ fn ended() -> Error {
 
 #[pymethods]
 impl PySimulation {
-    /// A run with `options` (JSON of the replay options) on a new or preconditioned device; `images` is a folder that
-    /// keeps preconditioned devices; `rows` a Parquet file for one row per request; `on` an ended run whose device is
-    /// taken over as it is.
+    /// A run with `options` (JSON of the replay options) on a new or preconditioned device, or on one aged by the traces
+    /// of readers; `images` is a folder that keeps aged devices; `rows` a Parquet file for one row per request.
     #[new]
-    #[pyo3(signature = (config, options, *, images=None, rows=None, on=None))]
+    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None))]
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
         options: &str,
         images: Option<PathBuf>,
         rows: Option<PathBuf>,
-        on: Option<PyRefMut<'_, PySimulation>>,
+        aged_by: Option<Vec<PyRef<'_, PyReader>>>,
     ) -> PyResult<Self> {
-        let aged = match on {
-            Some(mut run) => Some(run.inner().take()),
-            None => None,
-        };
+        let aging = aged_by.map(|readers| PyReader::inputs(&readers));
         run(py, || {
             let options: ReplayOptions = from_json(options)?;
             let rows = rows.map(|path| RequestRows::create(&path)).transpose()?;
-            let simulation = match aged {
-                Some(aged) => {
-                    let device = aged.ok_or_else(ended)?.simulation.into_device();
-                    Simulation::on(&config.0, &options, device)
+            let store = images.map(ImageStore::open).transpose()?;
+            let simulation = match aging {
+                Some(traces) => {
+                    Simulation::on(&config.0, &options, age_by_traces(&config.0, traces, store.as_ref())?)
                 }
-                None => {
-                    let store = images.map(ImageStore::open).transpose()?;
-                    Simulation::new(&config.0, &options, store.as_ref())?
-                }
+                None => Simulation::new(&config.0, &options, store.as_ref())?,
             };
             Ok(Self(Mutex::new(Some(Running { simulation, rows }))))
         })

@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
-use emmclab_replay::{Input, Merged, ReplayOptions, simulate};
-use emmclab_trace::{Nanos, Op, Result};
+use emmclab_replay::{ReplayOptions, simulate};
+use emmclab_trace::{Combiner, Nanos, Op, Result, TraceInput};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -65,11 +65,11 @@ fn trace() -> Result<()> {
     };
     let folder = std::path::PathBuf::from(folder);
     for name in ["pixel6a/telegram_exec.csv.gz", "nexus5/log106_Messaging.txt"] {
-        let input = Input { path: folder.join(name), ..Input::default() };
+        let input = TraceInput { path: folder.join(name), ..TraceInput::default() };
         for preset in ["ssdsim", "iiswc15-4ps", "iiswc15-hps"] {
             let config = DeviceConfig::preset(preset)?;
             let begin = Instant::now();
-            let mut traces = match Merged::open(vec![input.clone()], 1) {
+            let mut traces = match Combiner::open(vec![input.clone()], 1) {
                 Ok(traces) => traces,
                 Err(error) => {
                     println!("trace {name}: {error}");
@@ -92,8 +92,8 @@ fn trace() -> Result<()> {
 }
 
 /// The same without reading the file.
-fn replay_only(input: &Input) -> Result<()> {
-    let Ok(mut traces) = Merged::open(vec![input.clone()], 1) else { return Ok(()) };
+fn replay_only(input: &TraceInput) -> Result<()> {
+    let Ok(mut traces) = Combiner::open(vec![input.clone()], 1) else { return Ok(()) };
     let mut batches = Vec::new();
     while let Some(batch) = traces.next_batch()? {
         batches.push(batch);

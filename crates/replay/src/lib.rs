@@ -5,7 +5,6 @@
 mod fold;
 mod images;
 mod measure;
-mod merge;
 mod options;
 mod pace;
 mod precondition;
@@ -15,7 +14,6 @@ mod simulation;
 
 pub use images::ImageStore;
 pub use measure::Measure;
-pub use merge::{Input, Merged};
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use precondition::age_by_traces;
 pub use result::{Distribution, Lifetime, SimulationResult, Times, Utilisation, WafByCause};

@@ -3,13 +3,12 @@
 use std::fmt::Write;
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_trace::{Combiner, Error, Kind, Nanos, Op, Result, TraceInput};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
 use crate::fold;
 use crate::images::{ImageStore, fnv1a};
-use crate::merge::{Input, Merged};
 use crate::options::{Precondition, ReplayOptions};
 
 /// Share of the capacity between two looks at write amplification.
@@ -46,7 +45,7 @@ pub(crate) fn precondition(
 /// Where a trace cannot be read, the device stops on the way, or the store fails.
 pub fn age_by_traces(
     config: &DeviceConfig,
-    inputs: Vec<Input>,
+    inputs: Vec<TraceInput>,
     store: Option<&ImageStore>,
 ) -> Result<Device> {
     let mut recipe = "traces".to_owned();
@@ -59,7 +58,7 @@ pub fn age_by_traces(
     }
     let mut age = Age::new(config, 0);
     let capacity = u64::from(age.units) * u64::from(age.unit_sectors);
-    let mut traces = Merged::open(inputs, 1)?;
+    let mut traces = Combiner::open(inputs, 1)?;
     while let Some(batch) = traces.next_batch()? {
         for request in batch.iter() {
             let (sector, sectors, _) = fold::place(&request, capacity, true)?;

@@ -4,12 +4,11 @@ use std::time::Instant;
 
 use emmclab_device::checker::Checker;
 use emmclab_device::{Command, Device, DeviceConfig, Observer};
-use emmclab_trace::{Batch, Ledger, Nanos, Request, Result};
+use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Result};
 
 use crate::fold;
 use crate::images::ImageStore;
 use crate::measure::Measure;
-use crate::merge::Merged;
 use crate::options::ReplayOptions;
 use crate::pace::Pace;
 use crate::precondition::precondition;
@@ -168,7 +167,7 @@ impl Simulation {
 /// Where a trace cannot be read, and as [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig,
-    traces: &mut Merged,
+    traces: &mut Combiner,
     options: &ReplayOptions,
     observer: &mut O,
 ) -> Result<SimulationResult> {

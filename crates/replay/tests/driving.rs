@@ -6,10 +6,9 @@ use std::io::Write;
 
 use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_replay::{
-    ImageStore, Input, Merged, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation,
-    SimulationResult,
+    ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
 };
-use emmclab_trace::{Nanos, Op, Request, Sector};
+use emmclab_trace::{Combiner, Nanos, Op, Request, Sector, TraceInput};
 
 /// One chip, 4 KB pages, 1,000 us a program.
 fn config() -> DeviceConfig {
@@ -238,7 +237,7 @@ fn rows_in_parquet_hold_every_request_and_appear_whole() {
 }
 
 /// A trace file of writes in the BIOtracer format, one every `step_us`.
-fn trace(folder: &std::path::Path, name: &str, first_us: i64, step_us: i64, count: i64) -> Input {
+fn trace(folder: &std::path::Path, name: &str, first_us: i64, step_us: i64, count: i64) -> TraceInput {
     let path = folder.join(name);
     let mut text = String::new();
     for i in 0..count {
@@ -248,23 +247,7 @@ fn trace(folder: &std::path::Path, name: &str, first_us: i64, step_us: i64, coun
         let _ = writeln!(text, "{}\t\t8\t\t4096\t\t1\t\t{}", i * 8, times.join("\t\t"));
     }
     std::fs::write(&path, text).unwrap();
-    Input { path, ..Input::default() }
-}
-
-#[test]
-fn several_traces_merge_by_time_and_passes_follow_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut late = trace(folder.path(), "b", 9_000_000_000, 1000, 2);
-    late.start_offset = Nanos::from_micros(500);
-    let inputs = vec![trace(folder.path(), "a", 1_000_000_000, 1000, 3), late];
-    let mut merged = Merged::open(inputs, 2).unwrap();
-    let mut arrivals = Vec::new();
-    while let Some(batch) = merged.next_batch().unwrap() {
-        arrivals.extend(batch.iter().map(|request| request.arrival.0 / 1000));
-    }
-    // A pass of five requests ends at 2,000 us; the next begins one mean gap of 400 us later.
-    assert_eq!(arrivals, [0, 500, 1000, 1500, 2000, 2400, 2900, 3400, 3900, 4400]);
-    assert_eq!(merged.ledger().kept, 10);
+    TraceInput { path, ..TraceInput::default() }
 }
 
 #[test]
@@ -273,8 +256,9 @@ fn a_device_aged_by_a_trace_holds_it_and_is_kept_by_the_bytes_of_the_trace() {
     let store = ImageStore::open(folder.path().join("images")).unwrap();
     let images = || std::fs::read_dir(folder.path().join("images")).unwrap().count();
     let input = trace(folder.path(), "a", 1_000_000, 1000, 300);
-    let age =
-        |input: &Input| emmclab_replay::age_by_traces(&small(), vec![input.clone()], Some(&store)).unwrap();
+    let age = |input: &TraceInput| {
+        emmclab_replay::age_by_traces(&small(), vec![input.clone()], Some(&store)).unwrap()
+    };
     let device = age(&input);
     assert!((0..300).all(|unit| device.lookup(unit).is_some()) && device.lookup(300).is_none());
     assert_eq!((age(&input).to_image(), images()), (device.to_image(), 1));

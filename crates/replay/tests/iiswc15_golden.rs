@@ -4,15 +4,16 @@
 mod common;
 
 use emmclab_device::{DeviceConfig, Quiet};
-use emmclab_replay::{Input, Merged, ReplayOptions, SimulationResult, simulate};
+use emmclab_replay::{ReplayOptions, SimulationResult, simulate};
+use emmclab_trace::{Combiner, TraceInput};
 
 /// The result for the Messaging trace, or `None` where it is not installed.
 fn messaging(preset: &str, settings: &[(&str, &str)]) -> Option<SimulationResult> {
     let path = common::real_trace("nexus5/log106_Messaging.txt")?;
     let mut config = DeviceConfig::preset(preset).unwrap();
     config.set_all(settings).unwrap();
-    let mut traces = Merged::open(vec![Input { path, ..Input::default() }], 1).unwrap();
-    let options = ReplayOptions { check: false, ..ReplayOptions::default() };
+    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     let result = simulate(&config, &mut traces, &options, &mut Quiet).unwrap();
     println!(
         "{preset} {settings:?}: mean {:.3} (read {:.3}, write {:.3}) ms, utilisation {:.4}",

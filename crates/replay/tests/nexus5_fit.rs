@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeMap;
 
 use emmclab_device::{DeviceConfig, Observer, RequestCompleted};
-use emmclab_replay::{Input, Merged, ReplayOptions, Simulation};
-use emmclab_trace::Op;
+use emmclab_replay::{ReplayOptions, Simulation};
+use emmclab_trace::{Combiner, Op, TraceInput};
 
 /// Service times in us by write and KB.
 type Times = BTreeMap<(bool, u32), Vec<i64>>;
@@ -31,7 +31,7 @@ fn median(times: &mut [i64]) -> f64 {
 fn service_times_by_size_are_those_of_the_phone() {
     let Some(path) = common::real_trace("nexus5/log106_Messaging.txt") else { return };
     let config = DeviceConfig::preset("nexus5").unwrap();
-    let mut traces = Merged::open(vec![Input { path, ..Input::default() }], 1).unwrap();
+    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let mut simulation = Simulation::new(&config, &ReplayOptions::default(), None).unwrap();
     let mut simulated = BySize::default();
     let mut recorded = Times::new();

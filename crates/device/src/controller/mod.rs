@@ -1,10 +1,11 @@
 //! Between the host and the FTL: how long commands take, when the device sleeps, and what goes first.
 
+mod host;
 mod pending;
 mod power;
 mod progress;
 
-pub(crate) use pending::{Pending, Waiting};
+pub(crate) use pending::Pending;
 pub(crate) use power::Power;
 pub(crate) use progress::Progress;
 

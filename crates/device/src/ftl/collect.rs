@@ -56,12 +56,15 @@ impl Device {
         let groups = self.geometry.groups.len();
         for pool in 0..self.pools.len() {
             let plane = (pool / groups) as u32;
+            // As in reclaim_blocks; with times of zero the clock would not end it.
+            let mut patience = self.pools[pool].full + 2;
             while self.pools[pool].free() <= self.soft && self.flash.plane_free(plane).max(from) < until {
-                if self.stop.is_some() || !self.begin_victim(pool, from, observer) {
+                if patience == 0 || self.stop.is_some() || !self.begin_victim(pool, from, observer) {
                     break;
                 }
                 if !self.copy_page(pool, from, observer) {
                     self.counters.gc_idle_count += 1;
+                    patience -= 1;
                 }
             }
         }
@@ -76,7 +79,8 @@ impl Device {
         let entry = &mut self.pools[pool];
         entry.settle();
         let groups = self.geometry.groups.len();
-        let slots_per_block = self.geometry.groups[pool % groups].slots_per_block();
+        let kind = &self.geometry.groups[pool % groups];
+        let (slots_per_block, slots_per_page) = (kind.slots_per_block(), kind.slots_per_page());
         let view = View {
             pool: &self.pools[pool],
             blocks: &self.blocks,
@@ -84,12 +88,17 @@ impl Device {
             slots_per_block,
             turn: self.turn,
         };
-        let Choice::Collect(block) = policy.choose(&view) else { return false };
+        let Choice::Collect(mut block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.turn += 1;
-        // A wholly valid block gives nothing; only policies by age go on to the next one.
-        if order == Order::Valid && self.blocks[block as usize].valid == slots_per_block {
-            return false;
+        // A block that would fill as many pages again gives nothing. Policies by age go on to the next one; a sampling one
+        // may have missed what there is.
+        let gives = |block: u32| self.blocks[block as usize].valid + slots_per_page <= slots_per_block;
+        if order == Order::Valid && !gives(block) {
+            match self.pools[pool].least_valid() {
+                Some(least) if gives(least) => block = least,
+                _ => return false,
+            }
         }
         self.start_victim(pool, block, Cause::Gc, at, observer);
         true
@@ -229,7 +238,9 @@ impl Device {
             let kind = &self.geometry.groups[usize::from(*index)];
             let pool = self.pool_index(plane, *index);
             let entry = &self.pools[pool];
-            let room = entry.open[Stream::Gc as usize] != NONE || entry.free() > self.hard;
+            // A collection under way there counts on the pages that are left in the open block.
+            let open = entry.open[Stream::Gc as usize] != NONE && entry.victim.is_none();
+            let room = open || entry.free() > self.hard;
             if kind.slots_per_page() <= count && room && entry.valid < entry.valid_limit {
                 return (*index, pool);
             }
