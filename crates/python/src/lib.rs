@@ -1,5 +1,11 @@
 //! The Python binding: converts and delegates; nothing is decided here.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::unused_self,
+    reason = "Python hands arguments over by value, and its protocols say which methods have a self"
+)]
+
 mod batch;
 mod errors;
 mod json;

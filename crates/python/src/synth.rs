@@ -122,9 +122,11 @@ impl PySynthesis {
     }
 
     /// A synthesis is no recording to be repeated: it is made longer.
-    fn repeat(&self, py: Python<'_>, passes: u32) -> PyResult<Self> {
+    fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
-            Err(Error::new(Kind::Unsupported, format!("a synthetic trace cannot be given {passes} times"))
+            let requests = self.inner().requests();
+            let problem = format!("a synthetic trace of {requests} requests cannot be given {passes} times");
+            Err(Error::new(Kind::Unsupported, problem)
                 .hint("synthesise a longer one: `--requests` or `--duration`"))
         })
     }
