@@ -28,6 +28,8 @@ from emmclab.study.results import Results
 Chart = Any
 
 _DEVICES = {"iiswc15-4ps": "4 KB pages", "iiswc15-8ps": "8 KB pages", "iiswc15-hps": "hybrid"}
+#: Seen on light and on dark ground.
+_GREY = "#8b8fa0"
 #: Figure 3 as the paper gives it in words.
 _FIGURE_3 = {"read": {4: 13.94, 256: 99.65}, "write": {4: 5.18, 256: 19.0, 16384: 56.15}}
 
@@ -104,10 +106,15 @@ def _order(rows: Rows, field: str) -> list[Any]:
     return list(dict.fromkeys(row[field] for row in rows))
 
 
+def _shapes(orient: Any) -> alt.Legend:
+    """A legend of shapes that can be seen on light and dark ground."""
+    return alt.Legend(orient=orient, symbolFillColor=_GREY, symbolStrokeColor=_GREY)
+
+
 def _published_rules(base: Chart, values: Sequence[float], axis: str) -> Chart:
     """Draw the published figures as dashed lines, without rows of their own."""
     rules = [
-        base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color="#8b8fa0").encode(**{axis: alt.datum(value)})
+        base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=_GREY).encode(**{axis: alt.datum(value)})
         for value in values
     ]
     return alt.layer(*rules)
@@ -274,13 +281,15 @@ def _responses(results: Results) -> Drawing:
             y=alt.Y("trace:N", sort=names, title=None),
             x=alt.X("mean_response_ms:Q", title="mean response, ms", scale=alt.Scale(type="log")),
             color=alt.Color("device:N", title=None, sort=list(_DEVICES.values())),
-            shape=alt.Shape("complete:N", title=None, sort=["transferred", "programmed"]),
+            shape=alt.Shape(
+                "complete:N", title=None, sort=["transferred", "programmed"], legend=_shapes("top")
+            ),
         )
     )
     return Drawing(
         "mean_response",
         "Figure 8: mean response times",
-        "Open loop, one operation per chip; filled by device, shaped by when a write counts as complete.",
+        "Open loop, one operation per chip; coloured by device, shaped by when a write counts as complete.",
         rows,
         chart,
         "",
