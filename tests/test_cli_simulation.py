@@ -87,16 +87,8 @@ def test_rows_of_requests_add_up_to_the_means(trace: Path, tmp_path: Path) -> No
 
 def test_a_device_is_aged_by_a_trace_and_kept(trace: Path, other_trace: Path, tmp_path: Path) -> None:
     images = tmp_path / "images"
-    arguments = (
-        "simulate",
-        trace,
-        "--device",
-        "small-1gb",
-        "--precondition",
-        other_trace,
-        "--images",
-        images,
-    )
+    aging = ("--precondition", other_trace, "--images", images)
+    arguments = ("simulate", trace, *SMALL, *aging)
     first = emmclab_json(*arguments)
     assert len(list(images.iterdir())) == 1
     assert _still(first) == _still(emmclab_json(*arguments))
