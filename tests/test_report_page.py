@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 import emmclab
-from emmclab.report import write_report
+from emmclab.report import write_report, write_simulation_report
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,16 @@ def several(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFac
     named.write_bytes(trace.read_bytes())
     write_report([emmclab.profile(path) for path in (trace, other_trace, named)], folder / "several.html")
     return folder / "several.html"
+
+
+@pytest.fixture(scope="module")
+def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two traces on two devices, one of which collects."""
+    path = tmp_path_factory.mktemp("page") / "simulated.html"
+    devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
+    traces = [emmclab.read(path) for path in (trace, other_trace)]
+    write_simulation_report(emmclab.compare(traces, devices, fold=True), devices, path)
+    return path
 
 
 class Visit:
@@ -67,13 +77,13 @@ class Visit:
         return charts.count()
 
 
-@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize(("name", "charts"), [("one", 17), ("several", 17), ("simulated", 6)])
 def test_every_chart_is_drawn_in_silence_and_without_a_request(
-    browser: Browser, name: str, request: pytest.FixtureRequest
+    browser: Browser, name: str, charts: int, request: pytest.FixtureRequest
 ) -> None:
     visit = Visit(browser, request.getfixturevalue(name))
     count = visit.draw_all()
-    assert count >= 17
+    assert count >= charts
     empty = visit.page.locator(".chart").evaluate_all(
         "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
     )
@@ -84,7 +94,7 @@ def test_every_chart_is_drawn_in_silence_and_without_a_request(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize("name", ["one", "several", "simulated"])
 def test_phone_width_needs_no_sideways_scrolling(
     browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest
 ) -> None:

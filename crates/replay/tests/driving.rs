@@ -8,7 +8,7 @@ use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_replay::{
     ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
 };
-use emmclab_trace::{Combiner, Nanos, Op, Request, Sector, TraceInput};
+use emmclab_trace::{Nanos, Op, Request, Sector, TraceInput};
 
 /// One chip, 4 KB pages, 1,000 us a program.
 fn config() -> DeviceConfig {
