@@ -231,9 +231,7 @@ def _throughput(results: Results) -> Drawing:
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),
         strokeDash=alt.StrokeDash("trace:N", sort=_order(rows, "trace"), legend=None),
-        shape=alt.Shape(
-            "trace:N", title=None, sort=_order(rows, "trace"), legend=alt.Legend(orient="bottom")
-        ),
+        shape=alt.Shape("trace:N", title=None, sort=_order(rows, "trace"), legend=_shapes("bottom")),
     )
     return Drawing(
         "throughput",
