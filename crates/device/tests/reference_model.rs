@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use emmclab_device::checker::Checker;
+use emmclab_device::ftl::gc::{NONE, POLICIES};
 use emmclab_device::{Command, Device, DeviceConfig, Stop};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
     let groups = prop::collection::vec((prop::sample::select(vec![4u32, 8, 16]), 6u32..=9, 2u32..=9), 1..=3);
     let policy =
-        prop::sample::select(vec!["greedy", "cost_benefit", "fifo", "d_choices", "windowed_greedy", "none"]);
+        prop::sample::select(POLICIES.iter().map(|policy| policy.name).chain([NONE]).collect::<Vec<_>>());
     let words = (
         prop::sample::select(vec!["none", "interleave", "multi_plane", "both"]),
         prop::sample::select(vec!["programmed", "transferred"]),

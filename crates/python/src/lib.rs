@@ -1,6 +1,4 @@
 //! The Python binding: converts and delegates; nothing is decided here.
-#![allow(clippy::needless_pass_by_value, reason = "PyO3 hands arguments over")]
-#![allow(clippy::unused_self, reason = "a method of a Python class has a self")]
 
 #![allow(
     clippy::needless_pass_by_value,
