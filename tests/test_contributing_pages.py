@@ -57,7 +57,9 @@ def test_a_policy_and_a_preset_are_added_as_the_pages_say(copy: Path) -> None:
     _replace(device / "config" / "presets.rs", '"small-1gb"]', '"small-1gb", "two-dies"]')
 
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
-    command = re.findall(r"`(cargo test --release -p emmclab-device --test \w+)`", policy + preset)
+    command = re.findall(
+        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`", policy + preset
+    )
     assert len(command) == 2
     for line in command:
         done = subprocess.run(
