@@ -1,0 +1,29 @@
+# The doors of the project; each sets up what it needs.
+.PHONY: demo test check bench generate setup clean
+
+demo: ## the main job on bundled input, ending with the path of a report
+	@scripts/setup.sh run
+	@.venv/bin/emmclab demo
+
+test: ## every test: Rust, Python, command line, browser
+	@scripts/setup.sh dev
+	@scripts/test.sh
+
+check: ## formatting, lints, types, generated files, house rules
+	@scripts/setup.sh dev
+	@scripts/check.sh
+
+bench: ## the speed table
+	@scripts/setup.sh dev
+	@scripts/bench.sh
+
+generate: ## write the reference pages anew
+	@scripts/setup.sh dev
+	@.venv/bin/python scripts/generate_reference.py write
+
+setup: ## everything that the other doors need
+	@scripts/setup.sh dev
+
+clean:
+	rm -rf .venv build
+	cargo clean

@@ -1,0 +1,39 @@
+//! One mapping from the core's errors to the exceptions of `emmclab.errors`.
+
+use emmclab_trace::{Error, Kind};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The class in `emmclab.errors` for an error; kinds added later fall back to the common parent.
+fn class_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Io => "InputError",
+        Kind::Empty | Kind::Order | Kind::Syntax | Kind::Truncated | Kind::UnknownFormat | Kind::Value => {
+            "FormatError"
+        }
+        Kind::Unit => "UnitError",
+        Kind::Config => "ConfigError",
+        Kind::Unsupported => "UnsupportedError",
+        _ => "EmmclabError",
+    }
+}
+
+/// The Python exception for an error of the core.
+pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
+    let build = || -> PyResult<PyErr> {
+        let details = PyDict::new(py);
+        details.set_item("kind", format!("{:?}", error.kind()).to_lowercase())?;
+        details.set_item("file", error.file().map(|file| file.display().to_string()))?;
+        details.set_item("line", error.line())?;
+        details.set_item("field", error.field())?;
+        details.set_item("hint", error.hint_text())?;
+        let class = py.import("emmclab.errors")?.getattr(class_name(error.kind()))?;
+        Ok(PyErr::from_value(class.call((error.to_string(),), Some(&details))?))
+    };
+    build().unwrap_or_else(|failure| failure)
+}
+
+/// Runs core code without the interpreter lock and maps its error.
+pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+    py.detach(work).map_err(|error| to_python(py, &error))
+}

@@ -1,0 +1,71 @@
+//! Writing traces.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use emmclab_trace::{Error, Header, Kind, Ledger, TraceWriter, WriteOptions};
+use pyo3::prelude::*;
+
+use crate::batch::PyBatch;
+use crate::errors::run;
+
+/// A trace being written; its file appears only on `finish`.
+#[pyclass(name = "Writer", module = "emmclab._core")]
+pub(crate) struct PyWriter(Mutex<Option<TraceWriter>>);
+
+impl PyWriter {
+    /// The writer itself; the mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut Option<TraceWriter> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type PyHeader = HashMap<String, Option<String>>;
+
+#[pymethods]
+impl PyWriter {
+    #[new]
+    #[pyo3(signature = (path, header, *, format=None))]
+    fn new(py: Python<'_>, path: PathBuf, header: PyHeader, format: Option<String>) -> PyResult<Self> {
+        let options = WriteOptions { format };
+        run(py, || TraceWriter::create(&path, &header_from_python(&header)?, &options))
+            .map(|writer| Self(Mutex::new(Some(writer))))
+    }
+
+    /// Adds a batch; batches come in order of arrival.
+    fn write(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<()> {
+        run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
+    }
+
+    /// Ends the file and puts it in place.
+    fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>, header: PyHeader) -> PyResult<()> {
+        run(py, || {
+            let ledger = ledger_from_python(&ledger)?;
+            self.inner().take().ok_or_else(closed)?.finish(&ledger, &header_from_python(&header)?)
+        })
+    }
+
+    /// Drops what was written; nothing is left behind.
+    fn abort(&mut self) {
+        *self.inner() = None;
+    }
+}
+
+fn closed() -> Error {
+    Error::new(Kind::Config, "the writer is already finished")
+}
+
+/// A ledger from its counts by field.
+pub(crate) fn ledger_from_python(counts: &HashMap<String, u64>) -> Result<Ledger, Error> {
+    serde_json::to_value(counts).and_then(serde_json::from_value).map_err(|error| bad_part("ledger", &error))
+}
+
+/// A header from its fields.
+pub(crate) fn header_from_python(fields: &PyHeader) -> Result<Header, Error> {
+    serde_json::to_value(fields).and_then(serde_json::from_value).map_err(|error| bad_part("header", &error))
+}
+
+fn bad_part(part: &str, error: &serde_json::Error) -> Error {
+    Error::new(Kind::Config, format!("the {part} has a wrong field: {error}"))
+}
