@@ -102,11 +102,11 @@ impl TraceReader {
     /// # Errors
     /// Where the file cannot be read, is empty, or is of no known format.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let source = formats::open(path, options).map_err(|error| error.in_file(path))?;
+        let (source, guard) = formats::open(path, options).map_err(|error| error.in_file(path))?;
         Ok(Self {
             path: path.to_owned(),
             window: options.reorder_window.unwrap_or(BATCH_ROWS),
-            guard: formats::UnitGuard::new(options),
+            guard,
             source,
             pending: Vec::new(),
             builder: BatchBuilder::default(),

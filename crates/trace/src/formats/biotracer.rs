@@ -5,34 +5,49 @@
 //! finished. A size of 4 KB multiples plus one sector carries the header block of an eMMC packed command, which is
 //! stripped and counted. Requests stand in the order of completion.
 
+use std::io::Write;
 use std::path::Path;
 
-use super::Format;
 use super::input::Input;
-use super::text::{Context, LineFormat, LineSource, blank_separated, decimal_time, need, sectors, unsigned};
+use super::lines::{LineWriter, Lines};
+use super::text::{
+    Context, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, first_line, is_digits, need,
+    no_more, sectors, unsigned,
+};
+use super::{Format, Holds, Times};
+use crate::atomic_file::AtomicFile;
+use crate::batch::Batch;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::reader::{Header, ReadOptions, Source};
 use crate::request::{Flags, Op, Request};
 use crate::units::{Nanos, SECTOR_BYTES, Sector};
+use crate::writer::Sink;
 
 pub(super) static FORMAT: Format = Format {
     name: "biotracer",
     about: "BIOtracer text log (IISWC 2015, SNIA Nexus 5 smartphone traces)",
-    extensions: &[],
+    extensions: &["biotracer"],
+    times: Times::Fixed(TimeUnit::Seconds),
     sniff,
     open,
-    writes: None,
+    writes: Some((HOLDS, create)),
+};
+
+const HOLDS: Holds = Holds {
+    ops: &[Op::Read, Op::Write],
+    columns: &[Column::Start, Column::Issue, Column::Complete],
+    flags: Flags::PACKED.with(Flags::NO_WAIT).with(Flags::NO_WAIT_KNOWN),
+    tick_ns: 1,
 };
 
 const WRITE: u64 = 1;
 const NO_WAIT: u64 = 1 << 2;
-const SECOND: i64 = 1_000_000_000;
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
-    let Some(line) = head.split(|byte| *byte == b'\n').find(|line| !line.is_empty()) else { return false };
-    let fields: Vec<_> = blank_separated(line.trim_ascii_end()).collect();
+    let fields: Vec<_> = blank_separated(first_line(head)).collect();
     fields.len() == 8
-        && fields[..4].iter().all(|field| field.iter().all(u8::is_ascii_digit))
+        && fields[..4].iter().all(|field| is_digits(field))
         && fields[4..].iter().all(|field| field.contains(&b'.'))
 }
 
@@ -52,17 +67,13 @@ impl LineFormat for Biotracer {
         let flags = next("flags", 4)?;
         let mut time = |name, column| {
             let field = need(&mut fields, name, column)?;
-            decimal_time(field, SECOND, name, column).map(|time| (Nanos(time), field))
+            decimal_time(field, TimeUnit::Seconds, name, column).map(|time| (Nanos(time), field))
         };
         let (arrival, _) = time("arrival", 5)?;
         let (start, start_field) = time("start", 6)?;
         let (issue, issue_field) = time("issue", 7)?;
         let (complete, complete_field) = time("complete", 8)?;
-        if let Some(extra) = fields.next() {
-            return Err(
-                Error::new(Kind::Syntax, "the line goes on after the last field").of_field("", 9, extra)
-            );
-        }
+        no_more(&mut fields, 9)?;
         for (name, column, earlier, later, field) in [
             ("start", 6, arrival, start, start_field),
             ("issue", 7, start, issue, issue_field),
@@ -106,5 +117,57 @@ impl LineFormat for Biotracer {
 
     fn header(&self) -> Header {
         Header { format: FORMAT.name.into(), clock: "unix".into(), ..Header::default() }
+    }
+}
+
+/// Writes the log as the recorder does. A packed request gets its header block back; where it is unknown whether a
+/// request waited, it is written as one that did, for the format has no third state.
+struct Writer;
+
+fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
+    Ok(Box::new(Lines::new(file, Writer)))
+}
+
+impl LineWriter for Writer {
+    fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
+        let time =
+            |name: &str, time: Option<Nanos>| {
+                let missing = || {
+                    Error::new(Kind::Unsupported, "a BIOtracer log needs this time of every request")
+                        .of_field(name, 0, b"")
+                        .hint("write Parquet or CSV, which may leave times out")
+                };
+                let Nanos(ns) = time.ok_or_else(missing)?;
+                if ns < 0 {
+                    return Err(Error::new(Kind::Unsupported, "a BIOtracer log has no negative times")
+                        .of_field(name, 0, ns.to_string().as_bytes()));
+                }
+                Ok((ns / 1_000_000_000, ns % 1_000_000_000))
+            };
+        let (arrival, arrival_ns) = time("arrival", Some(request.arrival))?;
+        let (start, start_ns) = time("start", request.start)?;
+        let (issue, issue_ns) = time("issue", request.issue)?;
+        let (complete, complete_ns) = time("complete", request.complete)?;
+        let packed = request.flags.contains(Flags::PACKED);
+        let sectors = u64::from(request.sectors) + u64::from(packed);
+        let bytes = sectors * SECTOR_BYTES;
+        if packed != (bytes % 4096 == SECTOR_BYTES && sectors > 1) {
+            let problem = "a BIOtracer log tells packed requests by one sector above a multiple of 4 KB";
+            return Err(Error::new(Kind::Unsupported, problem).of_field(
+                "sectors",
+                0,
+                request.sectors.to_string().as_bytes(),
+            ));
+        }
+        let write = if request.op == Op::Write { WRITE } else { 0 };
+        let no_wait = if request.flags.contains(Flags::NO_WAIT) { NO_WAIT } else { 0 };
+        let _ = writeln!(
+            out,
+            "{}\t\t{sectors}\t\t{bytes}\t\t{}\t\t{arrival}.{arrival_ns:09}\t\t{start}.{start_ns:09}\t\t\
+             {issue}.{issue_ns:09}\t\t{complete}.{complete_ns:09}",
+            request.sector.0,
+            write | no_wait,
+        );
+        Ok(())
     }
 }

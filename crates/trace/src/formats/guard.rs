@@ -1,20 +1,271 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
-use crate::error::Result;
+use super::{TimeUnit, Times};
+use crate::error::{Error, Kind, Result};
 use crate::reader::ReadOptions;
 use crate::request::Request;
+use crate::units::{Bytes, Nanos, SECTOR_BYTES};
+
+/// No storage reaches this; a large array does a tenth of it.
+const MAX_RATE: f64 = 20e6;
+/// Fewer requests than this show no rate.
+const RATE_SAMPLE: u64 = 1_000;
+/// A phone asleep does ten times more.
+const MIN_RATE: f64 = 0.02;
+/// Fewer requests than this show no idleness.
+const IDLE_SAMPLE: u64 = 100;
+/// In a hundred real requests some follow one another closer than this.
+const BURST_GAP_NS: u64 = 1_000_000;
+/// A mean response beyond this is no storage device's.
+const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
+/// Linux sends at most a few MB at once, an eMMC packed command some 20 MB.
+const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
+/// 8 PB: beyond any device.
+const MAX_ADDRESS_SECTORS: u64 = (8 << 50) / SECTOR_BYTES;
+/// Requests that must agree before sizes are taken for bytes.
+const BYTES_SAMPLE: u64 = 64;
+/// Sizes to tell apart: a stream of equal large requests is honest.
+const BYTES_SIZES: usize = 4;
 
 /// Watches the requests of a trace as they are read.
-pub(crate) struct UnitGuard {}
+pub(crate) struct UnitGuard {
+    times: Times,
+    unit: TimeUnit,
+    count: u64,
+    first: i64,
+    last: i64,
+    previous: i64,
+    smallest_gap: u64,
+    responses: u64,
+    response_sum: i128,
+    data: u64,
+    largest: u32,
+    highest: u64,
+    all_like_bytes: bool,
+    sizes: Vec<u32>,
+}
 
 impl UnitGuard {
-    pub(crate) fn new(_options: &ReadOptions) -> Self {
-        Self {}
+    pub(crate) fn new(times: Times, options: &ReadOptions) -> Result<Self> {
+        let unit = match times {
+            Times::Fixed(unit) => unit,
+            Times::Open(unit) => unit.or_asked(options)?,
+            Times::Loose => TimeUnit::Nanos,
+        };
+        Ok(Self {
+            times,
+            unit,
+            count: 0,
+            first: i64::MAX,
+            last: i64::MIN,
+            previous: i64::MIN,
+            smallest_gap: u64::MAX,
+            responses: 0,
+            response_sum: 0,
+            data: 0,
+            largest: 0,
+            highest: 0,
+            all_like_bytes: true,
+            sizes: Vec::new(),
+        })
     }
 
-    pub(crate) fn see(&mut self, _request: &Request) {}
+    #[inline]
+    pub(crate) fn see(&mut self, request: &Request) {
+        let arrival = request.arrival.0;
+        if self.count > 0 && arrival != self.previous {
+            self.smallest_gap = self.smallest_gap.min(arrival.abs_diff(self.previous));
+        }
+        self.previous = arrival;
+        self.count += 1;
+        self.first = self.first.min(arrival);
+        self.last = self.last.max(arrival);
+        if let Some(complete) = request.complete {
+            self.responses += 1;
+            self.response_sum += i128::from(complete.0) - i128::from(arrival);
+        }
+        self.highest = self.highest.max(request.sector.0);
+        if request.op.has_data() {
+            self.data += 1;
+            self.largest = self.largest.max(request.sectors);
+            self.all_like_bytes &= request.sectors % 512 == 0 && request.sector.0 % 512 == 0;
+            if self.all_like_bytes && self.sizes.len() < BYTES_SIZES && !self.sizes.contains(&request.sectors)
+            {
+                self.sizes.push(request.sectors);
+            }
+        }
+    }
 
-    pub(crate) fn check(&mut self, _ended: bool) -> Result<()> {
+    /// Called after each chunk, so that a wrong unit shows at once.
+    pub(crate) fn check(&self, ended: bool) -> Result<()> {
+        self.check_sizes()?;
+        if self.times == Times::Loose { Ok(()) } else { self.check_times(ended) }
+    }
+
+    fn check_sizes(&self) -> Result<()> {
+        let problem = if self.largest > MAX_REQUEST_SECTORS {
+            format!("a request of {} is absurd", Bytes(u64::from(self.largest) * SECTOR_BYTES))
+        } else if self.highest > MAX_ADDRESS_SECTORS {
+            format!("a device of {} or more is absurd", Bytes(self.highest.saturating_mul(SECTOR_BYTES)))
+        } else if self.all_like_bytes && self.data >= BYTES_SAMPLE && self.sizes.len() >= BYTES_SIZES {
+            "every size and address is a multiple of 256 KB, as where bytes are taken for sectors".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(Kind::Unit, problem).hint(
+            "addresses and sizes are probably in bytes: read the file with --columns and --size-unit byte",
+        ))
+    }
+
+    fn check_times(&self, ended: bool) -> Result<()> {
+        let span = self.last.saturating_sub(self.first);
+        if span <= 0 {
+            return Ok(());
+        }
+        let rate = self.count as f64 / Nanos(span).as_secs_f64();
+        if self.count >= RATE_SAMPLE && rate > MAX_RATE {
+            let problem =
+                format!("{} requests in {} ({rate:.0} per second) is absurd", self.count, Nanos(span));
+            return Err(self.likely(problem, |unit| rate / self.times_larger(unit) <= MAX_RATE / 10.0, true));
+        }
+        let mean =
+            if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
+        if mean > MAX_MEAN_RESPONSE_NS {
+            let problem = format!("a mean response of {} is absurd", Nanos(mean as i64));
+            let fits = |unit| mean as f64 * self.times_larger(unit) <= 1e9;
+            return Err(self.likely(problem, fits, false));
+        }
+        let idle = rate < MIN_RATE && self.smallest_gap >= BURST_GAP_NS;
+        if ended && self.count >= IDLE_SAMPLE && idle {
+            let problem = format!(
+                "{} requests in {}, never two within {}, is absurd",
+                self.count,
+                Nanos(span),
+                Nanos(self.smallest_gap as i64)
+            );
+            return Err(self.likely(problem, |unit| rate / self.times_larger(unit) >= 0.2, false));
+        }
         Ok(())
+    }
+
+    /// How many times longer `unit` is than the one assumed.
+    fn times_larger(&self, unit: TimeUnit) -> f64 {
+        10f64.powi(unit.digits() as i32 - self.unit.digits() as i32)
+    }
+
+    /// The error, with the unit nearest to the assumed one in which the times make sense.
+    fn likely(&self, problem: String, fits: impl Fn(TimeUnit) -> bool, coarser: bool) -> Error {
+        let mut choices = TimeUnit::CHOICES.to_vec();
+        if coarser {
+            choices.reverse();
+        }
+        choices.retain(|unit| (unit.digits() > self.unit.digits()) == coarser && *unit != self.unit);
+        let likely = choices.iter().copied().find(|unit| fits(*unit)).or(choices.last().copied());
+        let read_as = self.unit.name();
+        let error = Error::new(Kind::Unit, format!("{problem} where times are in {read_as}"));
+        match (likely, self.times) {
+            (Some(unit), Times::Open(_)) => {
+                error.hint(format!("times are probably in {0}: give --time-unit {0}", unit.name()))
+            }
+            (Some(unit), _) => error.hint(format!(
+                "times are probably in {0}, which this format does not allow: read the file with --columns and \
+                 --time-unit {0}",
+                unit.name()
+            )),
+            (None, _) => error.hint("check the times in the file"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Op;
+    use crate::units::Sector;
+
+    fn judge(times: Times, requests: impl Iterator<Item = Request>) -> Result<()> {
+        let mut guard = UnitGuard::new(times, &ReadOptions::default()).unwrap();
+        for (i, request) in requests.enumerate() {
+            guard.see(&request);
+            if i % 1024 == 1023 {
+                guard.check(false)?;
+            }
+        }
+        guard.check(true)
+    }
+
+    /// `count` requests of `sectors`, `gap` ns apart with a little unevenness.
+    fn steady(count: i64, gap: i64, sectors: u32) -> impl Iterator<Item = Request> {
+        (0..count).map(move |i| {
+            let arrival = Nanos(i * gap + (i % 7) * gap / 11);
+            Request::new(arrival, Op::Write, Sector(i as u64 * 7919 % 60_000_000 * 8), sectors)
+        })
+    }
+
+    fn hint(result: Result<()>) -> String {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unit, "{error}");
+        error.hint_text().unwrap().to_owned()
+    }
+
+    const OPEN: Times = Times::Open(TimeUnit::Nanos);
+
+    #[test]
+    fn honest_extremes_pass() {
+        // A phone left alone for 8 hours: bursts of four, then 20 s of nothing.
+        let idle = (0..5_760i64).map(|i| {
+            let arrival = Nanos(i / 4 * 20_000_000_000 + i % 4 * 300_000);
+            Request::new(arrival, Op::Write, Sector(8 * i as u64), 8)
+        });
+        judge(OPEN, idle).unwrap();
+        judge(OPEN, steady(100_000, 1_000, 8)).unwrap();
+        judge(OPEN, steady(200, 50_000_000, 40_960)).unwrap();
+        judge(OPEN, steady(1, 1, 8)).unwrap();
+        judge(OPEN, steady(2, 1, 1)).unwrap();
+        // A stream of equal 1 MB reads, all aligned.
+        let stream = (0..10_000u64)
+            .map(|i| Request::new(Nanos(i as i64 * 9_000_000), Op::Read, Sector(i * 2048), 2048));
+        judge(OPEN, stream).unwrap();
+    }
+
+    #[test]
+    fn a_unit_too_fine_is_named() {
+        // 10 requests a second, stated in microseconds, milliseconds, seconds.
+        assert!(hint(judge(OPEN, steady(50_000, 1, 8))).contains("--time-unit us"), "1 M/s in us");
+        let milliseconds = (0..5_000i64).map(|i| Request::new(Nanos(i / 40), Op::Read, Sector(8), 8));
+        assert!(hint(judge(OPEN, milliseconds)).contains("--time-unit ms"), "40 k/s in ms");
+    }
+
+    #[test]
+    fn a_unit_too_coarse_is_named() {
+        let times = Times::Open(TimeUnit::Seconds);
+        // 100 requests a second, stated in milliseconds but read as seconds: one each 10 s.
+        let slow = steady(500, 100_000_000_000, 8);
+        assert!(hint(judge(times, slow)).contains("--time-unit ms"));
+        let slow = (0..500).map(|i| Request {
+            complete: Some(Nanos(i * 1_000_000_000 + 1_500_000_000_000)),
+            ..Request::new(Nanos(i * 1_000_000_000), Op::Read, Sector(8), 8)
+        });
+        assert!(hint(judge(times, slow)).contains("--time-unit us"));
+    }
+
+    #[test]
+    fn bytes_taken_for_sectors_are_named() {
+        let bytes = (0..200u64).map(|i| {
+            let sectors = [4096, 8192, 16_384, 65_536][i as usize % 4];
+            Request::new(Nanos(i as i64 * 5_000_000), Op::Write, Sector(i * 40_960), sectors)
+        });
+        assert!(hint(judge(OPEN, bytes)).contains("--size-unit byte"));
+        let huge = std::iter::once(Request::new(Nanos(0), Op::Read, Sector(0), u32::MAX));
+        assert!(hint(judge(OPEN, huge)).contains("--size-unit byte"));
+        let far = std::iter::once(Request::new(Nanos(0), Op::Read, Sector(u64::MAX - 8), 8));
+        assert!(hint(judge(OPEN, far)).contains("--size-unit byte"));
+    }
+
+    #[test]
+    fn a_fixed_unit_points_to_the_generic_reader() {
+        let fixed = Times::Fixed(TimeUnit::Nanos);
+        assert!(hint(judge(fixed, steady(50_000, 1, 8))).contains("--columns"));
+        judge(Times::Loose, steady(50_000, 1, 8)).unwrap();
     }
 }

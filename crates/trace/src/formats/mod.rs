@@ -1,15 +1,32 @@
 //! The formats: one file each, and the list that names them.
 
+mod alibaba;
 mod biotracer;
+mod blkparse;
+mod blktrace;
+mod csv;
+mod disksim;
+mod fio;
+mod ftrace;
 mod guard;
 mod input;
+mod lines;
+mod mqsim;
+mod msr;
 mod parquet;
+mod pixel;
+mod rwbs;
+mod spc1;
+mod ssdsim;
+mod systor17;
+mod tencent;
 mod text;
 
 use std::path::Path;
 
 pub(crate) use guard::UnitGuard;
 pub use input::Input;
+pub use text::TimeUnit;
 
 use crate::atomic_file::AtomicFile;
 use crate::columns::Column;
@@ -27,12 +44,25 @@ pub struct Format {
     pub about: &'static str,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
+    /// How it states times.
+    pub times: Times,
     /// Whether the first bytes (decompressed) and the file name look like this format.
     pub sniff: fn(&[u8], &Path) -> bool,
     /// Starts reading.
     pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
     /// What it can hold and how writing starts, where the format can be written.
     pub writes: Option<(Holds, Create)>,
+}
+
+/// How a format states times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Always in this unit.
+    Fixed(TimeUnit),
+    /// In this unit unless `--time-unit` names another.
+    Open(TimeUnit),
+    /// It orders requests rather than timing them, so that rates mean nothing.
+    Loose,
 }
 
 /// Starts writing a file.
@@ -43,15 +73,18 @@ pub type Create = fn(AtomicFile, &Header) -> Result<Box<dyn Sink>>;
 pub struct Holds {
     /// The operations; requests of others are left out.
     pub ops: &'static [Op],
-    /// The columns beside arrival, sector, sectors and op, which every format holds.
+    /// The columns beside arrival, sector, sectors, op and flags.
     pub columns: &'static [Column],
+    /// The flags.
+    pub flags: Flags,
     /// Nanoseconds in the smallest step of its clock.
     pub tick_ns: i64,
 }
 
 impl Holds {
     /// All of a trace.
-    pub const EVERYTHING: Holds = Holds { ops: &Op::ALL, columns: &Column::ALL, tick_ns: 1 };
+    pub const EVERYTHING: Holds =
+        Holds { ops: &Op::ALL, columns: &Column::ALL, flags: Flags(u16::MAX), tick_ns: 1 };
 
     /// True for a format that loses nothing.
     pub const fn is_everything(&self) -> bool {
@@ -69,7 +102,7 @@ impl Holds {
             Column::Issue => time(request.issue),
             Column::Complete => time(request.complete),
             Column::Sector | Column::Sectors | Column::Op => false,
-            Column::Flags => request.flags != Flags::default() && !self.columns.contains(&column),
+            Column::Flags => !self.flags.contains(request.flags),
             Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
             Column::Process => request.process.is_some() && !self.columns.contains(&column),
             Column::Device => request.device.is_some() && !self.columns.contains(&column),
@@ -78,7 +111,24 @@ impl Holds {
 }
 
 /// Every format, the most telling first: the first whose `sniff` holds is taken.
-pub static FORMATS: &[&Format] = &[&parquet::FORMAT, &biotracer::FORMAT];
+pub static FORMATS: &[&Format] = &[
+    &parquet::FORMAT,
+    &blktrace::FORMAT,
+    &fio::FORMAT,
+    &csv::FORMAT,
+    &pixel::FORMAT,
+    &systor17::FORMAT,
+    &msr::FORMAT,
+    &alibaba::FORMAT,
+    &spc1::FORMAT,
+    &tencent::FORMAT,
+    &biotracer::FORMAT,
+    &ftrace::FORMAT,
+    &blkparse::FORMAT,
+    &mqsim::FORMAT,
+    &ssdsim::FORMAT,
+    &disksim::FORMAT,
+];
 
 /// The format of this name.
 ///
@@ -112,9 +162,9 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
     })
 }
 
-/// Opens `path` for reading with the format asked for or found.
-pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    let input = Input::open(path)?;
+/// Opens `path` for reading with the format asked for or found, and the guard over its units.
+pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<(Box<dyn Source>, UnitGuard)> {
+    let input = Input::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
         return Err(
             Error::new(Kind::Empty, "the file is empty").hint("was the recording stopped before any I/O?")
@@ -122,6 +172,8 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Box<dyn Source>
     }
     let format = match &options.format {
         Some(name) => by_name(name)?,
+        // A description of the columns is meant for the one format that needs it.
+        None if options.columns.is_some() => &csv::FORMAT,
         None => {
             FORMATS.iter().copied().find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
                 Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
@@ -130,5 +182,25 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Box<dyn Source>
             })?
         }
     };
-    (format.open)(input, options)
+    unused_options(format, options)?;
+    let guard = UnitGuard::new(format.times, options)?;
+    Ok(((format.open)(input, options)?, guard))
+}
+
+/// An option that the format does not heed is an error, not a wish.
+fn unused_options(format: &Format, options: &ReadOptions) -> Result<()> {
+    let refuse = |option: &str, value: &str| {
+        Err(Error::new(Kind::Config, format!("the format `{}` fixes this", format.name))
+            .of_field(option, 0, value.as_bytes())
+            .hint("leave the option out, or read the file with --format csv"))
+    };
+    let is_csv = std::ptr::eq(format, &raw const csv::FORMAT);
+    match options {
+        ReadOptions { time_unit: Some(unit), .. } if !matches!(format.times, Times::Open(_)) => {
+            refuse("--time-unit", unit)
+        }
+        ReadOptions { size_unit: Some(unit), .. } if !is_csv => refuse("--size-unit", unit),
+        ReadOptions { columns: Some(columns), .. } if !is_csv => refuse("--columns", columns),
+        _ => Ok(()),
+    }
 }

@@ -1,14 +1,16 @@
 //! What all line-by-line formats share: lines, fields, numbers, and errors that name the place.
 
+use std::borrow::Cow;
 use std::io::Read;
 
 use super::input::{Input, damaged};
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
-use crate::names::Names;
+use crate::names::{NameId, Names};
 use crate::reader::{Header, Progress, ReadOptions, Source};
 use crate::request::Request;
+use crate::units::{SECTOR_BYTES, Sector};
 
 /// Longest line accepted; a longer one is no text.
 const MAX_LINE: usize = 1 << 16;
@@ -20,6 +22,18 @@ pub(crate) struct Context {
     pub processes: Names,
     pub devices: Names,
     pub ledger: Ledger,
+}
+
+impl Context {
+    /// Takes back the count of a line that is a heading, a comment or a summary.
+    pub(crate) fn no_record(&mut self) {
+        self.ledger.seen -= 1;
+    }
+
+    /// Counts a record of a kind that is no request.
+    pub(crate) fn skip(&mut self) {
+        self.ledger.skipped += 1;
+    }
 }
 
 /// A format in which a line is a record. `parse` appends the requests that the line yields (often one, maybe none).
@@ -160,12 +174,92 @@ impl<F: LineFormat> Source for LineSource<F> {
     }
 }
 
+/// The unit in which a file states its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Windows FILETIME ticks of 100 ns.
+    Ticks,
+    /// Nanoseconds.
+    Nanos,
+}
+
+impl TimeUnit {
+    /// Decimal digits between this unit and the nanosecond.
+    pub(crate) const fn digits(self) -> u32 {
+        match self {
+            TimeUnit::Seconds => 9,
+            TimeUnit::Millis => 6,
+            TimeUnit::Micros => 3,
+            TimeUnit::Ticks => 2,
+            TimeUnit::Nanos => 0,
+        }
+    }
+
+    /// The name for `--time-unit`; ticks cannot be chosen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "s",
+            TimeUnit::Millis => "ms",
+            TimeUnit::Micros => "us",
+            TimeUnit::Ticks => "100 ns",
+            TimeUnit::Nanos => "ns",
+        }
+    }
+
+    /// The units that can be chosen, the coarsest first.
+    pub(crate) const CHOICES: [TimeUnit; 4] =
+        [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
+
+    /// The unit of this name.
+    pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
+        TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
+            Error::new(Kind::Config, "is no unit of time")
+                .of_field("--time-unit", 0, name.as_bytes())
+                .hint("choose one of: s, ms, us, ns")
+        })
+    }
+
+    /// The unit asked for, or this one.
+    pub(crate) fn or_asked(self, options: &ReadOptions) -> Result<TimeUnit> {
+        options.time_unit.as_deref().map_or(Ok(self), TimeUnit::by_name)
+    }
+}
+
 /// The fields of a line, split at runs of blanks and tabs.
 pub(crate) fn blank_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty())
 }
 
+/// The fields of a line, split at commas.
+pub(crate) fn comma_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| *byte == b',')
+}
+
+/// The first line that is not empty, without its end.
+pub(crate) fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).find(|line| !line.is_empty()).unwrap_or(&[])
+}
+
+/// True for a field of decimal digits.
+pub(crate) fn is_digits(field: &[u8]) -> bool {
+    !field.is_empty() && field.iter().all(u8::is_ascii_digit)
+}
+
+/// True for digits with at most one point.
+pub(crate) fn is_decimal(field: &[u8]) -> bool {
+    field.first().is_some_and(u8::is_ascii_digit)
+        && field.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        && field.iter().filter(|byte| **byte == b'.').count() <= 1
+}
+
 /// Takes the next field or says which one is missing.
+#[inline]
 pub(crate) fn need<'a>(
     fields: &mut impl Iterator<Item = &'a [u8]>,
     name: &str,
@@ -176,60 +270,91 @@ pub(crate) fn need<'a>(
     })
 }
 
+/// Refuses fields behind the last one.
+#[inline]
+pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
+    match fields.next() {
+        Some(extra) => {
+            Err(Error::new(Kind::Syntax, "the line goes on after the last field").of_field("", column, extra))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A field that is nothing but an unsigned decimal number.
 #[inline]
 pub(crate) fn unsigned(field: &[u8], name: &str, column: u64) -> Result<u64> {
     let mut value = 0u64;
+    // 19 digits always fit.
+    if field.is_empty() || field.len() > 19 {
+        return unsigned_checked(field, name, column);
+    }
     for &byte in field {
         let digit = byte.wrapping_sub(b'0');
-        let next = value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit)));
-        match next {
-            Some(next) if digit < 10 => value = next,
-            _ => return Err(not_a_number(field, name, column, digit < 10)),
+        if digit > 9 {
+            return Err(not_a_number(field, name, column, false));
         }
+        value = value * 10 + u64::from(digit);
     }
-    if field.is_empty() { Err(not_a_number(field, name, column, false)) } else { Ok(value) }
+    Ok(value)
+}
+
+#[cold]
+fn unsigned_checked(field: &[u8], name: &str, column: u64) -> Result<u64> {
+    let text = std::str::from_utf8(field).ok().filter(|_| is_digits(field));
+    let Some(text) = text else { return Err(not_a_number(field, name, column, false)) };
+    text.parse().map_err(|_| not_a_number(field, name, column, true))
 }
 
 #[cold]
 fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error {
-    let problem = if too_large { "is larger than 2^64" } else { "is not an unsigned whole number" };
+    let problem = if too_large { "is 2^64 or more" } else { "is not an unsigned whole number" };
     Error::new(Kind::Value, problem).of_field(name, column, field)
 }
 
-/// A decimal number of seconds (or of another unit of `unit_ns` nanoseconds), exact to the nanosecond, as
-/// nanoseconds. Digits beyond the nanosecond are rounded half up: some tools print doubles.
+/// A process or thread id.
 #[inline]
-pub(crate) fn decimal_time(field: &[u8], unit_ns: i64, name: &str, column: u64) -> Result<i64> {
+pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
+    i32::try_from(unsigned(field, name, column)?)
+        .map_err(|_| Error::new(Kind::Value, "is no process id").of_field(name, column, field))
+}
+
+/// A decimal number of `unit`s as nanoseconds, exact. Digits beyond the nanosecond are rounded half up: some tools
+/// print doubles.
+#[inline]
+pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
+    let bad = |problem| Err(Error::new(Kind::Value, problem).of_field(name, column, field));
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(dot) => (&field[..dot], &field[dot + 1..]),
         None => (field, &[][..]),
     };
-    if let Some(b'-') = field.first() {
-        return Err(Error::new(Kind::Value, "is a negative time").of_field(name, column, field));
+    if field.first() == Some(&b'-') {
+        return bad("is a negative time");
     }
     if whole.is_empty() && fraction.is_empty() {
-        return Err(Error::new(Kind::Value, "is not a time").of_field(name, column, field));
+        return bad("is not a time");
     }
     let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
-    let mut rest: i128 = 0;
-    let mut scale: i128 = 1;
-    for &byte in fraction {
-        let digit = byte.wrapping_sub(b'0');
+    let places = unit.digits() as usize;
+    let mut rest = 0u64;
+    for i in 0..places {
+        let digit = fraction.get(i).map_or(0, |byte| byte.wrapping_sub(b'0'));
         if digit > 9 {
-            return Err(Error::new(Kind::Value, "is not a time").of_field(name, column, field));
+            return bad("is not a time");
         }
-        if scale < 1_000_000_000_000_000_000 {
-            rest = rest * 10 + i128::from(digit);
-            scale *= 10;
-        }
+        rest = rest * 10 + u64::from(digit);
     }
-    let unit = i128::from(unit_ns);
-    let ns = i128::from(whole) * unit + (2 * rest * unit + scale) / (2 * scale);
-    i64::try_from(ns).map_err(|_| {
+    if let Some(beyond) = fraction.get(places..) {
+        if !beyond.iter().all(u8::is_ascii_digit) {
+            return bad("is not a time");
+        }
+        rest += u64::from(beyond.first().is_some_and(|digit| *digit >= b'5'));
+    }
+    let ns = whole.checked_mul(10u64.pow(unit.digits())).and_then(|ns| ns.checked_add(rest));
+    ns.and_then(|ns| i64::try_from(ns).ok()).ok_or_else(|| {
         Error::new(Kind::Value, "is beyond the year 2262")
             .of_field(name, column, field)
-            .hint("is it in another unit?")
+            .hint("is it in another unit? see --time-unit")
     })
 }
 
@@ -244,4 +369,64 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
             .of_field(name, column, field)
             .hint("is the size in another unit? see --size-unit")
     })
+}
+
+/// The sectors that a range of bytes touches: begin rounded down, end rounded up.
+#[inline]
+pub(crate) fn sector_span(
+    offset: u64,
+    bytes: u64,
+    (field, name, column): (&[u8], &str, u64),
+) -> Result<(Sector, u32)> {
+    if bytes == 0 {
+        return Err(Error::new(Kind::Value, "is a request without data").of_field(name, column, field));
+    }
+    let end = offset
+        .checked_add(bytes)
+        .ok_or_else(|| Error::new(Kind::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
+    let first = offset / SECTOR_BYTES;
+    let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
+    Ok((Sector(first), count))
+}
+
+/// Bytes as text: UTF-8, and where it is not, Latin-1, which gives every byte a character.
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
+}
+
+/// Remembers the last name looked up, which is most often the next one too.
+#[derive(Debug, Default)]
+pub(crate) struct LastName {
+    raw: Vec<u8>,
+    id: Option<NameId>,
+}
+
+impl LastName {
+    /// The id of the name that `label` makes of `raw`.
+    #[inline]
+    pub(crate) fn id<'a>(
+        &mut self,
+        raw: &'a [u8],
+        names: &mut Names,
+        label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
+    ) -> Result<NameId> {
+        match self.id {
+            Some(id) if self.raw == raw => Ok(id),
+            _ => {
+                let id = names.intern(&label(raw)?);
+                self.raw.clear();
+                self.raw.extend_from_slice(raw);
+                self.id = Some(id);
+                Ok(id)
+            }
+        }
+    }
+}
+
+/// The kernel's name of a device: `major,minor`.
+pub(crate) fn device_label(major: u64, minor: u64) -> String {
+    format!("{major},{minor}")
 }

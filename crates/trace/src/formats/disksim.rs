@@ -1,0 +1,18 @@
+//! DiskSim's default ASCII format (Bucy et al., "The DiskSim Simulation Environment Version 4.0 Reference Manual",
+//! CMU-PDL-08-101).
+//!
+//! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit
+//! is 1 for a read: the record of SSDsim with another clock.
+
+use super::text::TimeUnit;
+use super::{Format, Times, ssdsim};
+
+pub(super) static FORMAT: Format = Format {
+    name: "disksim",
+    about: "DiskSim ASCII trace (arrival in ms, device, block, blocks, 1 = read)",
+    extensions: &[],
+    times: Times::Open(TimeUnit::Millis),
+    sniff: |head, _| ssdsim::is_record(head),
+    open: |input, options| ssdsim::open(input, options, TimeUnit::Millis, FORMAT.name),
+    writes: None,
+};

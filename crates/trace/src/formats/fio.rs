@@ -1,0 +1,158 @@
+//! fio's I/O log, versions 2 and 3 (fio HOWTO, "Trace file format").
+//!
+//! After a heading, lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a
+//! time stamp stands first, in microseconds since the start as fio 3.33 writes it. In version 2 the action `wait`
+//! holds a delay in microseconds instead of an offset; the delays are added up, and nothing else moves the clock, so
+//! that requests between two waits share a time. `sync` and `datasync` become flushes, `trim` a discard.
+
+use std::io::Write;
+
+use super::input::Input;
+use super::lines::{LineWriter, Lines};
+use super::text::{
+    Context, LastName, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, first_line, need,
+    no_more, sector_span, text, unsigned,
+};
+use super::{Format, Holds, Times};
+use crate::atomic_file::AtomicFile;
+use crate::batch::Batch;
+use crate::error::{Error, Kind, Result};
+use crate::reader::{Header, ReadOptions, Source};
+use crate::request::{Flags, Op, Request};
+use crate::units::{Nanos, SECTOR_BYTES, Sector};
+use crate::writer::Sink;
+
+pub(super) static FORMAT: Format = Format {
+    name: "fio",
+    about: "fio I/O log, versions 2 and 3 (write_iolog, read_iolog)",
+    extensions: &["iolog", "fio"],
+    times: Times::Loose,
+    sniff: |head, _| [VERSION_2, VERSION_3].contains(&first_line(head)),
+    open,
+    writes: Some((HOLDS, create)),
+};
+
+const HOLDS: Holds = Holds {
+    ops: &[Op::Read, Op::Write, Op::Discard, Op::Flush],
+    columns: &[],
+    flags: Flags(0),
+    tick_ns: 1_000,
+};
+
+const VERSION_2: &[u8] = b"fio version 2 iolog";
+const VERSION_3: &[u8] = b"fio version 3 iolog";
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let timed = first_line(input.head()) == VERSION_3;
+    Ok(Box::new(LineSource::new(Fio { timed, now_ns: 0, device: LastName::default() }, input, options)))
+}
+
+struct Fio {
+    /// Version 3: each line begins with its time.
+    timed: bool,
+    now_ns: i64,
+    device: LastName,
+}
+
+impl LineFormat for Fio {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let line = line.trim_ascii_end();
+        if line == VERSION_2 || line == VERSION_3 {
+            context.no_record();
+            return Ok(());
+        }
+        let mut fields = blank_separated(line);
+        let shift = u64::from(self.timed);
+        if self.timed {
+            self.now_ns = decimal_time(need(&mut fields, "timestamp", 1)?, TimeUnit::Micros, "timestamp", 1)?;
+        }
+        let file = need(&mut fields, "file", shift + 1)?;
+        let action = need(&mut fields, "action", shift + 2)?;
+        let op = match action {
+            b"add" | b"open" | b"close" => {
+                context.no_record();
+                return no_more(&mut fields, shift + 3);
+            }
+            b"wait" if !self.timed => {
+                let field = need(&mut fields, "delay", 3)?;
+                let delay = decimal_time(field, TimeUnit::Micros, "delay", 3)?;
+                self.now_ns = self.now_ns.checked_add(delay).ok_or_else(|| {
+                    Error::new(Kind::Value, "ends beyond the year 2262").of_field("delay", 3, field)
+                })?;
+                context.no_record();
+                return Ok(());
+            }
+            b"read" => Op::Read,
+            b"write" => Op::Write,
+            b"trim" => Op::Discard,
+            b"sync" | b"datasync" => Op::Flush,
+            other => {
+                return Err(Error::new(Kind::Value, "is no action of an I/O log").of_field(
+                    "action",
+                    shift + 2,
+                    other,
+                ));
+            }
+        };
+        let (sector, count) = if op == Op::Flush {
+            (Sector(0), 0)
+        } else {
+            let offset = unsigned(need(&mut fields, "offset", shift + 3)?, "offset", shift + 3)?;
+            let length = need(&mut fields, "length", shift + 4)?;
+            no_more(&mut fields, shift + 5)?;
+            sector_span(offset, unsigned(length, "length", shift + 4)?, (length, "length", shift + 4))?
+        };
+        let device = self.device.id(file, &mut context.devices, |raw| Ok(text(raw)))?;
+        out.push(Request { device: Some(device), ..Request::new(Nanos(self.now_ns), op, sector, count) });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    }
+}
+
+/// Writes version 2, which every fio since 1.17 replays, on one file `emmclab`. Times become delays in whole
+/// microseconds from the first request on.
+fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
+    Ok(Box::new(Lines::new(file, Writer { now_us: None })))
+}
+
+struct Writer {
+    now_us: Option<i64>,
+}
+
+impl LineWriter for Writer {
+    fn heading(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(VERSION_2);
+        out.extend_from_slice(b"\nemmclab add\nemmclab open\n");
+    }
+
+    fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
+        let now = request.arrival.0.div_euclid(1_000);
+        let before = self.now_us.replace(now).unwrap_or(now);
+        if now > before {
+            let _ = writeln!(out, "emmclab wait {} 0", now - before);
+        }
+        let offset = request.sector.0.checked_mul(SECTOR_BYTES).ok_or_else(|| {
+            Error::new(Kind::Unsupported, "is beyond byte 2^64, where the format counts bytes").of_field(
+                "sector",
+                0,
+                request.sector.0.to_string().as_bytes(),
+            )
+        })?;
+        let action = match request.op {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Flush => "sync",
+            Op::Discard | Op::SecureErase => "trim",
+        };
+        let (offset, length) = if request.op == Op::Flush { (0, 0) } else { (offset, request.bytes().0) };
+        let _ = writeln!(out, "emmclab {action} {offset} {length}");
+        Ok(())
+    }
+
+    fn ending(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"emmclab close\n");
+    }
+}

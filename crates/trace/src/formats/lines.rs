@@ -1,0 +1,57 @@
+//! What all text writers share: a line per request, buffered.
+
+use std::io::Write;
+
+use crate::atomic_file::AtomicFile;
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::ledger::Ledger;
+use crate::reader::Header;
+use crate::request::Request;
+use crate::writer::Sink;
+
+/// A text format's own part in writing.
+pub(crate) trait LineWriter: Send {
+    /// Appends the lines that stand before the first request.
+    fn heading(&mut self, _out: &mut Vec<u8>) {}
+    /// Appends the line of a request with its end.
+    fn line(&mut self, request: &Request, batch: &Batch, out: &mut Vec<u8>) -> Result<()>;
+    /// Appends the lines that stand after the last request.
+    fn ending(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// Drives a [`LineWriter`].
+pub(crate) struct Lines<W> {
+    file: AtomicFile,
+    writer: W,
+    buffer: Vec<u8>,
+}
+
+impl<W: LineWriter> Lines<W> {
+    pub(crate) fn new(file: AtomicFile, mut writer: W) -> Self {
+        let mut buffer = Vec::new();
+        writer.heading(&mut buffer);
+        Self { file, writer, buffer }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.write_all(&self.buffer).map_err(|error| Error::io(self.file.path(), error))?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl<W: LineWriter> Sink for Lines<W> {
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        for request in batch.iter() {
+            self.writer.line(&request, batch, &mut self.buffer)?;
+        }
+        self.flush()
+    }
+
+    fn finish(mut self: Box<Self>, _ledger: &Ledger, _header: &Header) -> Result<AtomicFile> {
+        self.writer.ending(&mut self.buffer);
+        self.flush()?;
+        Ok(self.file)
+    }
+}

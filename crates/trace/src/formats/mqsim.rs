@@ -1,0 +1,18 @@
+//! MQSim (Tavakkol et al., FAST 2018): trace-based workloads.
+//!
+//! The record of SSDsim: arrival time, device, first sector, sectors, and type, 1 = read and 0 = write. MQSim's own
+//! workload file gives the unit of time (`Time_Unit`); nanoseconds here unless `--time-unit` says otherwise. Nothing
+//! in the file tells the two simulators apart, so the ending `.mqsim` or `--format` does.
+
+use super::text::TimeUnit;
+use super::{Format, Times, ssdsim};
+
+pub(super) static FORMAT: Format = Format {
+    name: "mqsim",
+    about: "MQSim ASCII trace (arrival, device, sector, sectors, 1 = read)",
+    extensions: &["mqsim"],
+    times: Times::Open(TimeUnit::Nanos),
+    sniff: |head, path| path.extension().is_some_and(|ending| ending == "mqsim") && ssdsim::is_record(head),
+    open: |input, options| ssdsim::open(input, options, TimeUnit::Nanos, FORMAT.name),
+    writes: Some((ssdsim::HOLDS, ssdsim::create)),
+};

@@ -1,0 +1,97 @@
+//! MobileBlockIOTraces: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
+//! Nets"; public repository MobileBlockIOTraces).
+//!
+//! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID`, where
+//! the name may itself hold dashes and `<...>` is the kernel's word for unknown; the device is the kernel's number
+//! (major << 20 | minor); sector and size count 512 bytes; the time is in seconds since boot, printed from a
+//! double, so that it may end in stray digits. One time per request: when it was seen, no service times.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use super::input::Input;
+use super::text::{
+    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, device_label, first_line, need, pid,
+    sectors, text, unsigned,
+};
+use super::{Format, Times, rwbs};
+use crate::error::{Error, Kind, Result};
+use crate::reader::{Header, ReadOptions, Source};
+use crate::request::{Op, Request};
+use crate::units::{Nanos, Sector};
+
+pub(super) static FORMAT: Format = Format {
+    name: "pixel",
+    about: "MobileBlockIOTraces CSV (Pixel 6a)",
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Seconds),
+    sniff,
+    open,
+    writes: None,
+};
+
+const HEADING: &[u8] = b"proces,device,rw_flag,sector,size,timestamp";
+const UNKNOWN: &[u8] = b"<...>";
+
+fn sniff(head: &[u8], _path: &Path) -> bool {
+    first_line(head) == HEADING
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    Ok(Box::new(LineSource::new(Pixel::default(), input, options)))
+}
+
+#[derive(Default)]
+struct Pixel {
+    process: LastName,
+    device: LastName,
+}
+
+impl LineFormat for Pixel {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if line == HEADING {
+            context.no_record();
+            return Ok(());
+        }
+        // Only the name may hold a comma, so the fields are counted from the end.
+        let mut fields = line.rsplitn(6, |byte| *byte == b',');
+        let mut next = |name, column| need(&mut fields, name, column);
+        let time = next("timestamp", 6)?;
+        let size = next("size", 5)?;
+        let sector = next("sector", 4)?;
+        let operation = next("rw_flag", 3)?;
+        let device = next("device", 2)?;
+        let process = next("proces", 1)?;
+        let arrival = Nanos(decimal_time(time, TimeUnit::Seconds, "timestamp", 6)?);
+        let (op, flags) = rwbs::parse(operation, 3)?;
+        let sector = Sector(unsigned(sector, "sector", 4)?);
+        let count = match unsigned(size, "size", 5)? {
+            0 if op == Op::Flush => 0,
+            count => sectors(count, size, "size", 5)?,
+        };
+        let dash = memchr::memrchr(b'-', process)
+            .ok_or_else(|| Error::new(Kind::Syntax, "is not NAME-PID").of_field("proces", 1, process))?;
+        let (name, id) = (&process[..dash], &process[dash + 1..]);
+        let id = pid(id, "proces", 1)?;
+        let device = self.device.id(device, &mut context.devices, |raw| {
+            let number = unsigned(raw, "device", 2)?;
+            Ok(Cow::Owned(device_label(number >> 20, number & 0xf_ffff)))
+        })?;
+        let process = match name {
+            UNKNOWN => None,
+            name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
+        };
+        out.push(Request {
+            flags,
+            pid: Some(id),
+            process,
+            device: Some(device),
+            ..Request::new(arrival, op, sector, count)
+        });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "monotonic".into(), ..Header::default() }
+    }
+}

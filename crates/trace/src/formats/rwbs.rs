@@ -1,0 +1,65 @@
+//! The kernel's operation letters, as in block trace events (`blk_fill_rwbs`) and `blkparse`.
+
+use crate::error::{Error, Kind, Result};
+use crate::request::{Flags, Op};
+
+/// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
+///
+/// A leading `F` is a cache flush before the operation, an `F` behind it forced unit access; `FF` and blkparse's `FN`
+/// are the flush itself. `N` is a write of zeroes, which carries no data and is taken as a discard.
+///
+/// # Errors
+/// [`Kind::Value`] on an unknown letter.
+pub(crate) fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
+    let bad = || Error::new(Kind::Value, "is no operation").of_field("rwbs", column, field);
+    let (mut flags, rest) = match field {
+        [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),
+        rest => (Flags::default(), rest),
+    };
+    let (op, rest) = match rest {
+        [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
+        [b'D', rest @ ..] => (Op::Discard, rest),
+        [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
+        [b'W', rest @ ..] => (Op::Write, rest),
+        [b'R', rest @ ..] => (Op::Read, rest),
+        [b'N', rest @ ..] if flags == Flags::PREFLUSH => (Op::Flush, rest),
+        [b'N', rest @ ..] => (Op::Discard, rest),
+        [b'F', rest @ ..] => (Op::Flush, rest),
+        _ => return Err(bad()),
+    };
+    for letter in rest {
+        flags = flags.with(match letter {
+            b'F' => Flags::FUA,
+            b'S' => Flags::SYNC,
+            b'M' => Flags::META,
+            b'A' => Flags::READAHEAD,
+            // Barriers of kernels before 2.6.37, atomic writes of new ones: nothing here depends on them.
+            b'B' | b'U' => Flags::default(),
+            _ => return Err(bad()),
+        });
+    }
+    Ok((op, flags))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_read_as_the_kernel_writes_them() {
+        let read = |text: &str| parse(text.as_bytes(), 1).unwrap();
+        assert_eq!(read("R"), (Op::Read, Flags(0)));
+        assert_eq!(read("RAM"), (Op::Read, Flags::READAHEAD.with(Flags::META)));
+        assert_eq!(read("WFSM"), (Op::Write, Flags::FUA.with(Flags::SYNC).with(Flags::META)));
+        assert_eq!(read("FWFS"), (Op::Write, Flags::PREFLUSH.with(Flags::FUA).with(Flags::SYNC)));
+        assert_eq!(read("FWS"), (Op::Write, Flags::PREFLUSH.with(Flags::SYNC)));
+        assert_eq!(read("FF").0, Op::Flush);
+        assert_eq!(read("FN").0, Op::Flush);
+        assert_eq!(read("F").0, Op::Flush);
+        assert_eq!(read("NS"), (Op::Discard, Flags::SYNC));
+        assert_eq!(read("DE").0, Op::SecureErase);
+        assert!(parse(b"", 1).is_err());
+        assert!(parse(b"X", 1).is_err());
+        assert!(parse(b"R?", 1).is_err());
+    }
+}

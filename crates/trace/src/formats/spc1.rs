@@ -1,0 +1,73 @@
+//! SPC-1 (Storage Performance Council, "SPC Trace File Format Specification", revision 1.0.1; used by the UMass traces).
+//!
+//! Records of `ASU,LBA,size,opcode,timestamp` with optional further fields: number of the application storage unit,
+//! address in blocks (512 bytes here, as in the UMass traces), size in bytes, `R`/`r` or `W`/`w`, and seconds since
+//! the start of the trace. White space around a field is allowed since revision 1.0.1.
+
+use std::path::Path;
+
+use super::input::Input;
+use super::text::{
+    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, decimal_time, first_line,
+    is_decimal, is_digits, need, sector_span, text, unsigned,
+};
+use super::{Format, Times};
+use crate::error::{Error, Kind, Result};
+use crate::reader::{Header, ReadOptions, Source};
+use crate::request::{Op, Request};
+use crate::units::{Nanos, SECTOR_BYTES};
+
+pub(super) static FORMAT: Format = Format {
+    name: "spc1",
+    about: "SPC-1 trace file (Storage Performance Council, UMass)",
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Seconds),
+    sniff,
+    open,
+    writes: None,
+};
+
+fn sniff(head: &[u8], _path: &Path) -> bool {
+    let fields: Vec<_> = comma_separated(first_line(head)).map(<[u8]>::trim_ascii).collect();
+    fields.len() >= 5
+        && fields[..3].iter().all(|field| is_digits(field))
+        && matches!(fields[3], b"R" | b"r" | b"W" | b"w")
+        && is_decimal(fields[4])
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    Ok(Box::new(LineSource::new(Spc1::default(), input, options)))
+}
+
+#[derive(Default)]
+struct Spc1 {
+    device: LastName,
+}
+
+impl LineFormat for Spc1 {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = comma_separated(line).map(<[u8]>::trim_ascii);
+        let mut next = |name, column| need(&mut fields, name, column);
+        let unit = next("ASU", 1)?;
+        let address = next("LBA", 2)?;
+        let size = next("size", 3)?;
+        let op = match next("opcode", 4)? {
+            b"R" | b"r" => Op::Read,
+            b"W" | b"w" => Op::Write,
+            other => return Err(Error::new(Kind::Value, "is neither R nor W").of_field("opcode", 4, other)),
+        };
+        let arrival = Nanos(decimal_time(next("timestamp", 5)?, TimeUnit::Seconds, "timestamp", 5)?);
+        unsigned(unit, "ASU", 1)?;
+        let offset = unsigned(address, "LBA", 2)?
+            .checked_mul(SECTOR_BYTES)
+            .ok_or_else(|| Error::new(Kind::Value, "is beyond byte 2^64").of_field("LBA", 2, address))?;
+        let (sector, count) = sector_span(offset, unsigned(size, "size", 3)?, (size, "size", 3))?;
+        let device = self.device.id(unit, &mut context.devices, |raw| Ok(text(raw)))?;
+        out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    }
+}

@@ -1,0 +1,114 @@
+//! SSDsim (Hu et al., ICS 2011): the simulator of the IISWC 2015 paper.
+//!
+//! Five numbers per line, as its `get_requests` scans them: arrival time in nanoseconds, device, first sector,
+//! sectors, and operation, 1 = read and 0 = write. The MQSim and DiskSim readers share the record with another clock.
+
+use std::io::Write;
+
+use super::input::Input;
+use super::lines::{LineWriter, Lines};
+use super::text::{
+    Context, LastName, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, first_line,
+    is_decimal, is_digits, need, no_more, sectors, text, unsigned,
+};
+use super::{Format, Holds, Times};
+use crate::atomic_file::AtomicFile;
+use crate::batch::Batch;
+use crate::error::{Error, Kind, Result};
+use crate::reader::{Header, ReadOptions, Source};
+use crate::request::{Flags, Op, Request};
+use crate::units::{Nanos, Sector};
+use crate::writer::Sink;
+
+pub(super) static FORMAT: Format = Format {
+    name: "ssdsim",
+    about: "SSDsim ASCII trace (arrival in ns, device, sector, sectors, 1 = read)",
+    extensions: &["ssdsim", "ascii"],
+    times: Times::Open(TimeUnit::Nanos),
+    sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),
+    open: |input, options| open(input, options, TimeUnit::Nanos, FORMAT.name),
+    writes: Some((HOLDS, create)),
+};
+
+/// What the five numbers hold.
+pub(super) const HOLDS: Holds =
+    Holds { ops: &[Op::Read, Op::Write], columns: &[], flags: Flags(0), tick_ns: 1 };
+
+/// Whether the first line is such a record.
+pub(super) fn is_record(head: &[u8]) -> bool {
+    let fields: Vec<_> = blank_separated(first_line(head)).collect();
+    fields.len() == 5
+        && is_decimal(fields[0])
+        && fields[1..].iter().all(|field| is_digits(field))
+        && matches!(fields[4], b"0" | b"1")
+}
+
+/// Reads such records with times in `unit` unless another is asked for.
+pub(super) fn open(
+    input: Input,
+    options: &ReadOptions,
+    unit: TimeUnit,
+    format: &'static str,
+) -> Result<Box<dyn Source>> {
+    let reader = Reader { unit: unit.or_asked(options)?, device: LastName::default(), format };
+    Ok(Box::new(LineSource::new(reader, input, options)))
+}
+
+struct Reader {
+    unit: TimeUnit,
+    device: LastName,
+    format: &'static str,
+}
+
+impl LineFormat for Reader {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = blank_separated(line);
+        let mut next = |name, column| need(&mut fields, name, column);
+        let arrival = Nanos(decimal_time(next("arrival", 1)?, self.unit, "arrival", 1)?);
+        let device = next("device", 2)?;
+        let sector = Sector(unsigned(next("sector", 3)?, "sector", 3)?);
+        let size = next("sectors", 4)?;
+        let op = match next("operation", 5)? {
+            b"0" => Op::Write,
+            b"1" => Op::Read,
+            other => {
+                let problem = "is neither 0 (write) nor 1 (read)";
+                return Err(Error::new(Kind::Value, problem).of_field("operation", 5, other));
+            }
+        };
+        no_more(&mut fields, 6)?;
+        unsigned(device, "device", 2)?;
+        let count = sectors(unsigned(size, "sectors", 4)?, size, "sectors", 4)?;
+        let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?;
+        out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: self.format.into(), clock: "relative".into(), ..Header::default() }
+    }
+}
+
+/// Writes such records with times in nanoseconds. The device is its place in the trace's list of devices.
+pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
+    Ok(Box::new(Lines::new(file, Writer)))
+}
+
+struct Writer;
+
+impl LineWriter for Writer {
+    fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
+        if request.arrival.0 < 0 {
+            return Err(Error::new(Kind::Unsupported, "the format has no negative times").of_field(
+                "arrival",
+                0,
+                request.arrival.0.to_string().as_bytes(),
+            ));
+        }
+        let device = request.device.map_or(0, |device| device.0);
+        let read = u8::from(request.op == Op::Read);
+        let _ =
+            writeln!(out, "{} {device} {} {} {read}", request.arrival.0, request.sector.0, request.sectors);
+        Ok(())
+    }
+}
