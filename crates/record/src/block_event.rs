@@ -1,66 +1,36 @@
-//! Records of the kernel's `block` events, decoded by this kernel's own formats.
+//! Records of the kernel's `block` events, decoded by this kernel's own formats. Source: the kernel's
+//! `include/trace/events/block.h`.
 
-use emmclab_trace::Result;
+use emmclab_trace::{EventKind, Result};
 
 use crate::byte_order::ByteOrder;
 use crate::event_format::{EventFormat, Field};
 
-/// What happened to a bio or request. Source: the kernel's `include/trace/events/block.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A bio was submitted to the block layer.
-    Queue,
-    /// A bio was taken into an existing request, at its end.
-    BackMerge,
-    /// A bio was taken into an existing request, at its front.
-    FrontMerge,
-    /// Two requests became one.
-    RequestMerge,
-    /// A bio was cut in two.
-    Split,
-    /// A request was put into the scheduler's queue.
-    Insert,
-    /// A request was given to the driver.
-    Issue,
-    /// The driver gave a request back.
-    Requeue,
-    /// A request, or a part of one, was finished.
-    Complete,
-}
-
-impl Action {
-    /// The event in `events/block/` of each action.
-    pub const EVENTS: [(&'static str, Action); 9] = [
-        ("block_bio_queue", Action::Queue),
-        ("block_bio_backmerge", Action::BackMerge),
-        ("block_bio_frontmerge", Action::FrontMerge),
-        ("block_rq_merge", Action::RequestMerge),
-        ("block_split", Action::Split),
-        ("block_rq_insert", Action::Insert),
-        ("block_rq_issue", Action::Issue),
-        ("block_rq_requeue", Action::Requeue),
-        ("block_rq_complete", Action::Complete),
-    ];
-
-    /// The action that this event reports.
-    pub fn of_event(name: &str) -> Option<Action> {
-        Action::EVENTS.iter().find(|(event, _)| *event == name).map(|(_, action)| *action)
-    }
-}
+/// The events that are recorded, and whether a kernel without it can be recorded all the same.
+pub(crate) const EVENTS: [(&str, bool); 9] = [
+    ("block_bio_queue", false),
+    ("block_bio_backmerge", true),
+    ("block_bio_frontmerge", true),
+    // Since kernel 5.10.
+    ("block_rq_merge", true),
+    ("block_split", true),
+    ("block_rq_insert", true),
+    ("block_rq_issue", false),
+    ("block_rq_requeue", true),
+    ("block_rq_complete", false),
+];
 
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// What happened.
-    pub action: Action,
+    pub kind: EventKind,
     /// The disk, as the kernel's `dev_t` (major << 20 | minor).
     pub device: u32,
     /// First sector; 2^64-1 where the kernel knows none.
     pub sector: u64,
     /// Length in sectors; 0 for a split, which has none.
     pub sectors: u32,
-    /// Of a split: the first sector of the second half.
-    pub second: u64,
     /// Operation and flags in the kernel's letters (`WSM`, `FWFS`, ...), filled with zeros.
     pub rwbs: [u8; 10],
     /// The task that ran: of a completion the one that was interrupted.
@@ -87,7 +57,7 @@ pub fn unfilled(text: &[u8]) -> &[u8] {
 /// Decodes the records of one event.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockDecoder {
-    action: Action,
+    kind: EventKind,
     pid: Field,
     device: Field,
     sector: Field,
@@ -99,11 +69,11 @@ pub(crate) struct BlockDecoder {
 
 impl BlockDecoder {
     /// Finds the fields in this kernel's format.
-    pub(crate) fn new(action: Action, format: &EventFormat) -> Result<Self> {
-        let split = action == Action::Split;
+    pub(crate) fn new(kind: EventKind, format: &EventFormat) -> Result<Self> {
+        let split = matches!(kind, EventKind::Split(_));
         let required = |name| format.required(name).cloned();
         Ok(Self {
-            action,
+            kind,
             pid: required("common_pid")?,
             device: required("dev")?,
             sector: required("sector")?,
@@ -117,18 +87,22 @@ impl BlockDecoder {
     /// The event; `None` where the record is too short for its format.
     #[inline]
     pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<BlockEvent> {
-        let optional = |field: &Option<Field>| match field {
-            Some(field) => field.number(order, record),
-            None => Some(0),
+        let number = |field: &Field| field.number(order, record);
+        let kind = match &self.second {
+            Some(second) => EventKind::Split(number(second)? as u64),
+            None => self.kind,
+        };
+        let sectors = match &self.sectors {
+            Some(sectors) => number(sectors)? as u32,
+            None => 0,
         };
         Some(BlockEvent {
-            action: self.action,
-            device: self.device.number(order, record)? as u32,
-            sector: self.sector.number(order, record)? as u64,
-            sectors: optional(&self.sectors)? as u32,
-            second: optional(&self.second)? as u64,
+            kind,
+            device: number(&self.device)? as u32,
+            sector: number(&self.sector)? as u64,
+            sectors,
             rwbs: fixed(self.rwbs.text(order, record)?),
-            pid: self.pid.number(order, record)? as i32,
+            pid: number(&self.pid)? as i32,
             comm: match &self.comm {
                 Some(comm) => fixed(comm.text(order, record)?),
                 None => [0; 16],

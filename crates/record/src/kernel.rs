@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, EventKind, Kind, Result};
 
-use crate::block_event::{Action, BlockDecoder, BlockEvent};
+use crate::block_event::{BlockDecoder, BlockEvent, EVENTS};
 use crate::byte_order::ByteOrder;
 use crate::event_format::EventFormat;
 use crate::page::{Lost, PageLayout};
@@ -18,6 +18,7 @@ pub type Files = BTreeMap<String, String>;
 pub struct Kernel {
     layout: PageLayout,
     decoders: Vec<(u16, BlockDecoder)>,
+    events: Vec<&'static str>,
     smallest_record: usize,
 }
 
@@ -64,22 +65,30 @@ impl Kernel {
         let layout = PageLayout::parse(file("events/header_page")?, file("events/header_event")?, order)?;
         let mut decoders = Vec::new();
         let mut smallest_record = usize::MAX;
-        for (name, action) in Action::EVENTS {
-            // Some are absent from old kernels (`block_rq_merge` before 5.11), which do without.
-            let Some(text) = files.get(&format!("events/block/{name}/format")) else { continue };
+        let mut events = Vec::new();
+        for (name, may_lack) in EVENTS {
+            let path = format!("events/block/{name}/format");
+            let text = match files.get(&path) {
+                None if may_lack => continue,
+                _ => file(&path)?,
+            };
             let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
+            let Some(kind) = EventKind::of_event(name.as_bytes()) else { continue };
             smallest_record = smallest_record.min(format.record_bytes());
-            decoders.push((format.id, BlockDecoder::new(action, &format)?));
+            decoders.push((format.id, BlockDecoder::new(kind, &format)?));
+            events.push(name);
         }
-        for needed in ["block_bio_queue", "block_rq_issue", "block_rq_complete"] {
-            file(&format!("events/block/{needed}/format"))?;
-        }
-        Ok(Self { layout, decoders, smallest_record })
+        Ok(Self { layout, decoders, events, smallest_record })
     }
 
     /// The layout of its pages.
     pub fn layout(&self) -> &PageLayout {
         &self.layout
+    }
+
+    /// The events of `events/block/` to be recorded: those that this kernel has and that can be decoded.
+    pub fn events(&self) -> &[&'static str] {
+        &self.events
     }
 
     /// The most events that a page can hold.

@@ -1,8 +1,10 @@
 //! The decoder against what the kernel itself prints of the same pages, and against damaged pages. Needs no root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::path::Path;
 
 use emmclab_record::{BlockEvent, Files, Frame, HelperStream, Kernel, PageSummary, unfilled};
+use emmclab_trace::EventKind;
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -65,7 +67,10 @@ fn printed(line: &str) -> Option<Printed> {
 fn shown((time, event): &(u64, BlockEvent)) -> Printed {
     let device = format!("{},{}", event.device >> 20, event.device & 0xf_ffff);
     let letters = String::from_utf8_lossy(unfilled(&event.rwbs)).into_owned();
-    let second = if event.second > 0 { event.second } else { u64::from(event.sectors) };
+    let second = match event.kind {
+        EventKind::Split(second) => second,
+        _ => u64::from(event.sectors),
+    };
     // The kernel rounds to the nearest microsecond.
     ((time + 500) / 1_000, event.pid, device, letters, event.sector, second)
 }

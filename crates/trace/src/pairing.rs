@@ -53,6 +53,25 @@ pub enum EventKind {
     Split(u64),
 }
 
+impl EventKind {
+    /// What the kernel's event of this name reports; a split without its second sector.
+    pub fn of_event(name: &[u8]) -> Option<EventKind> {
+        Some(match name {
+            b"block_bio_queue" => EventKind::Queue,
+            b"block_getrq" => EventKind::GetRequest,
+            b"block_rq_insert" => EventKind::Insert,
+            b"block_rq_issue" => EventKind::Issue,
+            b"block_rq_complete" => EventKind::Complete,
+            b"block_rq_requeue" => EventKind::Requeue,
+            b"block_bio_backmerge" => EventKind::BackMerge,
+            b"block_bio_frontmerge" => EventKind::FrontMerge,
+            b"block_rq_merge" => EventKind::RequestMerge,
+            b"block_split" => EventKind::Split(0),
+            _ => return None,
+        })
+    }
+}
+
 /// An event of the block layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
@@ -240,6 +259,11 @@ impl Pairer {
             EventKind::Split(at) => device.split(event, at, ledger),
         }
         device.give_up(MAX_OPEN, ledger, out);
+    }
+
+    /// Arrival of the oldest request that is still open: later ones may be put in order up to here.
+    pub fn oldest_open(&self) -> Option<Nanos> {
+        self.devices.values().filter_map(Device::oldest_open).min()
     }
 
     /// Ends the recording: what is still open is unpaired, except where the device's completions were not recorded.
@@ -453,6 +477,13 @@ impl Device {
         } else if self.stage > 0 {
             ledger.unpaired += 1;
         }
+    }
+
+    fn oldest_open(&self) -> Option<Nanos> {
+        let shelves = [&self.waiting, &self.issued, &self.finishing];
+        let shelved = shelves.into_iter().flat_map(|shelf| shelf.by_sector.values()).flatten();
+        let flushes = self.flushes.iter().chain(&self.own_flushes);
+        shelved.chain(flushes).map(|open| open.request.arrival).min()
     }
 
     /// Ends the oldest half of the open requests where there are more than `limit`.

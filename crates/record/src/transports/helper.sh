@@ -10,13 +10,16 @@ T=/sys/kernel/tracing
 [ -e $T/trace_clock ] || mount -t debugfs nodev /sys/kernel/debug 2>/dev/null
 [ -d $T/instances ] || die tracefs
 age() { read -r a <"/proc/$1/stat" || return; a=${a##*) }; set -- $a; echo "${20}"; } 2>/dev/null
-for d in $T/instances/emmclab-*; do
-p=${d##*/emmclab-}
-[ -d "$d" ] && [ "$(age "${p%-*}")" != "${p#*-}" ] && w 0 "$d/events/enable" && rmdir "$d"
+for d in $T/instances/emmclab*-*-*; do
+p=${d##*/emmclab}
+p=${p#*-}
+[ -d "$d" ] && [ "$(age "${p%-*}")" != "${p#*-}" ] && rmdir "$d"
 done 2>/dev/null
 I=$T/instances/emmclab-$$-$(age $$)
 mkdir "$I" 2>/dev/null || die instance
-trap 'w 0 $I/tracing_on; w 0 $I/events/enable; kill $W 2>/dev/null; rmdir $I 2>/dev/null' EXIT
+W=
+bye() { [ -z "$W" ] || kill $W; rmdir $I; } 2>/dev/null
+trap bye EXIT
 trap 'exit 1' HUP INT PIPE
 trap 's=' TERM
 w 0 $I/tracing_on
@@ -24,8 +27,9 @@ w mono $I/trace_clock || w global $I/trace_clock
 echo "@@file byte_order"
 dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null | { IFS= read -r o; [ "$o" = "$(printf '\002')" ] && echo 2 || echo 1; }
 for e in trace_clock events/header_page events/header_event; do f $e $I/$e; done
-for e in $I/events/block/*/format $I/events/mmc/mmc_request_*/format $I/events/ufs/ufshcd_command/format; do f "${e#"$I/"}" "$e"; done
+for e in $I/events/block/block_*/format $I/events/mmc/mmc_request_*/format $I/events/ufs/ufshcd_command/format; do f "${e#"$I/"}" "$e"; done
 f release /proc/sys/kernel/osrelease
+f host /proc/sys/kernel/hostname
 f mounts /proc/mounts
 echo "@@file cpus"
 for c in $I/per_cpu/cpu*; do echo "${c##*cpu}"; done
@@ -69,4 +73,6 @@ sleep "$N" 2>/dev/null || sleep 1
 done
 echo E
 for c in $C; do f "per_cpu/cpu$c/stats" $I/per_cpu/cpu$c/stats; done
+trap - EXIT
+bye
 echo "@@end"
