@@ -192,7 +192,7 @@ impl Batch {
     pub(crate) fn check(&self, last: &mut i64) -> Result<()> {
         let mut before = *last;
         let mut sorted = true;
-        for &arrival in self.arrival.iter() {
+        for &arrival in &self.arrival {
             sorted &= before <= arrival;
             before = arrival;
         }
@@ -214,6 +214,7 @@ impl Batch {
     }
 }
 
+#[allow(clippy::needless_pass_by_value)] // `map_err` hands it over.
 fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::new(Kind::Syntax, error.to_string())
 }

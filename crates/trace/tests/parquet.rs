@@ -1,5 +1,7 @@
 //! The Parquet format: nothing is lost, and damage is named.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
 use std::path::Path;
 
 use emmclab_trace::{
@@ -40,12 +42,12 @@ fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
     let request = |i: usize| {
         let arrival = Nanos(1_398_406_382_756_832_000 + i as i64 * 7_919);
         Request {
-            start: (i % 3 > 0).then_some(Nanos(arrival.0 + 13)),
-            issue: (i % 5 > 0).then_some(Nanos(arrival.0 + 29)),
-            complete: (i % 7 > 0).then_some(Nanos(arrival.0 + 977_003)),
+            start: (!i.is_multiple_of(3)).then_some(Nanos(arrival.0 + 13)),
+            issue: (!i.is_multiple_of(5)).then_some(Nanos(arrival.0 + 29)),
+            complete: (!i.is_multiple_of(7)).then_some(Nanos(arrival.0 + 977_003)),
             flags: Flags((i % 256) as u16),
-            pid: (i % 2 > 0).then_some(i as i32),
-            process: (i % 4 > 0).then(|| names[(i + 2) % 3]),
+            pid: (!i.is_multiple_of(2)).then_some(i as i32),
+            process: (!i.is_multiple_of(4)).then(|| names[(i + 2) % 3]),
             device: Some(device),
             ..Request::new(arrival, Op::ALL[i % 5], Sector(i as u64 * 8 % 9_999_991), 1 + (i % 1024) as u32)
         }
@@ -56,7 +58,9 @@ fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
         .chunks(50_000)
         .map(|chunk| {
             let mut builder = BatchBuilder::default();
-            chunk.iter().for_each(|request| builder.push(request));
+            for request in chunk {
+                builder.push(request);
+            }
             builder.finish(&processes, &devices)
         })
         .collect();
@@ -143,12 +147,14 @@ proptest! {
         }).collect();
         requests.sort_by_key(|request| request.arrival);
         let mut builder = BatchBuilder::default();
-        requests.iter().for_each(|request| builder.push(request));
+        for request in &requests {
+        builder.push(request);
+    }
         let names = names.into();
-        let batch = builder.finish(&names, &Default::default());
+        let batch = builder.finish(&names, &std::sync::Arc::default());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        write(&path, &[batch.clone()]);
+        write(&path, std::slice::from_ref(&batch));
         let (found, _, last) = read(&path).unwrap();
         let name = |batch: &Batch, request: &Request| {
             request.process.map(|id| batch.processes().get(id).unwrap().to_owned())

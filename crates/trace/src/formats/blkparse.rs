@@ -39,7 +39,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
             && is_digits(fields[2])
             && is_decimal(fields[3])
             && is_digits(fields[4])
-            && action(fields[5]).is_some()
+            && (action(fields[5]).is_some() || OTHER_ACTIONS.contains(&fields[5]))
     })
 }
 
@@ -47,19 +47,21 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(LineSource::new(Blkparse::default(), input, options)))
 }
 
-/// What an action means; `None` inside for one that says nothing of a request.
-fn action(field: &[u8]) -> Option<Option<EventKind>> {
+/// Actions that say nothing of a request: remapping, bouncing, plugging, sleeping, messages.
+const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
+
+/// What an action means.
+fn action(field: &[u8]) -> Option<EventKind> {
     Some(match field {
-        b"Q" => Some(EventKind::Queue),
-        b"G" => Some(EventKind::GetRequest),
-        b"I" => Some(EventKind::Insert),
-        b"D" => Some(EventKind::Issue),
-        b"C" => Some(EventKind::Complete),
-        b"R" => Some(EventKind::Requeue),
-        b"M" => Some(EventKind::BackMerge),
-        b"F" => Some(EventKind::FrontMerge),
-        b"X" => Some(EventKind::Split(0)),
-        b"A" | b"B" | b"P" | b"S" | b"U" | b"UT" | b"T" | b"m" | b"?" => None,
+        b"Q" => EventKind::Queue,
+        b"G" => EventKind::GetRequest,
+        b"I" => EventKind::Insert,
+        b"D" => EventKind::Issue,
+        b"C" => EventKind::Complete,
+        b"R" => EventKind::Requeue,
+        b"M" => EventKind::BackMerge,
+        b"F" => EventKind::FrontMerge,
+        b"X" => EventKind::Split(0),
         _ => return None,
     })
 }
@@ -70,6 +72,28 @@ struct Blkparse {
     process: LastName,
     device: LastName,
     in_summary: bool,
+}
+
+/// What follows the first `count` fields.
+fn rest_after(line: &[u8], count: usize) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut rest = line;
+    for _ in 0..count {
+        let begin = rest.iter().position(|byte| !blank(byte)).unwrap_or(rest.len());
+        let end = rest[begin..].iter().position(blank).unwrap_or(rest.len() - begin);
+        rest = &rest[begin + end..];
+    }
+    rest.trim_ascii_start()
+}
+
+/// The sector of an event without data, of which blkparse prints no length and, where it is 0, no sector.
+fn zero_length(rest: &[u8]) -> Option<&[u8]> {
+    if rest.starts_with(b"[") {
+        return Some(b"0");
+    }
+    let mut fields = blank_separated(rest);
+    let sector = fields.next().filter(|field| is_digits(field))?;
+    fields.next().is_some_and(|field| field.starts_with(b"[")).then_some(sector)
 }
 
 /// The name in the brackets at the end.
@@ -111,25 +135,25 @@ impl LineFormat for Blkparse {
         let time = Nanos(decimal_time(need(&mut fields, "time", 4)?, TimeUnit::Seconds, "time", 4)?);
         let id = pid(need(&mut fields, "pid", 5)?, "pid", 5)?;
         let field = need(&mut fields, "action", 6)?;
-        let kind = action(field).ok_or_else(|| {
-            Error::new(Kind::Value, "is no action of blkparse").of_field("action", 6, field)
-        })?;
-        let Some(kind) = kind else {
-            context.skip();
-            return Ok(());
-        };
-        let letters = need(&mut fields, "rwbs", 7)?;
-        let (op, flags) = rwbs::parse(letters, 7)?;
-        // Commands that are no block I/O carry `(hex payload)` instead of a range.
-        let mut fields = fields.peekable();
-        let payload = |field: Option<&&[u8]>| {
-            field.is_none_or(|field| field.starts_with(b"(") || field.starts_with(b"["))
-        };
-        if payload(fields.peek()) {
+        if OTHER_ACTIONS.contains(&field) {
             context.skip();
             return Ok(());
         }
-        let (sector, sectors, kind) = range(&mut fields, kind)?;
+        let kind = action(field).ok_or_else(|| {
+            Error::new(Kind::Value, "is no action of blkparse").of_field("action", 6, field)
+        })?;
+        let letters = need(&mut fields, "rwbs", 7)?;
+        let (op, flags) = rwbs::parse(letters, 7)?;
+        let rest = rest_after(line, 7);
+        // Commands that are no block I/O carry `(hex payload)` instead of a range.
+        if rest.starts_with(b"(") {
+            context.skip();
+            return Ok(());
+        }
+        let (sector, sectors, kind) = match zero_length(rest) {
+            Some(sector) => (unsigned(sector, "sector", 8)?, 0, kind),
+            None => range(&mut blank_separated(rest), kind)?,
+        };
         let process = match process_name(line) {
             // A completion ends in the error code.
             Some(name) if kind != EventKind::Complete => {

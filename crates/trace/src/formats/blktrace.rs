@@ -1,4 +1,4 @@
-//! blktrace's binary records (`struct blk_io_trace` of linux/blktrace_api.h, version 7), in either byte order.
+//! blktrace's binary records (`struct blk_io_trace` of `linux/blktrace_api.h`, version 7), in either byte order.
 //!
 //! One file per processor, `NAME.blktrace.N`: naming one of them, or `NAME`, reads all, merged by time. What
 //! `blkparse -d` dumps into one file is read as well. [`crate::Pairer`] brings the events together; records about
@@ -112,22 +112,19 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     let mut name = input.name();
     let mut meters: Vec<Box<dyn Fn() -> Progress + Send>> = Vec::new();
     let mut files = Vec::new();
-    match prefix(&path) {
-        Some(prefix) => {
-            name = Path::new(&prefix).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            for path in processors(&prefix) {
-                let input = Input::open(&path)?;
-                // A processor that saw nothing leaves an empty file.
-                if !input.head().is_empty() {
-                    meters.push(Box::new(input.meter()));
-                    files.push(Records::open(input)?);
-                }
+    if let Some(prefix) = prefix(&path) {
+        name = Path::new(&prefix).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for path in processors(&prefix) {
+            let input = Input::open(&path)?;
+            // A processor that saw nothing leaves an empty file.
+            if !input.head().is_empty() {
+                meters.push(Box::new(input.meter()));
+                files.push(Records::open(input)?);
             }
         }
-        None => {
-            meters.push(Box::new(input.meter()));
-            files.push(Records::open(input)?);
-        }
+    } else {
+        meters.push(Box::new(input.meter()));
+        files.push(Records::open(input)?);
     }
     Ok(Box::new(Blktrace {
         files,

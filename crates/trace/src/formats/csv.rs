@@ -363,6 +363,7 @@ fn signed_pid(field: &[u8], column: u64) -> Result<i32> {
 }
 
 /// A name; an empty field is a missing one unless it was quoted, which is why it is owned.
+#[allow(clippy::ptr_arg)] // Whether it is owned is the point.
 fn name(field: &Cow<[u8]>, last: &mut LastName, names: &mut Names) -> Result<Option<NameId>> {
     if matches!(field, Cow::Borrowed(b"")) {
         return Ok(None);

@@ -88,7 +88,8 @@ impl UnitGuard {
         if request.op.has_data() {
             self.data += 1;
             self.largest = self.largest.max(request.sectors);
-            self.all_like_bytes &= request.sectors % 512 == 0 && request.sector.0 % 512 == 0;
+            self.all_like_bytes &=
+                request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512);
             if self.all_like_bytes && self.sizes.len() < BYTES_SIZES && !self.sizes.contains(&request.sectors)
             {
                 self.sizes.push(request.sectors);

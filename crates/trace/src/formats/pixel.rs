@@ -1,8 +1,8 @@
-//! MobileBlockIOTraces: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
-//! Nets"; public repository MobileBlockIOTraces).
+//! `MobileBlockIOTraces`: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
+//! Nets"; public repository `MobileBlockIOTraces`).
 //!
 //! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID`, where
-//! the name may itself hold dashes and `<...>` is the kernel's word for unknown; the device is the kernel's number
+//! the name may itself hold dashes and `<...>` is the kernel's word for unknown, or the name alone; the device is the kernel's number
 //! (major << 20 | minor); sector and size count 512 bytes; the time is in seconds since boot, printed from a
 //! double, so that it may end in stray digits. One time per request: when it was seen, no service times.
 
@@ -11,11 +11,11 @@ use std::path::Path;
 
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, device_label, first_line, need, pid,
-    sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, device_label, first_line, is_digits,
+    need, pid, sectors, text, unsigned,
 };
 use super::{Format, Times, rwbs};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
 use crate::request::{Op, Request};
 use crate::units::{Nanos, Sector};
@@ -47,6 +47,16 @@ struct Pixel {
     device: LastName,
 }
 
+/// Name and id; some threads whose name held a blank are listed by its first word alone.
+fn split_process(field: &[u8]) -> Result<(&[u8], Option<i32>)> {
+    match memchr::memrchr(b'-', field) {
+        Some(dash) if is_digits(&field[dash + 1..]) => {
+            Ok((&field[..dash], Some(pid(&field[dash + 1..], "proces", 1)?)))
+        }
+        _ => Ok((field, None)),
+    }
+}
+
 impl LineFormat for Pixel {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         if line == HEADING {
@@ -69,10 +79,7 @@ impl LineFormat for Pixel {
             0 if op == Op::Flush => 0,
             count => sectors(count, size, "size", 5)?,
         };
-        let dash = memchr::memrchr(b'-', process)
-            .ok_or_else(|| Error::new(Kind::Syntax, "is not NAME-PID").of_field("proces", 1, process))?;
-        let (name, id) = (&process[..dash], &process[dash + 1..]);
-        let id = pid(id, "proces", 1)?;
+        let (name, id) = split_process(process)?;
         let device = self.device.id(device, &mut context.devices, |raw| {
             let number = unsigned(raw, "device", 2)?;
             Ok(Cow::Owned(device_label(number >> 20, number & 0xf_ffff)))
@@ -83,7 +90,7 @@ impl LineFormat for Pixel {
         };
         out.push(Request {
             flags,
-            pid: Some(id),
+            pid: id,
             process,
             device: Some(device),
             ..Request::new(arrival, op, sector, count)

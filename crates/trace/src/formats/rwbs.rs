@@ -18,8 +18,7 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     };
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
-        [b'D', rest @ ..] => (Op::Discard, rest),
-        [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
+        [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
         [b'W', rest @ ..] => (Op::Write, rest),
         [b'R', rest @ ..] => (Op::Read, rest),
         [b'N', rest @ ..] if flags == Flags::PREFLUSH => (Op::Flush, rest),

@@ -253,9 +253,11 @@ pub(crate) fn is_digits(field: &[u8]) -> bool {
 
 /// True for digits with at most one point.
 pub(crate) fn is_decimal(field: &[u8]) -> bool {
-    field.first().is_some_and(u8::is_ascii_digit)
-        && field.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
-        && field.iter().filter(|byte| **byte == b'.').count() <= 1
+    let (whole, fraction) = match memchr::memchr(b'.', field) {
+        Some(dot) => (&field[..dot], &field[dot + 1..]),
+        None => (field, &[][..]),
+    };
+    is_digits(whole) && fraction.iter().all(u8::is_ascii_digit)
 }
 
 /// Takes the next field or says which one is missing.

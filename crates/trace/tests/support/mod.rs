@@ -1,0 +1,206 @@
+//! What the tests of this crate share: real traces, fixtures, a sample of every format.
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use emmclab_trace::{Header, Ledger, ReadOptions, Request, Result, TraceReader};
+
+/// The folder of real traces: `$EMMCLAB_TRACES`, or `../shared/traces` beside the repository. Without it the test is
+/// skipped with a word on stderr, but fails in continuous integration.
+pub fn real_trace(name: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
+    let path = folder.join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
+    eprintln!("skipped: {} is not there; set EMMCLAB_TRACES to the folder of real traces", path.display());
+    None
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// All of a trace.
+#[derive(Debug)]
+pub struct Trace {
+    pub requests: Vec<Request>,
+    pub processes: Vec<String>,
+    pub devices: Vec<String>,
+    pub ledger: Ledger,
+    pub header: Header,
+}
+
+pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Trace> {
+    let mut reader = TraceReader::open(path, options)?;
+    let (mut requests, mut processes, mut devices) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(batch) = reader.next_batch()? {
+        requests.extend(batch.iter());
+        processes = batch.processes().iter().map(str::to_owned).collect();
+        devices = batch.devices().iter().map(str::to_owned).collect();
+    }
+    Ok(Trace { requests, processes, devices, ledger: reader.ledger(), header: reader.header() })
+}
+
+pub fn read(path: &Path) -> Result<Trace> {
+    read_with(path, &ReadOptions::default())
+}
+
+pub fn lenient() -> ReadOptions {
+    ReadOptions { lenient: true, ..ReadOptions::default() }
+}
+
+/// Bytes read as a trace under a file name with this ending.
+pub fn read_bytes(bytes: &[u8], ending: &str, options: &ReadOptions) -> Result<Trace> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("sample.{ending}"));
+    std::fs::write(&path, bytes).unwrap();
+    read_with(&path, options)
+}
+
+/// A small trace in a format, and how to make bad ones.
+pub struct Sample {
+    pub format: &'static str,
+    /// Ending of the file name, for formats that are told by it.
+    pub ending: &'static str,
+    pub text: &'static str,
+    /// Requests in it.
+    pub requests: usize,
+    /// A line with `{time}`, `{address}` and `{size}` to be replaced; empty where lines are events.
+    pub line: &'static str,
+    /// What stands before such a line.
+    pub heading: &'static str,
+}
+
+/// Every text format. The binary ones, Parquet and blktrace, have tests of their own.
+pub const SAMPLES: &[Sample] = &[
+    Sample {
+        format: "biotracer",
+        ending: "txt",
+        text: "4220896\t\t8\t\t4096\t\t5\t\t10.756832000\t\t10.757233000\t\t10.757241000\t\t10.757950000\n\
+               49592392\t\t17\t\t8704\t\t5\t\t10.762147000\t\t10.762182000\t\t10.762199000\t\t10.763593000\n",
+        requests: 2,
+        line: "{address} {size} 4096 5 {time} 11.0 11.0 11.0\n",
+        heading: "",
+    },
+    Sample {
+        format: "pixel",
+        ending: "csv",
+        text: "proces,device,rw_flag,sector,size,timestamp\n\
+               <...>-12228,8388608,R,29880920,16,159273.751646\n\
+               kworker/4:1H-225,8388608,R,30175712,8,159273.83748699998\n\
+               Jit,8388608,W,4292400,120,159274.5\n",
+        requests: 3,
+        line: "fio-7,8388608,W,{address},{size},{time}\n",
+        heading: "proces,device,rw_flag,sector,size,timestamp\n",
+    },
+    Sample {
+        format: "msr",
+        ending: "csv",
+        text: "128166372003061629,usr,0,Read,7014609920,24576,41286\n\
+               128166372016382155,usr,0,Write,1317441536,8192,1963\n",
+        requests: 2,
+        line: "{time},usr,0,Read,{address},{size},41286\n",
+        heading: "",
+    },
+    Sample {
+        format: "alibaba",
+        ending: "csv",
+        text: "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n",
+        requests: 2,
+        line: "419,W,{address},{size},{time}\n",
+        heading: "",
+    },
+    Sample {
+        format: "tencent",
+        ending: "csv",
+        text: "1538323200,12910952,128,0,1063\n1538323200,6338688,8,1,1627\n",
+        requests: 2,
+        line: "{time},{address},{size},0,1063\n",
+        heading: "",
+    },
+    Sample {
+        format: "systor17",
+        ending: "csv",
+        text: "Timestamp,Response,IOType,LUN,Offset,Size\n\
+               1455592080.027178000,0.000113,W,0,38651207680,4096\n1455592080.030000000,,R,0,512,8192\n",
+        requests: 2,
+        line: "{time},0.000113,W,0,{address},{size}\n",
+        heading: "Timestamp,Response,IOType,LUN,Offset,Size\n",
+    },
+    Sample {
+        format: "spc1",
+        ending: "spc",
+        text: "0,20941264,8192,W,0.551706,Alpha/NT\n0, 20939840, 8192, r, 0.554041\n",
+        requests: 2,
+        line: "0,{address},{size},W,{time}\n",
+        heading: "",
+    },
+    Sample {
+        format: "ssdsim",
+        ending: "ascii",
+        text: "0 0 4220896 8 0\n3773000 0 49592384 8 1\n",
+        requests: 2,
+        line: "{time} 0 {address} {size} 1\n",
+        heading: "",
+    },
+    Sample {
+        format: "mqsim",
+        ending: "mqsim",
+        text: "4851300 1 524288 16 0\n4864300 1 524304 16 1\n",
+        requests: 2,
+        line: "{time} 0 {address} {size} 1\n",
+        heading: "",
+    },
+    Sample {
+        format: "disksim",
+        ending: "trace",
+        text: "0.000000 0 4220896 8 0\n3.773000 0 49592384 8 1\n",
+        requests: 2,
+        line: "{time} 0 {address} {size} 1\n",
+        heading: "1.5 0 8 8 1\n",
+    },
+    Sample {
+        format: "fio",
+        ending: "log",
+        text: "fio version 3 iolog\n20 /d/f add\n156 /d/f open\n161 /d/f read 61440 4096\n\
+               50388 /d/f write 774144 4096\n60000 /d/f sync 0 0\n200828 /d/f close\n",
+        requests: 3,
+        line: "{time} /d/f read {address} {size}\n",
+        heading: "fio version 3 iolog\n",
+    },
+    Sample {
+        format: "csv",
+        ending: "csv",
+        text: "arrival_us,op,offset_bytes,size_bytes,process\n1.5,read,4096,512,\"a,b\"\n2,W,8192,4096,c\n",
+        requests: 2,
+        line: "{time},read,{address},{size}\n",
+        heading: "arrival_us,op,offset_bytes,size_bytes\n",
+    },
+    Sample {
+        format: "ftrace",
+        ending: "txt",
+        text: "# tracer: nop\n#\n\
+               \x20   Binder:1_2-77  [000] .....  1807.610870: block_bio_queue: 7,0 RM 15942 + 2 [fio]\n\
+               \x20   Binder:1_2-77  [000] .....  1807.610878: block_rq_issue: 7,0 RM 1024 () 15942 + 2 be,0,4 [fio]\n\
+               CPU:0 [LOST 3 EVENTS]\n\
+               \x20   <idle>-0       [000] ..s..  1807.610904: block_rq_complete: 7,0 RM () 15942 + 2 be,0,4 [0]\n",
+        requests: 1,
+        line: "",
+        heading: "",
+    },
+    Sample {
+        format: "blkparse",
+        ending: "txt",
+        text: "  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n\
+               \x20 8,0    3        2     0.000004000   697  P   N [kjournald]\n\
+               \x20 8,0    3        3     0.000010000   697  D   W 223490 + 8 [kjournald]\n\
+               \x20 8,0    3        4     0.001000000     0  C   W 223490 + 8 [0]\n\
+               CPU3 (8,0):\n Reads Queued:           0,        0KiB\n\nSkips: 4 forward (4 -   0.0%)\n",
+        requests: 1,
+        line: "",
+        heading: "",
+    },
+];

@@ -1,0 +1,26 @@
+//! What the targets share: read bytes as a trace of given formats; a panic is a finding, an error is not.
+
+use std::io::Write;
+
+use emmclab_trace::{ReadOptions, TraceReader};
+
+/// Reads `data` in each of the formats, strictly and leniently, to its end.
+pub fn read_as(formats: &[&str], data: &[u8]) {
+    let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()) else {
+        return;
+    };
+    if file.write_all(data).is_err() {
+        return;
+    }
+    for format in formats {
+        for lenient in [false, true] {
+            let options = ReadOptions { format: Some((*format).to_owned()), lenient, ..ReadOptions::default() };
+            if let Ok(mut reader) = TraceReader::open(file.path(), &options) {
+                while let Ok(Some(batch)) = reader.next_batch() {
+                    std::hint::black_box(batch.iter().map(|request| request.bytes().0).max());
+                }
+                std::hint::black_box(reader.ledger());
+            }
+        }
+    }
+}
