@@ -39,7 +39,7 @@ pub struct PageSummary {
 
 impl Kernel {
     /// Reads the layout out of `events/header_page`, `events/header_event`, the `format` files of the block events,
-    /// and `byte_order` (`1` = lowest byte first, `2` = highest first, as in the ELF header of the machine's programs).
+    /// and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the machine's programs).
     ///
     /// # Errors
     /// [`Kind::Unsupported`] where a file that is needed is missing or describes another layout.
@@ -52,8 +52,8 @@ impl Kernel {
             })
         };
         let order = match file("byte_order")?.trim() {
-            "1" => ByteOrder::Little,
-            "2" => ByteOrder::Big,
+            "\u{1}" => ByteOrder::Little,
+            "\u{2}" => ByteOrder::Big,
             other => {
                 return Err(Error::new(Kind::Value, "is neither 1 nor 2").of_field(
                     "byte_order",

@@ -25,7 +25,8 @@ trap 's=' TERM
 w 0 $I/tracing_on
 w mono $I/trace_clock || w global $I/trace_clock
 echo "@@file byte_order"
-dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null | { IFS= read -r o; [ "$o" = "$(printf '\002')" ] && echo 2 || echo 1; }
+dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null
+echo
 for e in trace_clock events/header_page events/header_event; do f $e $I/$e; done
 for e in $I/events/block/block_*/format $I/events/mmc/mmc_request_*/format $I/events/ufs/ufshcd_command/format; do f "${e#"$I/"}" "$e"; done
 f release /proc/sys/kernel/osrelease
@@ -55,16 +56,15 @@ s=1
 exec 3<&0
 { read -r x; kill -TERM $$; } <&3 >/dev/null 2>&1 &
 W=$!
-echo "@@stream"
 w 1 $I/tracing_on
+echo "@@stream"
 while :; do
 g=$s
 [ "$g" ] || w 0 $I/tracing_on
 for c in $C; do
 while read -r x n <$I/per_cpu/cpu$c/stats && [ "$n" -gt 0 ]; do
 k=$(((n + M - 1) / M))
-echo "P $c $k"
-dd if=$I/per_cpu/cpu$c/trace_pipe_raw bs="$S" count=$k 2>/dev/null
+echo "P $c $k" && dd if=$I/per_cpu/cpu$c/trace_pipe_raw bs="$S" count=$k 2>/dev/null || exit 1
 done
 done
 echo R || exit 1

@@ -48,7 +48,7 @@ impl Local {
                 files.insert(name, text);
             }
         }
-        let order = if ByteOrder::NATIVE == ByteOrder::Little { "1" } else { "2" };
+        let order = if ByteOrder::NATIVE == ByteOrder::Little { "\u{1}" } else { "\u{2}" };
         files.insert("byte_order".to_owned(), order.to_owned());
         for (name, path) in [
             ("release", "/proc/sys/kernel/osrelease"),

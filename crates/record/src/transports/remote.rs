@@ -168,3 +168,14 @@ impl Drop for Remote {
         let _ = child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_fits_into_one_message_of_an_old_adb() {
+        let length = command_line().len();
+        assert!(length < 4_000, "{length} bytes; the first message of adb before Android 9 holds 4,096");
+    }
+}

@@ -189,6 +189,7 @@ pub fn instances() -> usize {
 pub fn sqlite(folder: &Path) {
     for mode in ["delete", "wal"] {
         let file = folder.join(format!("{mode}.db"));
+        let _ = fs::remove_file(&file);
         let file = file.to_str().unwrap();
         run(
             "sqlite3",
