@@ -144,7 +144,7 @@ impl TraceReader {
         if let Some(sorted) = self.source.next_sorted() {
             return sorted;
         }
-        while !self.ended && self.pending.len() < self.window + BATCH_ROWS {
+        while !self.ended && self.pending.len() < self.window.saturating_add(BATCH_ROWS) {
             let before = self.pending.len();
             self.ended = !self.source.fill(&mut self.pending)?;
             for request in &self.pending[before..] {
@@ -157,7 +157,8 @@ impl TraceReader {
         if !self.pending.is_sorted_by_key(|request| request.arrival) {
             self.pending.sort_by_key(|request| request.arrival);
         }
-        let ready = if self.ended { self.pending.len() } else { self.pending.len() - self.window };
+        let ready =
+            if self.ended { self.pending.len() } else { self.pending.len().saturating_sub(self.window) };
         let ready = ready.min(BATCH_ROWS);
         if ready == 0 {
             return Ok(None);
