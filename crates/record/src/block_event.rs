@@ -25,7 +25,7 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
 pub struct BlockEvent {
     /// What happened.
     pub kind: EventKind,
-    /// The disk, as the kernel's `dev_t` (major << 20 | minor).
+    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 where the event is of no disk.
     pub device: u32,
     /// First sector; 2^64-1 where the kernel knows none.
     pub sector: u64,
@@ -41,7 +41,7 @@ pub struct BlockEvent {
 
 /// A text in a fixed place, cut or filled with zeros.
 #[inline]
-fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
+pub(crate) fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     let length = text.len().min(N);
     out[..length].copy_from_slice(&text[..length]);

@@ -20,7 +20,7 @@ pub struct Disk {
 /// All disks of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Disks {
-    disks: BTreeMap<String, Disk>,
+    all: BTreeMap<String, Disk>,
     /// Partition to disk.
     partitions: BTreeMap<String, String>,
     /// Mapped device to what lies below it.
@@ -53,7 +53,7 @@ impl Disks {
                     let sectors = sectors.trim().parse().unwrap_or(0);
                     let disk = Disk { name: name.to_owned(), device, sectors, about: None };
                     out.numbers.insert((*number).to_owned(), name.to_owned());
-                    out.disks.insert(name.to_owned(), disk);
+                    out.all.insert(name.to_owned(), disk);
                 }
                 ("part", [number, disk]) => {
                     out.numbers.insert((*number).to_owned(), name.to_owned());
@@ -61,7 +61,7 @@ impl Disks {
                 }
                 ("slave", [above]) => out.below.entry((*above).to_owned()).or_default().push(name.to_owned()),
                 ("back" | "model", [_, ..]) => {
-                    if let Some(disk) = out.disks.get_mut(name) {
+                    if let Some(disk) = out.all.get_mut(name) {
                         disk.about = Some(rest.join(" ").trim().to_owned());
                     }
                 }
@@ -78,6 +78,11 @@ impl Disks {
         out
     }
 
+    /// Every disk, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Disk> {
+        self.all.values()
+    }
+
     /// The disks that requests for `name` reach: a disk, a partition, a mapped device (with or without `/dev/`),
     /// `MAJOR:MINOR`, or a mount point.
     ///
@@ -91,12 +96,12 @@ impl Disks {
         self.descend(short, &mut found, 0);
         if found.is_empty() {
             let names: Vec<_> =
-                self.disks.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
+                self.all.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
             return Err(Error::new(Kind::Config, "is no block device of the recorded machine")
                 .of_field("device", 0, name.as_bytes())
                 .hint(format!("these exist: {}; a partition or a mount point does too", names.join(", "))));
         }
-        Ok(found.iter().filter_map(|name| self.disks.get(*name)).cloned().collect())
+        Ok(found.iter().filter_map(|name| self.all.get(*name)).cloned().collect())
     }
 
     fn descend<'a>(&'a self, name: &'a str, found: &mut BTreeSet<&'a str>, depth: u32) {
@@ -110,7 +115,7 @@ impl Disks {
             for name in below {
                 self.descend(name, found, depth + 1);
             }
-        } else if let Some((name, _)) = self.disks.get_key_value(name) {
+        } else if let Some((name, _)) = self.all.get_key_value(name) {
             found.insert(name);
         }
     }
@@ -127,7 +132,7 @@ impl Disks {
             let memory = ["ram", "zram", "dm-", "md"].iter().any(|prefix| disk.name.starts_with(prefix));
             disk.sectors > 0 && !memory && !self.below.contains_key(&disk.name)
         };
-        self.disks.values().filter(real).cloned().collect()
+        self.all.values().filter(real).cloned().collect()
     }
 }
 

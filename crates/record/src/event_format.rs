@@ -183,7 +183,7 @@ mod tests {
         record[4..8].copy_from_slice(&(-7i32).to_le_bytes());
         record[8..12].copy_from_slice(&0xb300_000au32.to_le_bytes());
         record[12..15].copy_from_slice(b"WSM");
-        record[20..24].copy_from_slice(&((4 << 16) | 24u32).to_le_bytes());
+        record[20..24].copy_from_slice(&((4 << 16) | 0x18u32).to_le_bytes());
         record.extend(b"abc\0");
         let order = ByteOrder::Little;
         let number = |name: &str| format.field(name).unwrap().number(order, &record);

@@ -6,19 +6,27 @@ use emmclab_trace::{Error, EventKind, Kind, Result};
 
 use crate::block_event::{BlockDecoder, BlockEvent, EVENTS};
 use crate::byte_order::ByteOrder;
+use crate::disks::Disks;
 use crate::event_format::EventFormat;
+use crate::mmc_event::{self, MmcDecoder};
 use crate::page::{Lost, PageLayout};
 
 /// Texts of the recorded machine by their name: those of tracefs by their path in the instance (`events/header_page`,
 /// `events/block/block_rq_issue/format`, `trace_clock`, ...), the others as listed at [`Kernel::from_files`].
 pub type Files = BTreeMap<String, String>;
 
+#[derive(Clone, Debug)]
+enum Decoder {
+    Block(BlockDecoder),
+    Mmc(MmcDecoder),
+}
+
 /// Layout of pages and records of one kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     layout: PageLayout,
-    decoders: Vec<(u16, BlockDecoder)>,
-    events: Vec<&'static str>,
+    decoders: Vec<(u16, Decoder)>,
+    events: Vec<String>,
     smallest_record: usize,
 }
 
@@ -38,7 +46,8 @@ pub struct PageSummary {
 }
 
 impl Kernel {
-    /// Reads the layout out of `events/header_page`, `events/header_event`, the `format` files of the block events,
+    /// Reads the layout out of `events/header_page`, `events/header_event`, the `format` files of the block events, of
+    /// `mmc_request_start` where there is one, the `disks` of [`Disks::parse`] that the latter names,
     /// and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the machine's programs).
     ///
     /// # Errors
@@ -75,8 +84,15 @@ impl Kernel {
             let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
             let Some(kind) = EventKind::of_event(name.as_bytes()) else { continue };
             smallest_record = smallest_record.min(format.record_bytes());
-            decoders.push((format.id, BlockDecoder::new(kind, &format)?));
-            events.push(name);
+            decoders.push((format.id, Decoder::Block(BlockDecoder::new(kind, &format)?)));
+            events.push(format!("block/{name}"));
+        }
+        if let Some(text) = files.get(&format!("events/{}/format", mmc_event::EVENT)) {
+            let format = EventFormat::parse(text)?;
+            smallest_record = smallest_record.min(format.record_bytes());
+            let disks = Disks::parse(files.get("disks").map_or("", String::as_str), "");
+            decoders.push((format.id, Decoder::Mmc(MmcDecoder::new(&format, &disks)?)));
+            events.push(mmc_event::EVENT.to_owned());
         }
         Ok(Self { layout, decoders, events, smallest_record })
     }
@@ -86,8 +102,8 @@ impl Kernel {
         &self.layout
     }
 
-    /// The events of `events/block/` to be recorded: those that this kernel has and that can be decoded.
-    pub fn events(&self) -> &[&'static str] {
+    /// The events to be recorded, by their folder below `events/`: those that this kernel has and that can be decoded.
+    pub fn events(&self) -> &[String] {
         &self.events
     }
 
@@ -119,7 +135,11 @@ impl Kernel {
                 summary.other += 1;
                 continue;
             };
-            match decoder.decode(order, record.data) {
+            let decoded = match decoder {
+                Decoder::Block(decoder) => decoder.decode(order, record.data),
+                Decoder::Mmc(decoder) => decoder.decode(order, record.data),
+            };
+            match decoded {
                 Some(decoded) => {
                     summary.events += 1;
                     event(record.time, decoded);

@@ -11,6 +11,7 @@ mod event_format;
 mod instance;
 mod kernel;
 mod merge;
+mod mmc_event;
 mod order;
 mod page;
 mod pipeline;

@@ -90,7 +90,7 @@ mod tests {
             steps in prop::collection::vec((0usize..4, 0usize..3), 1..300),
             cap in 1usize..4,
         ) {
-            let mut waiting: Vec<std::collections::VecDeque<u64>> = vec![Default::default(); 3];
+            let mut waiting: Vec<std::collections::VecDeque<u64>> = vec![std::collections::VecDeque::default(); 3];
             let (mut merge, mut out, mut now, mut visited) = (Merge::default(), Vec::new(), 0, 0);
             for (burst, cpu) in &steps {
                 for _ in 0..*burst {

@@ -161,6 +161,12 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
+/// How reading goes on.
+enum Step<'a> {
+    Record(Record<'a>),
+    End,
+}
+
 /// The records of a page, in the order in which they were written. Ends with an error at the first that is damaged.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
@@ -183,11 +189,11 @@ impl<'a> Page<'a> {
         Error::new(Kind::Syntax, "a ring-buffer record does not fit into its page").at_offset(at as u64)
     }
 
-    /// The next record; `Ok(None)` at the end, the place of the damage as an error.
-    fn advance(&mut self) -> Option<Option<Record<'a>>> {
+    /// The next record or the end; `None` where a record leaves the page.
+    fn advance(&mut self) -> Option<Step<'a>> {
         loop {
             if self.at >= self.records.len() {
-                return Some(None);
+                return Some(Step::End);
             }
             let word = self.order.u32(self.records, self.at)?;
             // The two are bit fields, which compilers fill from the lowest bit on, or from the highest.
@@ -197,7 +203,7 @@ impl<'a> Page<'a> {
             };
             let delta = u64::from(delta);
             let (begin, length) = match kind {
-                TYPE_PADDING if delta == 0 => return Some(None),
+                TYPE_PADDING if delta == 0 => return Some(Step::End),
                 TYPE_TIME_EXTEND => {
                     let high = self.order.u32(self.records, self.at + 4)?;
                     self.time = self.time.wrapping_add((u64::from(high) << 27) + delta);
@@ -230,7 +236,7 @@ impl<'a> Page<'a> {
             let data = self.records.get(begin..end)?;
             self.time = self.time.wrapping_add(delta);
             self.at = end;
-            return Some(Some(Record { time: self.time, data }));
+            return Some(Step::Record(Record { time: self.time, data }));
         }
     }
 }
@@ -240,7 +246,8 @@ impl<'a> Iterator for Page<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.advance() {
-            Some(record) => record.map(Ok),
+            Some(Step::Record(record)) => Some(Ok(record)),
+            Some(Step::End) => None,
             None => Some(Err(self.damaged())),
         }
     }

@@ -110,6 +110,10 @@ impl Pipeline {
     }
 
     fn event(&mut self, time: u64, event: &BlockEvent) {
+        // Commands to a device without data, or to one that is not recorded: they have no filter of their own.
+        if event.kind == EventKind::Submit && !self.device_names.contains_key(&event.device) {
+            return;
+        }
         let Ok((op, flags)) = parse_rwbs(unfilled(&event.rwbs), 0) else {
             // Passed-through commands (`N`), which carry no block I/O.
             self.ledger.skipped += 1;
@@ -204,5 +208,116 @@ impl Pipeline {
         }
         self.ledger.skipped += std::mem::take(&mut self.order.late);
         (self.builder.len() >= at_least.max(1)).then(|| self.builder.finish(&self.processes, &self.devices))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Files;
+
+    /// A kernel with the fields that are needed, in an order and of sizes of their own.
+    fn phone() -> Files {
+        let common = "field:unsigned short common_type; offset:0; size:2; signed:0;\n\
+                      field:int common_pid; offset:4; size:4; signed:1;\n";
+        let block = "field:dev_t dev; offset:8; size:4; signed:0;\nfield:sector_t sector; offset:16; size:8; signed:0;\n\
+                     field:unsigned int nr_sector; offset:24; size:4; signed:0;\n\
+                     field:char rwbs[8]; offset:28; size:8; signed:0;\n";
+        let mmc = "field:unsigned int blocks; offset:8; size:4; signed:0;\n\
+                   field:unsigned int blk_addr; offset:12; size:4; signed:0;\n\
+                   field:unsigned int blksz; offset:16; size:4; signed:0;\n\
+                   field:unsigned int data_flags; offset:20; size:4; signed:0;\n\
+                   field:__data_loc char[] name; offset:24; size:4; signed:0;\n";
+        let mut files = Files::new();
+        for (id, name, fields) in [
+            (1, "block/block_bio_queue", block),
+            (2, "block/block_rq_issue", block),
+            (3, "mmc/mmc_request_start", mmc),
+            (4, "block/block_rq_complete", block),
+        ] {
+            let event = name.split('/').nth(1).unwrap();
+            files.insert(
+                format!("events/{name}/format"),
+                format!("name: {event}\nID: {id}\nformat:\n{common}{fields}"),
+            );
+        }
+        for (name, text) in [
+            ("byte_order", "\u{1}\n"),
+            ("disks", "disk mmcblk0 179:0 1000\ndisk mmcblk0boot0 179:8 10\n"),
+            (
+                "events/header_page",
+                "field: u64 timestamp; offset:0; size:8;\nfield: local_t commit; offset:8; size:8;\nfield: char data; offset:16; size:4080;\n",
+            ),
+            (
+                "events/header_event",
+                "type_len : 5 bits\ntime_delta : 27 bits\npadding : type == 29\ntime_extend : type == 30\ndata max type_len == 28\n",
+            ),
+        ] {
+            files.insert(name.to_owned(), text.to_owned());
+        }
+        files
+    }
+
+    fn block(id: u16, sector: u64, sectors: u32, rwbs: &[u8]) -> Vec<u8> {
+        let mut record = vec![0; 36];
+        record[0..2].copy_from_slice(&id.to_le_bytes());
+        record[8..12].copy_from_slice(&(179u32 << 20).to_le_bytes());
+        record[16..24].copy_from_slice(&sector.to_le_bytes());
+        record[24..28].copy_from_slice(&sectors.to_le_bytes());
+        record[28..28 + rwbs.len()].copy_from_slice(rwbs);
+        record
+    }
+
+    fn mmc(blocks: u32, address: u32, flags: u32, host: &[u8]) -> Vec<u8> {
+        let mut record = vec![3, 0, 0, 0, 0, 0, 0, 0];
+        for word in [blocks, address, 512, flags, (host.len() as u32) << 16 | 28] {
+            record.extend(word.to_le_bytes());
+        }
+        record.extend(host);
+        record
+    }
+
+    /// A page with a record every 1,000 ns.
+    fn page(records: &[Vec<u8>]) -> Vec<u8> {
+        let mut data = Vec::new();
+        for record in records {
+            let words = record.len().div_ceil(4);
+            data.extend(((1_000 << 5) | words as u32).to_le_bytes());
+            data.extend(record);
+            data.resize(data.len().next_multiple_of(4), 0);
+        }
+        let mut page = vec![0; 8];
+        page.extend((data.len() as u64).to_le_bytes());
+        page.extend(data);
+        page.resize(4096, 0);
+        page
+    }
+
+    #[test]
+    fn with_mmc_events_issue_is_when_the_device_got_it() {
+        let kernel = Kernel::from_files(&phone()).unwrap();
+        assert!(kernel.events().iter().any(|event| event == "mmc/mmc_request_start"));
+        let mut pipeline = Pipeline::new(kernel, BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
+        pipeline.page(
+            0,
+            &page(&[
+                block(1, 64, 8, b"WS"),
+                block(2, 64, 8, b"WS"),
+                mmc(0, 0, 0, b"mmc0\0"),       // a command without data
+                mmc(8, 64, 1 << 9, b"mmc0\0"), // a read there: another request
+                mmc(8, 64, 1 << 8, b"mmc1\0"), // another host
+                mmc(8, 64, 1 << 8, b"mmc0\0"),
+                block(4, 64, 8, b"WS"),
+            ]),
+        );
+        pipeline.finish();
+        let batch = pipeline.take_batch(1, |_| false, &mut Meter::default()).unwrap();
+        let request = batch.get(0);
+        assert_eq!(request.arrival, Nanos(1_000));
+        let times = [request.start, request.issue, request.complete].map(|time| time.unwrap().0);
+        assert_eq!(times, [2_000, 6_000, 7_000]);
+        let ledger = pipeline.ledger();
+        assert_eq!((batch.len(), ledger.seen, ledger.paired, ledger.unpaired), (1, 7, 1, 0));
+        assert_eq!(batch.devices().get(request.device.unwrap()), Some("mmcblk0"));
     }
 }

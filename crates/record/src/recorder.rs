@@ -1,8 +1,9 @@
 //! A recording from its start to its end.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -136,7 +137,7 @@ impl Recorder {
         let local = options.target == Target::Local;
         let filter: Vec<_> = disks.iter().map(|disk| format!("dev == {}", disk.device)).collect();
         let setup = Setup {
-            events: kernel.events().iter().map(|event| format!("block/{event}")).collect(),
+            events: kernel.events().to_vec(),
             filter: filter.join(" || "),
             buffer_kb: options.buffer_kb.unwrap_or(if local { 8192 } else { 1024 }),
             page_bytes: kernel.layout().page_bytes(),
@@ -175,10 +176,7 @@ impl Recorder {
     /// The next batch, in order of arrival; `None` where none came within `timeout`, or the recording has ended.
     pub fn next_batch(&self, timeout: Duration) -> Option<Batch> {
         let batches = self.batches.as_ref()?;
-        match batches.recv_timeout(timeout) {
-            Ok(batch) => Some(batch),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        batches.recv_timeout(timeout).ok()
     }
 
     /// Whether the recording has ended by itself (a lost link). Batches may still be waiting.
@@ -327,10 +325,10 @@ fn lost_by_counters(text: &str) -> u64 {
 fn note(disks: Option<&str>, cpus: &[CpuCounts], interrupted: Option<&Error>) -> String {
     let mut out = disks.unwrap_or_default().to_owned();
     for counts in cpus.iter().filter(|counts| counts.lost > 0) {
-        out += &format!("; CPU {} lost {} events", counts.cpu, counts.lost);
+        let _ = write!(out, "; CPU {} lost {} events", counts.cpu, counts.lost);
     }
     if let Some(error) = interrupted {
-        out += &format!("; ended early: {error}");
+        let _ = write!(out, "; ended early: {error}");
     }
     out
 }

@@ -63,8 +63,12 @@ impl<R: Read> HelperStream<R> {
     /// The next line without its end; `None` at the end of the stream.
     fn line(&mut self) -> Result<Option<&str>> {
         self.line.clear();
-        let read =
-            self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line).map_err(failed)?;
+        let read = self
+            .input
+            .by_ref()
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| failed(&error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -137,11 +141,11 @@ impl<R: Read> HelperStream<R> {
     /// # Errors
     /// Where the link ends before it is whole.
     pub fn page(&mut self, page: &mut [u8]) -> Result<()> {
-        self.input.read_exact(page).map_err(failed)
+        self.input.read_exact(page).map_err(|error| failed(&error))
     }
 }
 
-fn failed(error: io::Error) -> Error {
+fn failed(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset

@@ -129,7 +129,7 @@ fn a_buffer_that_overflows_is_told_by_the_ledger() {
         interval: Some(Duration::from_secs(1)),
         ..RecordOptions::default()
     };
-    let (requests, outcome) = record_with(options, || {
+    let (requests, outcome) = record_with(&options, || {
         std::thread::sleep(Duration::from_millis(200));
         run(
             "dd",

@@ -1,4 +1,5 @@
 //! Pages of any byte order and word size, built by the rules of the kernel's ring buffer.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use emmclab_record::{ByteOrder, Lost, PageLayout};
 

@@ -16,7 +16,8 @@
 //!    without completions the requests stay open.
 //!
 //! Of a request, `start` is the first time that any part of it was issued to the driver (its flush included), `issue`
-//! the last time that its data was, and `complete` the final completion.
+//! the last time that its data was (handed to the device, where the driver tells that), and `complete` the final
+//! completion.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,6 +40,8 @@ pub enum EventKind {
     Insert,
     /// The request went to the driver (`block_rq_issue`, D).
     Issue,
+    /// The driver handed it to the device (`mmc_request_start`).
+    Submit,
     /// A part or all of it is done (`block_rq_complete`, C).
     Complete,
     /// The driver gave it back (`block_rq_requeue`, R).
@@ -251,6 +254,7 @@ impl Pairer {
             EventKind::GetRequest => device.queue(event, 2),
             EventKind::Insert => device.queue(event, 1),
             EventKind::Issue => device.issue(event, ledger),
+            EventKind::Submit => device.submit(event),
             EventKind::Complete => device.complete(event, ledger, out),
             EventKind::Requeue => device.requeue(event, ledger),
             EventKind::BackMerge | EventKind::FrontMerge | EventKind::RequestMerge => {
@@ -416,6 +420,14 @@ impl Device {
             open.request.start = Some(event.time);
             open.request.issue = Some(event.time);
             self.own_flushes.push_back(open);
+        }
+    }
+
+    /// The driver's own word says better than `issue` when the device got it.
+    fn submit(&mut self, event: &Event) {
+        let list = self.issued.by_sector.get_mut(&event.sector);
+        if let Some(open) = list.and_then(|list| list.iter_mut().find(|open| open.request.op == event.op)) {
+            open.request.issue = Some(event.time);
         }
     }
 

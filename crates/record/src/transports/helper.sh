@@ -28,7 +28,7 @@ echo "@@file byte_order"
 dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null
 echo
 for e in trace_clock events/header_page events/header_event; do f $e $I/$e; done
-for e in $I/events/block/block_*/format $I/events/mmc/mmc_request_*/format $I/events/ufs/ufshcd_command/format; do f "${e#"$I/"}" "$e"; done
+for e in $I/events/block/block_*/format $I/events/mmc/mmc_request_start/format; do f "${e#"$I/"}" "$e"; done
 f release /proc/sys/kernel/osrelease
 f host /proc/sys/kernel/hostname
 f mounts /proc/mounts
@@ -48,7 +48,7 @@ echo "@@ready"
 read -r B S M N && read -r E && read -r F || exit 1
 w "$B" $I/buffer_size_kb || die buffer
 for e in $E; do
-{ [ -z "$F" ] || w "$F" "$I/events/$e/filter"; } && w 1 "$I/events/$e/enable" || die "event $e"
+case $F,$e in ?*,block/*) w "$F" "$I/events/$e/filter";; esac && w 1 "$I/events/$e/enable" || die "event $e"
 done
 C=
 for c in $I/per_cpu/cpu*; do C="$C ${c##*cpu}"; done

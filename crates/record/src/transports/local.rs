@@ -41,11 +41,14 @@ impl Local {
         for name in ["trace_clock", "events/header_page", "events/header_event"] {
             files.insert(name.to_owned(), instance.read(name)?);
         }
-        let block = instance.file("events/block");
-        for entry in fs::read_dir(&block).map_err(|error| denied(&block, &error))?.flatten() {
-            let name = format!("events/block/{}/format", entry.file_name().to_string_lossy());
-            if let Ok(text) = instance.read(&name) {
-                files.insert(name, text);
+        for system in ["block", "mmc"] {
+            // Without such events there is no folder; the kernel's description says what is missing.
+            let folder = instance.file(&format!("events/{system}"));
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let name = format!("events/{system}/{}/format", entry.file_name().to_string_lossy());
+                if let Ok(text) = instance.read(&name) {
+                    files.insert(name, text);
+                }
             }
         }
         let order = if ByteOrder::NATIVE == ByteOrder::Little { "\u{1}" } else { "\u{2}" };
@@ -89,7 +92,7 @@ impl Transport for Local {
     fn begin(&mut self, setup: &Setup) -> Result<()> {
         self.instance.write("buffer_size_kb", &setup.buffer_kb.to_string())?;
         for event in &setup.events {
-            if !setup.filter.is_empty() {
+            if setup.filters(event) {
                 self.instance.write(&format!("events/{event}/filter"), &setup.filter)?;
             }
             self.instance.write(&format!("events/{event}/enable"), "1")?;

@@ -17,7 +17,7 @@ use crate::recorder::Target;
 pub(crate) struct Setup {
     /// Events by their folder (`block/block_rq_issue`).
     pub(crate) events: Vec<String>,
-    /// The kernel's filter expression for all of them; empty for none.
+    /// The kernel's filter expression for the block events; empty for none.
     pub(crate) filter: String,
     /// Ring buffer of each CPU.
     pub(crate) buffer_kb: u32,
@@ -27,6 +27,13 @@ pub(crate) struct Setup {
     pub(crate) events_per_page: usize,
     /// Pause between rounds.
     pub(crate) interval: Duration,
+}
+
+impl Setup {
+    /// Whether the filter is for this event: those of other systems have no field `dev`.
+    fn filters(&self, event: &str) -> bool {
+        !self.filter.is_empty() && event.starts_with("block/")
+    }
 }
 
 /// How a round over all CPUs ended.

@@ -152,12 +152,12 @@ pub struct Recorded {
 /// Records `work` on a disk by `target`; all requests and the outcome.
 pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
     record_with(
-        RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() },
+        &RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() },
         work,
     )
 }
 
-pub fn record_with(options: RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
+pub fn record_with(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
     let mut requests = Vec::new();
     let mut take = |batch: emmclab_trace::Batch| {
         for request in batch.iter() {
@@ -166,7 +166,7 @@ pub fn record_with(options: RecordOptions, work: impl FnOnce()) -> (Vec<Recorded
         }
         Ok(())
     };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = Recorder::start(options).unwrap();
     assert_eq!(instances(), 1);
     work();
     while let Some(batch) = recorder.next_batch(Duration::ZERO) {
