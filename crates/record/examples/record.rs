@@ -1,5 +1,6 @@
 //! Records to a file, for benches and for trying the crate without Python:
 //! `record [--ssh DEST | --adb SERIAL | --via SHELL] [--device NAME] [--buffer-kb N] [--seconds N] OUT.parquet [-- COMMAND...]`.
+//! Ends with the command, after the seconds, or where neither is given at the end of its standard input.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -63,6 +64,9 @@ fn run() -> Result<()> {
         ),
         None => None,
     };
+    let until_eof = child.is_none() && job.seconds.is_none();
+    let input =
+        until_eof.then(|| std::thread::spawn(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())));
     let end = job.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(batch) = recorder.next_batch(Duration::from_millis(100)) {
@@ -71,7 +75,8 @@ fn run() -> Result<()> {
             break;
         }
         let finished = child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
-        if finished || end.is_some_and(|end| Instant::now() >= end) {
+        let closed = input.as_ref().is_some_and(std::thread::JoinHandle::is_finished);
+        if finished || closed || end.is_some_and(|end| Instant::now() >= end) {
             break;
         }
     }

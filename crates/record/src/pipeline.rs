@@ -270,7 +270,7 @@ mod tests {
 
     fn mmc(blocks: u32, address: u32, flags: u32, host: &[u8]) -> Vec<u8> {
         let mut record = vec![3, 0, 0, 0, 0, 0, 0, 0];
-        for word in [blocks, address, 512, flags, (host.len() as u32) << 16 | 28] {
+        for word in [blocks, address, 512, flags, ((host.len() as u32) << 16) | 0x1c] {
             record.extend(word.to_le_bytes());
         }
         record.extend(host);

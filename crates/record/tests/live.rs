@@ -29,7 +29,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
                 "status=none",
             ],
         );
-        fs::remove_file(folder.join("big")).unwrap();
+        run("rm", &[&format!("{}/big", folder.display())]);
         run("sync", &[]);
         run("fstrim", &[folder.to_str().unwrap()]);
         disk.unmount();
