@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
-use emmclab_trace::{Op, Request};
+use emmclab_trace::{Batch, Op, Request};
 
 /// One live test at a time: they look at the instances of the whole machine.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -74,15 +74,7 @@ impl LoopDisk {
     pub fn counted(&self) -> Counted {
         let name = self.device.rsplit('/').next().unwrap();
         let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
-        let field = |i: usize| text.split_whitespace().nth(i).unwrap().parse::<u64>().unwrap();
-        Counted {
-            reads: field(0),
-            read_sectors: field(2),
-            writes: field(4),
-            written_sectors: field(6),
-            discards: field(11),
-            discarded_sectors: field(13),
-        }
+        Counted::parse(&text)
     }
 }
 
@@ -115,6 +107,19 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// From the text of `/sys/block/X/stat`.
+    pub fn parse(stat: &str) -> Self {
+        let field = |i: usize| stat.split_whitespace().nth(i).unwrap().parse::<u64>().unwrap();
+        Self {
+            reads: field(0),
+            read_sectors: field(2),
+            writes: field(4),
+            written_sectors: field(6),
+            discards: field(11),
+            discarded_sectors: field(13),
+        }
+    }
+
     pub fn since(self, before: Counted) -> Self {
         Self {
             reads: self.reads - before.reads,
@@ -149,6 +154,14 @@ pub struct Recorded {
     pub process: String,
 }
 
+/// The requests of a batch with the names of their processes.
+pub fn recorded(batch: &Batch) -> Vec<Recorded> {
+    let name = |id| batch.processes().get(id).unwrap_or_default().to_owned();
+    let recorded =
+        |request: Request| Recorded { process: request.process.map(name).unwrap_or_default(), request };
+    batch.iter().map(recorded).collect()
+}
+
 /// Records `work` on a disk by `target`; all requests and the outcome.
 pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
     record_with(
@@ -158,23 +171,26 @@ pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Reco
 }
 
 pub fn record_with(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
+    record_elsewhere(options, || {
+        assert_eq!(instances(), 1);
+        work();
+    })
+}
+
+/// As [`record_with`], of another kernel.
+pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
     let mut requests = Vec::new();
-    let mut take = |batch: emmclab_trace::Batch| {
-        for request in batch.iter() {
-            let process = request.process.and_then(|id| batch.processes().get(id)).unwrap_or("").to_owned();
-            requests.push(Recorded { request, process });
-        }
+    let mut take = |batch: Batch| {
+        requests.extend(recorded(&batch));
         Ok(())
     };
     let recorder = Recorder::start(options).unwrap();
-    assert_eq!(instances(), 1);
     work();
     while let Some(batch) = recorder.next_batch(Duration::ZERO) {
         take(batch).unwrap();
     }
     let outcome = recorder.stop(&mut take).unwrap();
-    let kept = outcome.ledger.kept;
-    assert_eq!(requests.len() as u64, kept);
+    assert_eq!(requests.len() as u64, outcome.ledger.kept);
     assert!(requests.is_sorted_by_key(|recorded| recorded.request.arrival));
     (requests, outcome)
 }
