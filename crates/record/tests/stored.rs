@@ -65,3 +65,10 @@ fn an_sd_card_of_kernel_6_1_is_recorded_with_the_times_of_its_driver() {
         Counted { reads: 77, read_sectors: 2074, writes: 27, written_sectors: 1310, ..Counted::default() };
     sd_card("debian-6.1-mmc.stream.zst", "6.1.0-56-amd64", expected);
 }
+
+#[test]
+fn an_sd_card_of_kernel_6_12_is_recorded_with_the_times_of_its_driver() {
+    let expected =
+        Counted { reads: 77, read_sectors: 2074, writes: 27, written_sectors: 1310, ..Counted::default() };
+    sd_card("debian-6.12-mmc.stream.zst", "6.12.95+deb12-amd64", expected);
+}

@@ -11,12 +11,19 @@ package=${KERNEL_PACKAGE:-$(apt-cache depends linux-image-amd64 | sed -n 's/.*De
 [ -d kernel ] || { apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb kernel; }
 cp kernel/boot/vmlinuz-* vmlinuz
 modules=$(echo kernel/lib/modules/*)
-# Each module behind those that it needs.
+plain() {
+    case $1 in
+    *.xz) xz -dc "$1" ;;
+    *.zst) zstd -dcq "$1" ;;
+    *) cat "$1" ;;
+    esac
+}
+# Each module behind those that it needs. Names are written with - or _.
 order() {
     for module in "$@"; do
-        file=$(find "$modules" -name "$module.ko*" | head -1)
+        file=$(find "$modules" -name "$(echo "$module" | tr _- '??').ko*" | head -1)
         [ -n "$file" ] || continue
-        needs=$(strings -a "$file" | sed -n 's/^depends=//p' | tr , ' ')
+        needs=$(plain "$file" | strings -a | sed -n 's/^depends=//p' | tr , ' ')
         # shellcheck disable=SC2086
         [ -z "$needs" ] || (order $needs)
         echo "$file"
@@ -29,11 +36,7 @@ cp "$(command -v busybox)" root/bin/busybox
 order crc32c_generic libcrc32c sdhci-pci mmc_block ext4 | awk '!seen[$0]++' >list
 while read -r file; do
     name=$(basename "$file" | sed 's/\.xz$//; s/\.zst$//')
-    case $file in
-    *.xz) xz -dc "$file" >"root/modules/$name" ;;
-    *.zst) zstd -dcq "$file" >"root/modules/$name" ;;
-    *) cp "$file" "root/modules/$name" ;;
-    esac
+    plain "$file" >"root/modules/$name"
     echo "$name" >>root/modules/order
 done <list
 cp "$here/init" root/init
