@@ -18,6 +18,8 @@ mod pipeline;
 mod recorder;
 mod stats;
 mod stream;
+mod trace_dat;
+mod trace_file;
 mod transports;
 
 pub use block_event::{BlockEvent, unfilled};
@@ -30,3 +32,4 @@ pub use pipeline::CpuCounts;
 pub use recorder::{Outcome, RecordOptions, Recorder, Target, helper_command};
 pub use stats::{ProcessStats, Stats};
 pub use stream::{Frame, HelperStream};
+pub use trace_file::open_trace;

@@ -46,7 +46,7 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// `device_names` by `dev_t`; devices not in it are named `MAJOR:MINOR`.
+    /// `device_names` by `dev_t`; devices not in it are named `MAJOR,MINOR`.
     pub(crate) fn new(kernel: Kernel, device_names: BTreeMap<u32, String>) -> Self {
         Self {
             kernel,
@@ -90,7 +90,7 @@ impl Pipeline {
     /// Ends a round over all CPUs, of which those in `behind` have more to read.
     pub(crate) fn end_round(&mut self, behind: &[usize]) {
         for cpu in behind {
-            let latest = self.cpus.get(cpu).map_or(0, |(_, latest)| *latest);
+            let latest = self.latest(*cpu);
             self.merge.not_emptied(latest);
         }
         let events: Vec<_> = self.merge.end_round().collect();
@@ -156,7 +156,7 @@ impl Pipeline {
         if let Some(id) = self.device_ids.get(&number) {
             return *id;
         }
-        let unnamed = || format!("{}:{}", number >> 20, number & 0xf_ffff);
+        let unnamed = || format!("{},{}", number >> 20, number & 0xf_ffff);
         let name = self.device_names.get(&number).cloned().unwrap_or_else(unnamed);
         let id = Arc::make_mut(&mut self.devices).intern(&name);
         self.device_ids.insert(number, id);
@@ -166,6 +166,16 @@ impl Pipeline {
     /// Names of the processes met so far.
     pub(crate) fn processes(&self) -> &Arc<Names> {
         &self.processes
+    }
+
+    /// The latest time read of a CPU.
+    pub(crate) fn latest(&self, cpu: usize) -> u64 {
+        self.cpus.get(&cpu).map_or(0, |(_, latest)| *latest)
+    }
+
+    /// Names of the processes and devices met so far.
+    pub(crate) fn names(&self) -> (&Names, &Names) {
+        (&self.processes, &self.devices)
     }
 
     /// Counts so far.

@@ -78,7 +78,7 @@ fn an_sd_card_of_a_guest_is_recorded_as_its_kernel_counts() {
     let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
     let text = || fs::read_to_string(&console).unwrap_or_default();
     let (requests, outcome) = record_elsewhere(&options, || {
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let deadline = Instant::now() + Duration::from_mins(2);
         while said(&text(), "DONE").is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(200));
         }
