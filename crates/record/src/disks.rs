@@ -99,7 +99,10 @@ impl Disks {
                 self.all.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
             return Err(Error::new(Kind::Config, "is no block device of the recorded machine")
                 .of_field("device", 0, name.as_bytes())
-                .hint(format!("these exist: {}; a partition or a mount point does too", names.join(", "))));
+                .hint(format!(
+                    "it has [{}]; a partition or a mount point of these does too",
+                    names.join(", ")
+                )));
         }
         Ok(found.iter().filter_map(|name| self.all.get(*name)).cloned().collect())
     }

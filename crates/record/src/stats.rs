@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request};
 use hdrhistogram::Histogram;
 
+/// Rows of an interval that nobody asks about for hours; further processes are counted together, without a name.
+const MOST_ROWS: usize = 512;
+
 /// Response times are counted up to here; longer ones as this long.
 const LONGEST_NS: u64 = 120_000_000_000;
 
 /// What one process did by one operation since the last snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStats {
-    /// Name of the process; empty where unknown.
+    /// Name of the process; empty where unknown, or of the rest where there are very many.
     pub process: String,
     /// The operation.
     pub op: Op,
@@ -101,7 +104,11 @@ impl Meter {
         self.first.get_or_insert(request.arrival);
         self.last = self.last.max(Some(end));
 
-        let row = self.rows.entry((request.process, request.op)).or_insert_with(Row::new);
+        let mut key = (request.process, request.op);
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+            key.0 = None;
+        }
+        let row = self.rows.entry(key).or_insert_with(Row::new);
         row.requests += 1;
         row.bytes += request.bytes().0;
         row.no_wait += u64::from(no_wait);

@@ -350,9 +350,9 @@ fn version_7(
                     let (_, content) = self::section(parser, at, compression)?;
                     let mut content = Parser { input: &content[..], order };
                     if id == HEADER_INFO {
-                        content.header_info(files)?
+                        content.header_info(files)?;
                     } else {
-                        content.event_formats(files)?
+                        content.event_formats(files)?;
                     }
                 }
                 BUFFER if cpus.is_empty() => {
