@@ -45,6 +45,11 @@ impl<T> Merge<T> {
         self.pending.drain(..ready)
     }
 
+    /// Drops what something earlier could still have followed, where a round broke off; how many that were.
+    pub(crate) fn abandon(&mut self) -> usize {
+        self.pending.drain(..).count()
+    }
+
     /// Takes all that is left, in order of time.
     pub(crate) fn finish(&mut self) -> impl Iterator<Item = (u64, T)> {
         self.pending.sort_by_key(|(time, _)| *time);

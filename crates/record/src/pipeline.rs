@@ -99,6 +99,12 @@ impl Pipeline {
         }
     }
 
+    /// Ends a recording that broke off in the middle of a round: what was read of some CPUs is of no use without the rest.
+    pub(crate) fn break_off(&mut self) {
+        self.ledger.skipped += self.merge.abandon() as u64;
+        self.finish();
+    }
+
     /// Ends the recording: what is still open is counted as unpaired.
     pub(crate) fn finish(&mut self) {
         let events: Vec<_> = self.merge.finish().collect();

@@ -261,7 +261,11 @@ impl Worker {
                 given = Instant::now();
             }
         }
-        self.pipeline.finish();
+        if interrupted.is_some() {
+            self.pipeline.break_off();
+        } else {
+            self.pipeline.finish();
+        }
         self.give(1);
         for (cpu, text) in self.transport.counters() {
             self.pipeline.count_lost(cpu, lost_by_counters(&text));
