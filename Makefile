@@ -1,9 +1,9 @@
 # The doors of the project; each sets up what it needs.
 .PHONY: demo test check bench generate setup clean
 
-demo: ## the main job on bundled input, ending with the path of a report
+demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
-	@.venv/bin/emmclab demo
+	@.venv/bin/emmclab reproduce iiswc15
 
 test: ## every test: Rust, Python, command line, browser
 	@scripts/setup.sh dev

@@ -43,4 +43,4 @@ if [ ! -e "$stamp" ]; then
     touch "$stamp"
 fi
 say "building the Rust core (some minutes the first time)"
-VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop --release --locked --quiet
+PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop --release --locked --quiet

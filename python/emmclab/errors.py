@@ -12,6 +12,7 @@ class EmmclabError(Exception):
         line: the line, from 1, where known.
         field: the field or option, where known.
         hint: what can be done about it, where known.
+        errno: the operating system's error number, where it refused.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class EmmclabError(Exception):
         line: int | None = None,
         field: str | None = None,
         hint: str | None = None,
+        errno: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -30,6 +32,7 @@ class EmmclabError(Exception):
         self.line = line
         self.field = field
         self.hint = hint
+        self.errno = errno
 
 
 class InputError(EmmclabError, OSError):

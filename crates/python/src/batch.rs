@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::StructArray;
 use arrow::datatypes::{DataType, Field};
-use emmclab_trace::Batch;
+use emmclab_trace::{Batch, Flags};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::{to_array_pycapsules, to_schema_pycapsule};
 
 use crate::errors::run;
@@ -34,5 +34,35 @@ impl PyBatch {
         let record = run(py, || self.0.to_record_batch())?;
         let field = Field::new("", DataType::Struct(Batch::schema().fields().clone()), false);
         Ok(to_array_pycapsules(py, Arc::new(field), &StructArray::from(record), requested_schema)?)
+    }
+    /// The first `limit` requests as dictionaries in the columns of the schema, for people to look at; flags are
+    /// names. Whole traces go through Arrow.
+    fn rows<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        (0..self.0.len().min(limit)).map(|i| self.row(py, i)).collect()
+    }
+}
+
+impl PyBatch {
+    fn row<'py>(&self, py: Python<'py>, i: usize) -> PyResult<Bound<'py, PyDict>> {
+        let request = self.0.get(i);
+        let flags: Vec<&str> = Flags::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(|(bit, _)| request.flags.0 & (1 << bit) != 0)
+            .map(|(_, name)| name)
+            .collect();
+        let out = PyDict::new(py);
+        out.set_item("arrival_ns", request.arrival.0)?;
+        out.set_item("start_ns", request.start.map(|time| time.0))?;
+        out.set_item("issue_ns", request.issue.map(|time| time.0))?;
+        out.set_item("complete_ns", request.complete.map(|time| time.0))?;
+        out.set_item("sector", request.sector.0)?;
+        out.set_item("sectors", request.sectors)?;
+        out.set_item("op", request.op.name())?;
+        out.set_item("flags", flags)?;
+        out.set_item("pid", request.pid)?;
+        out.set_item("process", request.process.and_then(|name| self.0.processes().get(name)))?;
+        out.set_item("device", request.device.and_then(|name| self.0.devices().get(name)))?;
+        Ok(out)
     }
 }

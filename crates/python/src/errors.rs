@@ -1,5 +1,7 @@
 //! One mapping from the core's errors to the exceptions of `emmclab.errors`.
 
+use std::io::ErrorKind;
+
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,6 +20,20 @@ fn class_name(kind: Kind) -> &'static str {
     }
 }
 
+/// The number of a refusal of the operating system. Libraries that add a path to it keep only its kind.
+fn errno(py: Python<'_>, cause: &std::io::Error) -> Option<i32> {
+    let name = match cause.kind() {
+        _ if cause.raw_os_error().is_some() => return cause.raw_os_error(),
+        ErrorKind::StorageFull => "ENOSPC",
+        ErrorKind::QuotaExceeded => "EDQUOT",
+        ErrorKind::ReadOnlyFilesystem => "EROFS",
+        ErrorKind::PermissionDenied => "EACCES",
+        ErrorKind::NotFound => "ENOENT",
+        _ => return None,
+    };
+    py.import("errno").and_then(|module| module.getattr(name)).and_then(|number| number.extract()).ok()
+}
+
 /// The Python exception for an error of the core.
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     let build = || -> PyResult<PyErr> {
@@ -27,6 +43,8 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         details.set_item("line", error.line())?;
         details.set_item("field", error.field())?;
         details.set_item("hint", error.hint_text())?;
+        let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        details.set_item("errno", cause.and_then(|cause| errno(py, cause)))?;
         let class = py.import("emmclab.errors")?.getattr(class_name(error.kind()))?;
         Ok(PyErr::from_value(class.call((error.to_string(),), Some(&details))?))
     };

@@ -1,8 +1,20 @@
 //! The Python binding: converts and delegates; nothing is decided here.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::unused_self,
+    reason = "Python hands arguments over by value, and its protocols say which methods have a self"
+)]
+
 mod batch;
 mod errors;
+mod json;
+mod presets;
+mod profile;
 mod reader;
+mod record;
+mod simulate;
+mod synth;
 mod writer;
 
 use pyo3::prelude::*;
@@ -13,7 +25,17 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
-    use crate::reader::{PyReader, formats, ledger_labels};
+    use crate::presets::{claim_presets, published_csv, study_presets};
+    #[pymodule_export]
+    use crate::profile::{PyProfiler, published_tables};
+    #[pymodule_export]
+    use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
+    #[pymodule_export]
+    use crate::record::PyRecorder;
+    #[pymodule_export]
+    use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
+    #[pymodule_export]
+    use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]
     use crate::writer::PyWriter;
 

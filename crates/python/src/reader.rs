@@ -4,21 +4,35 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Ledger, ReadOptions, TraceReader};
+use emmclab_trace::{Column, Combiner, Header, Ledger, ReadOptions, TraceInput};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
 
-/// A trace of any format as a stream of batches in order of arrival.
+/// A trace of any format, or several on one clock, as a stream of batches in order of arrival.
 #[pyclass(name = "Reader", module = "emmclab._core")]
-pub(crate) struct PyReader(Mutex<TraceReader>);
+pub(crate) struct PyReader {
+    inputs: Vec<TraceInput>,
+    passes: u32,
+    /// The mutex is there only to make the class shareable, and is never contended.
+    stream: Mutex<Combiner>,
+}
 
 impl PyReader {
-    /// The reader itself; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut TraceReader {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    fn open(py: Python<'_>, inputs: Vec<TraceInput>, passes: u32) -> PyResult<Self> {
+        let stream = run(py, || Combiner::open(inputs.clone(), passes))?;
+        Ok(Self { inputs, passes, stream: Mutex::new(stream) })
+    }
+
+    /// The traces behind readers.
+    pub(crate) fn inputs(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
+        readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
+    }
+
+    fn inner(&mut self) -> &mut Combiner {
+        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -38,7 +52,18 @@ impl PyReader {
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
         let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
-        run(py, || TraceReader::open(&path, &options)).map(|reader| Self(Mutex::new(reader)))
+        Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
+    }
+
+    /// A new reader that interleaves the traces of others as if all had started together.
+    #[staticmethod]
+    fn combine(py: Python<'_>, readers: Vec<PyRef<'_, PyReader>>) -> PyResult<Self> {
+        Self::open(py, Self::inputs(&readers), 1)
+    }
+
+    /// A new reader of the same traces that goes through them several times; each pass follows the one before.
+    fn repeat(&self, py: Python<'_>, passes: u32) -> PyResult<Self> {
+        Self::open(py, self.inputs.clone(), self.passes.saturating_mul(passes))
     }
 
     /// The next batch, or None at the end.
@@ -74,10 +99,7 @@ pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResul
 }
 
 /// The header's fields.
-pub(crate) fn header_to_python<'py>(
-    py: Python<'py>,
-    header: &emmclab_trace::Header,
-) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
     out.set_item("format", &header.format)?;
@@ -97,7 +119,7 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
             out.set_item("reads", true)?;
-            out.set_item("writes", format.create.is_some())?;
+            out.set_item("writes", format.writes.is_some())?;
             Ok(out)
         })
         .collect()
@@ -111,4 +133,21 @@ pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         out.set_item(field, label)?;
     }
     Ok(out)
+}
+
+/// The columns of a trace: name, type, unit, optional, about.
+#[pyfunction]
+pub(crate) fn trace_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    Column::ALL
+        .into_iter()
+        .map(|column| {
+            let out = PyDict::new(py);
+            out.set_item("name", column.name())?;
+            out.set_item("type", column.data_type().to_string())?;
+            out.set_item("unit", column.unit())?;
+            out.set_item("optional", column.optional())?;
+            out.set_item("about", column.about())?;
+            Ok(out)
+        })
+        .collect()
 }

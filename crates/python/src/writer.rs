@@ -21,7 +21,8 @@ impl PyWriter {
     }
 }
 
-type PyHeader = HashMap<String, Option<String>>;
+/// A header as Python holds it.
+pub(crate) type PyHeader = HashMap<String, Option<String>>;
 
 #[pymethods]
 impl PyWriter {
@@ -36,6 +37,14 @@ impl PyWriter {
     /// Adds a batch; batches come in order of arrival.
     fn write(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<()> {
         run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
+    }
+
+    /// What the format had no place for: requests left out, then values left out by column.
+    fn losses(&mut self) -> (u64, Vec<(&'static str, u64)>) {
+        self.inner().as_ref().map_or((0, Vec::new()), |writer| {
+            let losses = writer.losses();
+            (losses.requests, losses.values)
+        })
     }
 
     /// Ends the file and puts it in place.

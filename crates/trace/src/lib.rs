@@ -7,6 +7,7 @@
 mod atomic_file;
 mod batch;
 mod columns;
+mod combine;
 mod error;
 pub mod formats;
 mod ledger;
@@ -20,6 +21,7 @@ mod writer;
 pub use atomic_file::AtomicFile;
 pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
 pub use columns::Column;
+pub use combine::{Combiner, TraceInput};
 pub use error::{Error, Kind, Result};
 pub use ledger::Ledger;
 pub use names::{NameId, Names};

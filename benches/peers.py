@@ -1,0 +1,111 @@
+"""What a user has today against emmclab, whole processes on the same data in one run.
+
+    .venv/bin/python benches/peers.py
+
+* `blkparse` and `btt` on blktrace's own files (where Debian's blktrace is installed);
+* a pandas script that computes Tables III and IV of a CSV without service times.
+
+Each command runs three times; the fastest counts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FIXTURES = ROOT / "crates" / "trace" / "tests" / "fixtures"
+EMMCLAB = [sys.executable, "-m", "emmclab"]
+RECORD = struct.Struct("<IIQQIIIIIHH")
+REPEATS = 400
+
+PANDAS = """
+import sys
+import pandas as pd
+t = pd.read_csv(sys.argv[1])
+kb = t.sectors / 2
+end = t.sector + t.sectors
+write = t.op == "write"
+print(len(t), kb.sum(), kb.max(), kb.mean(), kb[~write].mean(), kb[write].mean(), 100 * write.mean(),
+      100 * kb[write].sum() / kb.sum(), 100 * (t.sector == end.shift()).mean(),
+      100 * t.sector.duplicated().mean(),
+      len(t) / ((t.arrival_ns.iloc[-1] - t.arrival_ns.iloc[0]) / 1e9))
+"""
+
+
+def best(command: list[str], folder: Path) -> float:
+    """Seconds of the fastest of three runs."""
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def repeat_blktrace(folder: Path) -> int:
+    """Write the small recorded files many times over, the clock running on; give the number of events."""
+    events = 0
+    for cpu in (0, 1):
+        data = gzip.decompress((FIXTURES / f"little.blktrace.{cpu}.gz").read_bytes())
+        records = []
+        place = 0
+        while place < len(data):
+            fields = RECORD.unpack_from(data, place)
+            length = RECORD.size + fields[-1]
+            records.append((fields, data[place + RECORD.size : place + length]))
+            place += length
+        span = 10**10
+        with (folder / f"big.blktrace.{cpu}").open("wb") as file:
+            for turn in range(REPEATS):
+                for fields, payload in records:
+                    later = (*fields[:2], fields[2] + turn * span, *fields[3:])
+                    file.write(RECORD.pack(*later) + payload)
+                    events += 1
+    return events
+
+
+def make_csv(path: Path, rows: int) -> None:
+    """Write a CSV of requests: arrival_ns, op, sector, sectors."""
+    state = 1
+    with path.open("w") as file:
+        file.write("arrival_ns,op,sector,sectors\n")
+        for number in range(rows):
+            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            op = "read" if state >> 62 == 0 else "write"
+            file.write(f"{number * 100_000},{op},{(state >> 40) % 8_000_000 * 8},{8 << (state >> 38 & 3)}\n")
+
+
+def main() -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        profile = [*EMMCLAB, "profile", "--json"]
+        print(f"{'what':<52} {'seconds':>8}")
+        if shutil.which("blkparse") and shutil.which("btt"):
+            events = repeat_blktrace(folder)
+            parse = best(["blkparse", "-q", "-i", "big", "-d", "big.bin", "-O"], folder)
+            report = best(["btt", "-i", "big.bin"], folder)
+            print(f"{f'blkparse + btt, {events:,} events':<52} {parse + report:>8.2f}")
+            print(
+                f"{'emmclab profile, the same files':<52} {best([*profile, 'big.blktrace.0'], folder):>8.2f}"
+            )
+        rows = 2_000_000
+        make_csv(folder / "big.csv", rows)
+        script = folder / "tables.py"
+        script.write_text(PANDAS)
+        print(
+            f"{f'pandas script, {rows:,} requests in CSV':<52} "
+            f"{best([sys.executable, str(script), 'big.csv'], folder):>8.2f}"
+        )
+        print(f"{'emmclab profile, the same file':<52} {best([*profile, 'big.csv'], folder):>8.2f}")
+
+
+if __name__ == "__main__":
+    main()

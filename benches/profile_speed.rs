@@ -1,0 +1,148 @@
+//! How fast a profile of everything is, and how much memory it takes.
+//!
+//! ```text
+//! cargo run --release -p emmclab-profile --example profile_speed [-- --requests N] [TRACE...]
+//! ```
+//!
+//! Profiles a synthetic stream (50 million requests over 32 GB unless told otherwise) and each trace given, repeated to
+//! ten million requests with its clock running on. Prints requests for each second of one core and the process's peak resident memory.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use emmclab_profile::{Profile, ProfileOptions};
+use emmclab_trace::{
+    BATCH_ROWS, Batch, BatchBuilder, Header, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
+};
+
+const REPEATED: u64 = 10_000_000;
+const DEVICE_SECTORS: u64 = 32 << 21;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut requests = 50_000_000;
+    let mut arguments = std::env::args().skip(1);
+    println!("{:<28} {:>12} {:>9} {:>14} {:>10}", "stream", "requests", "CPU s", "requests/s", "peak MB");
+    let mut paths = Vec::new();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--requests" => requests = arguments.next().ok_or("--requests needs a number")?.parse()?,
+            _ => paths.push(argument),
+        }
+    }
+    for path in paths {
+        let batches = read(&path)?;
+        let once: u64 = batches.iter().map(|batch| batch.len() as u64).sum();
+        let times = REPEATED.div_ceil(once);
+        let span = span(&batches);
+        measure(
+            &path,
+            (0..times).flat_map(|round| batches.iter().map(move |batch| later(batch, round as i64 * span))),
+        );
+    }
+    let mut random = SplitMix(1);
+    let mut now = 0;
+    let full = (0..requests / BATCH_ROWS as u64).map(|_| synthetic(&mut random, &mut now));
+    measure("synthetic over 32 GB", full);
+    Ok(())
+}
+
+fn read(path: &str) -> Result<Vec<Batch>, emmclab_trace::Error> {
+    let mut reader = TraceReader::open(path.as_ref(), &ReadOptions::default())?;
+    let mut batches = Vec::new();
+    while let Some(batch) = reader.next_batch()? {
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// First arrival to last end, and a second more.
+fn span(batches: &[Batch]) -> i64 {
+    let times = || batches.iter().flat_map(Batch::iter);
+    let first = times().next().map_or(0, |request| request.arrival.0);
+    times().map(|request| request.complete.unwrap_or(request.arrival).0).max().unwrap_or(0) - first
+        + 1_000_000_000
+}
+
+/// The batch with its clock put forward.
+fn later(batch: &Batch, by: i64) -> Batch {
+    let mut builder = BatchBuilder::default();
+    let put = |time: Nanos| Nanos(time.0 + by);
+    for request in batch.iter() {
+        builder.push(&Request {
+            arrival: put(request.arrival),
+            start: request.start.map(put),
+            issue: request.issue.map(put),
+            complete: request.complete.map(put),
+            ..request
+        });
+    }
+    builder.finish(&Arc::new(batch.processes().clone()), &Arc::new(batch.devices().clone()))
+}
+
+/// A phone-like mix: three in four are writes, sizes of 4 to 64 KB, one in four sequential, gaps of 0.01 - 400 ms,
+/// half of the random ones in a hot sixteenth of the device.
+fn synthetic(random: &mut SplitMix, now: &mut i64) -> Batch {
+    let mut builder = BatchBuilder::default();
+    let mut next = 0;
+    for _ in 0..BATCH_ROWS {
+        let bits = random.next();
+        let sectors = 8 << [0, 0, 0, 0, 0, 1, 2, 4][(bits & 7) as usize];
+        let range = if bits >> 3 & 1 == 0 { DEVICE_SECTORS } else { DEVICE_SECTORS / 16 };
+        let sector = if (bits >> 4).is_multiple_of(4) { next } else { random.next() % (range - 256) / 8 * 8 };
+        *now += 10_000 << (bits >> 6 & 15);
+        let at = |us: i64| Some(Nanos(*now + us * 1_000));
+        let service = 150 + (bits >> 10 & 1_023) as i64;
+        let op = if (bits >> 20).is_multiple_of(4) { Op::Read } else { Op::Write };
+        let request = Request::new(Nanos(*now), op, Sector(sector), sectors);
+        builder.push(&Request { start: at(20), issue: at(40), complete: at(40 + service), ..request });
+        next = (sector + u64::from(sectors)) % (DEVICE_SECTORS - 256);
+    }
+    builder.finish(&Arc::default(), &Arc::default())
+}
+
+/// Profiles the batches; making them does not count.
+fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
+    let mut profile = Profile::new(ProfileOptions { name: name.to_owned(), ..ProfileOptions::default() });
+    let (mut spent, mut requests) = (Duration::ZERO, 0);
+    for batch in batches {
+        requests += batch.len();
+        let begun = cpu_time();
+        profile.update(&batch);
+        spent += cpu_time().saturating_sub(begun);
+    }
+    let begun = cpu_time();
+    let report = profile.finish(&Ledger::default(), &Header::default());
+    spent += cpu_time().saturating_sub(begun);
+    assert_eq!(report.tables.requests, requests as u64);
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let per_s = requests as f64 / spent.as_secs_f64();
+    println!("{name:<28} {requests:>12} {:>9.2} {per_s:>14.0} {:>10.1}", spent.as_secs_f64(), peak_mb());
+}
+
+/// Processor time of this thread, from Linux, so that a busy machine counts less; elsewhere the wall clock.
+fn cpu_time() -> Duration {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = statistics.split_whitespace().next().and_then(|ns| ns.parse().ok());
+    ns.map_or_else(|| BEGUN.elapsed(), Duration::from_nanos)
+}
+
+/// The process's peak resident memory so far, from Linux; 0 elsewhere.
+fn peak_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+}

@@ -1,0 +1,335 @@
+//! A plain reference model beside the device: what every sector must hold, and the rules of flash.
+//!
+//! The model knows nothing of maps, pools or policies. It hears page programs and erases, keeps a tag for every sector in
+//! the flash, and compares what the device says where data is with what was last written. Rules held:
+//!
+//! 1. Every logical sector reads back what was last written to it; lost, stale and swapped data is seen by its tag.
+//! 2. Each mapped unit has one valid slot, and each valid slot one unit.
+//! 3. Valid counts of blocks and pools add up.
+//! 4. Pages of a block are programmed in order, and none twice between erases.
+//! 5. Free, open, full, collecting and bad blocks are all blocks; the lists hold the full ones.
+//! 6. Time never goes back: a plane does one thing at a time, requests complete after they start after they arrive, and
+//!    the parts of a response time add up to it.
+
+use std::collections::{HashMap, VecDeque};
+
+use emmclab_trace::{Error, Kind, Op, Result};
+
+use crate::device::{Command, Device};
+use crate::event::{BlockErased, Cause, Observer, PageProgrammed, PageRead, RequestCompleted};
+use crate::geometry::Geometry;
+use crate::nand::BlockState;
+
+/// The reference model. Tell it each command before the device has it, let it listen, and verify.
+pub struct Checker {
+    geometry: Geometry,
+    /// Tag of each sector in the flash; 0 = nothing.
+    content: Vec<u32>,
+    /// Tag of each logical sector; 0 = nothing.
+    expected: Vec<u32>,
+    /// Pages programmed in each block.
+    programmed: Vec<u32>,
+    /// Tags of writes to each unit that have not been programmed.
+    outstanding: HashMap<u32, VecDeque<u32>>,
+    /// End of the last operation on each plane.
+    plane_end: Vec<i64>,
+    /// Whether a plane does one thing at a time; not with cache commands.
+    exclusive: bool,
+    last_tag: u32,
+    last_arrival: i64,
+    since: usize,
+    last: Option<Command>,
+    fault: Option<String>,
+}
+
+impl Checker {
+    /// A model of a device as it is.
+    pub fn of(device: &Device) -> Self {
+        let geometry = device.geometry().clone();
+        let sectors = geometry.unit_sectors as usize;
+        let mut checker = Self {
+            content: vec![0; geometry.slots() * sectors],
+            expected: vec![0; geometry.logical_units as usize * sectors],
+            programmed: device.blocks().iter().map(|block| block.written).collect(),
+            outstanding: HashMap::new(),
+            plane_end: vec![i64::MIN; geometry.planes as usize],
+            exclusive: !device.flash.caches(),
+            last_tag: 0,
+            last_arrival: i64::MIN,
+            since: 0,
+            last: None,
+            fault: None,
+            geometry,
+        };
+        for unit in 0..checker.geometry.logical_units {
+            if let Some(slot) = device.lookup(unit) {
+                checker.last_tag += 1;
+                let tag = checker.last_tag;
+                checker.content[slot as usize * sectors..][..sectors].fill(tag);
+                checker.expected[unit as usize * sectors..][..sectors].fill(tag);
+            }
+        }
+        checker
+    }
+
+    /// Notes what the next command means for the data.
+    pub fn expect(&mut self, command: &Command) {
+        let unit_sectors = u64::from(self.geometry.unit_sectors);
+        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
+        if end > self.expected.len() as u64 {
+            return;
+        }
+        self.last = Some(*command);
+        match command.op {
+            Op::Write => {
+                self.last_tag = self.last_tag.wrapping_add(1).max(1);
+                self.expected[first as usize..end as usize].fill(self.last_tag);
+                for unit in first / unit_sectors..end.div_ceil(unit_sectors) {
+                    self.outstanding.entry(unit as u32).or_default().push_back(self.last_tag);
+                }
+            }
+            Op::Discard | Op::SecureErase => {
+                let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
+                if from < to {
+                    self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize].fill(0);
+                }
+            }
+            Op::Read | Op::Flush => {}
+        }
+    }
+
+    /// Checks the units of the last command, and everything as often as its cost allows: always on a small device.
+    ///
+    /// # Errors
+    /// As [`Checker::verify`].
+    pub fn verify_now_and_then(&mut self, device: &Device) -> Result<()> {
+        self.since += 1;
+        if self.since * 256 >= self.geometry.slots() {
+            self.since = 0;
+            return self.verify(device);
+        }
+        if let Some(command) = self.last.filter(|command| device.stop().is_none() && command.sectors > 0) {
+            let unit = u64::from(self.geometry.unit_sectors);
+            let end = (command.sector + u64::from(command.sectors)).div_ceil(unit);
+            for unit in command.sector / unit..end {
+                self.verify_unit(device, unit as u32);
+            }
+        }
+        self.verdict()
+    }
+
+    /// Checks every rule over the whole device.
+    ///
+    /// # Errors
+    /// [`Kind::Value`] with the first rule that does not hold: a defect of this program, never of the input.
+    pub fn verify(&mut self, device: &Device) -> Result<()> {
+        if device.stop().is_none() {
+            let lost = self.outstanding.len();
+            self.require(lost == 0 || !device.all_dispatched(), || {
+                format!("writes to {lost} units were taken but never programmed")
+            });
+            for unit in 0..self.geometry.logical_units {
+                self.verify_unit(device, unit);
+            }
+        }
+        self.verify_blocks(device);
+        self.verify_pools(device);
+        self.verdict()
+    }
+
+    fn verdict(&mut self) -> Result<()> {
+        self.fault.take().map_or(Ok(()), |fault| {
+            Err(Error::new(Kind::Value, format!("an invariant of the device is broken: {fault}"))
+                .hint("this is a defect of the simulator; please report it with the settings and the trace"))
+        })
+    }
+
+    fn require(&mut self, holds: bool, fault: impl FnOnce() -> String) {
+        if !holds && self.fault.is_none() {
+            self.fault = Some(fault());
+        }
+    }
+
+    fn verify_unit(&mut self, device: &Device, unit: u32) {
+        if self.outstanding.contains_key(&unit) {
+            return;
+        }
+        let sectors = self.geometry.unit_sectors as usize;
+        let slot = device.lookup(unit);
+        for sector in 0..sectors {
+            let wanted = self.expected[unit as usize * sectors + sector];
+            let found = slot.map_or(0, |slot| self.content[slot as usize * sectors + sector]);
+            self.require(wanted == found, || {
+                format!(
+                    "sector {sector} of unit {unit} must hold write {wanted} but slot {slot:?} holds {found}"
+                )
+            });
+        }
+    }
+
+    fn verify_blocks(&mut self, device: &Device) {
+        let mut valid_slots = 0u64;
+        for (number, block) in device.blocks().iter().enumerate() {
+            let first = self.geometry.first_slot(number as u32);
+            let slots = 1usize << self.geometry.stride_shift;
+            let group = &self.geometry.groups[usize::from(block.group)];
+            let reach = block.written << group.page_shift;
+            let mut valid = 0;
+            for (offset, owner) in device.owner[first as usize..][..slots].iter().enumerate() {
+                if *owner == 0 {
+                    continue;
+                }
+                valid += 1;
+                let slot = first + offset as u32;
+                let back = device.lookup(owner - 1);
+                self.require(back == Some(slot), || {
+                    format!("slot {slot} belongs to unit {} but that is mapped to {back:?}", owner - 1)
+                });
+                self.require((offset as u32) < reach, || format!("slot {slot} is valid but not programmed"));
+            }
+            valid_slots += u64::from(valid);
+            let written = self.programmed[number];
+            self.require(valid == block.valid, || {
+                format!("block {number} counts {} valid units but has {valid}", block.valid)
+            });
+            self.require(written == block.written, || {
+                format!("block {number} counts {} pages but {written} were programmed", block.written)
+            });
+        }
+        let mapped = device.map.iter().filter(|entry| **entry != 0).count() as u64;
+        self.require(mapped == valid_slots, || {
+            format!("{mapped} units are mapped but {valid_slots} slots valid")
+        });
+    }
+
+    fn verify_pools(&mut self, device: &Device) {
+        for (index, pool) in device.pools.iter().enumerate() {
+            let blocks = &device.blocks()[pool.first_block as usize..][..pool.blocks as usize];
+            let count = |state| blocks.iter().filter(|block| block.state == state).count() as u32;
+            let (open, full) = (count(BlockState::Open), count(BlockState::Full));
+            let (collecting, bad) = (count(BlockState::Collecting), count(BlockState::Bad));
+            let unused_spares = pool.blocks - pool.usable();
+            let free = pool.free();
+            self.require(free + unused_spares + open + full + collecting + bad == pool.blocks, || {
+                format!(
+                    "pool {index}: {free} free + {unused_spares} spare + {open} open + {full} full + {collecting} collecting + {bad} bad blocks are not {}",
+                    pool.blocks
+                )
+            });
+            let listed = pool.listed(device.blocks());
+            self.require(listed.len() as u32 == full && pool.full == full, || {
+                format!(
+                    "pool {index} lists {} blocks, counts {}, has {full} full ones",
+                    listed.len(),
+                    pool.full
+                )
+            });
+            let valid: u32 = blocks.iter().map(|block| block.valid).sum();
+            self.require(valid == pool.valid, || {
+                format!("pool {index} counts {} valid units but has {valid}", pool.valid)
+            });
+            if let Some(least) = pool.least_valid() {
+                let true_least = listed.iter().map(|block| device.blocks()[*block as usize].valid).min();
+                let found = device.blocks()[least as usize].valid;
+                self.require(true_least == Some(found), || {
+                    format!(
+                        "pool {index} takes {found} for the fewest valid units, but that is {true_least:?}"
+                    )
+                });
+            }
+        }
+    }
+
+    fn timeline(&mut self, block: u32, begin: i64, end: i64) {
+        let plane = (block / self.geometry.blocks_per_plane) as usize;
+        let last = self.plane_end[plane];
+        self.require(begin <= end && (end >= last) && (!self.exclusive || begin >= last), || {
+            format!("plane {plane} is used from {begin} to {end} while busy until {last}")
+        });
+        self.plane_end[plane] = last.max(end);
+    }
+}
+
+impl Observer for Checker {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        let waits = &event.waits;
+        let parts = [
+            waits.queue_ns,
+            waits.controller_ns,
+            waits.bus_ns,
+            waits.array_ns,
+            waits.gc_ns,
+            waits.wake_up_ns,
+        ];
+        let ordered = self.last_arrival <= event.arrival
+            && event.arrival <= event.start
+            && event.start <= event.complete;
+        self.require(ordered, || format!("time goes back in {event:?}"));
+        let sum: i64 = parts.iter().sum();
+        let adds_up = sum == event.complete - event.arrival && parts.iter().all(|part| *part >= 0);
+        self.require(adds_up, || format!("the parts of the response time do not add up in {event:?}"));
+        self.last_arrival = event.arrival;
+    }
+
+    fn page_read(&mut self, event: &PageRead) {
+        let (block, page) = (event.block, event.page);
+        let written = self.programmed[block as usize];
+        self.require(page < written, || format!("page {page} of block {block} is read but not programmed"));
+        // The reads of a copy are told with the times of the whole copy.
+        if matches!(event.cause, Cause::Host | Cause::Merge) {
+            self.timeline(block, event.begin, event.end);
+        }
+    }
+
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        let (block, page) = (event.block, event.page);
+        let next = self.programmed[block as usize];
+        self.require(page == next, || {
+            format!("page {page} of block {block} is programmed after page {next}")
+        });
+        self.programmed[block as usize] += 1;
+        self.timeline(block, event.begin, event.end);
+        let sectors = self.geometry.unit_sectors as usize;
+        let (in_block, slots) = self
+            .geometry
+            .groups
+            .iter()
+            .find(|group| {
+                let at = block % self.geometry.blocks_per_plane;
+                (group.first_block..group.first_block + group.blocks).contains(&at)
+            })
+            .map_or((0, 0), |group| (page << group.page_shift, group.slots_per_page()));
+        self.require(event.units.len() <= slots as usize && !event.units.is_empty(), || {
+            format!("page {page} of block {block} is given {} units", event.units.len())
+        });
+        for (i, unit) in event.units.iter().enumerate() {
+            let slot = (self.geometry.first_slot(block) + in_block) as usize + i;
+            let mut tag = 0;
+            if event.cause == Cause::Host {
+                if let Some(tags) = self.outstanding.get_mut(&unit.logical) {
+                    tag = tags.pop_front().unwrap_or(0);
+                    if tags.is_empty() {
+                        self.outstanding.remove(&unit.logical);
+                    }
+                }
+                self.require(tag != 0, || format!("unit {} is programmed but was not written", unit.logical));
+            }
+            for sector in 0..sectors {
+                let value = if unit.covered >> sector & 1 == 1 {
+                    tag
+                } else {
+                    unit.from.map_or(0, |from| self.content[from as usize * sectors + sector])
+                };
+                self.content[slot * sectors + sector] = value;
+            }
+        }
+    }
+
+    fn block_erased(&mut self, event: &BlockErased) {
+        self.programmed[event.block as usize] = 0;
+        self.timeline(event.block, event.begin, event.end);
+        let sectors = self.geometry.unit_sectors as usize;
+        let first = self.geometry.first_slot(event.block) as usize * sectors;
+        self.content[first..][..sectors << self.geometry.stride_shift].fill(0);
+    }
+}

@@ -1,0 +1,47 @@
+//! The presets in `presets/devices`, built in.
+
+/// A device that comes with the program.
+pub struct Preset {
+    /// Name for [`super::DeviceConfig::preset`].
+    pub name: &'static str,
+    /// The TOML file.
+    pub text: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        &[$(Preset {
+            name: $name,
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../presets/devices/", $name, ".toml")),
+        }),*]
+    };
+}
+
+/// Every preset; a new one is a file in `presets/devices` and a word here.
+pub fn presets() -> &'static [Preset] {
+    presets!["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps", "ssdsim", "nexus5", "emmc51-tlc", "small-1gb"]
+}
+
+/// The word nearest to `word`, where one is near enough to be meant.
+pub(super) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    words
+        .map(|candidate| (distance(word, candidate), candidate))
+        .min()
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()) / 2)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits from `a` to `b` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let change = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,97 @@
+//! Finds every unknown key and wrong type at once, where serde would stop at the first.
+
+use serde_json::{Map, Value as Json};
+use toml::{Table, Value};
+
+use super::explain::json_schema;
+use super::presets::closest;
+
+/// Every way in which `given` does not fit the schema of the settings.
+pub(super) fn faults(given: &Table) -> Vec<String> {
+    let schema = json_schema();
+    let mut faults = Vec::new();
+    table("", given, &schema, &schema, &mut faults);
+    faults
+}
+
+/// Follows a `$ref` into the definitions.
+pub(super) fn resolve<'a>(node: &'a Json, root: &'a Json) -> &'a Json {
+    let target = node.get("$ref").and_then(Json::as_str).and_then(|path| path.strip_prefix("#/"));
+    let found = target.and_then(|path| path.split('/').try_fold(root, |node, part| node.get(part)));
+    found.unwrap_or(node)
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+fn table(path: &str, given: &Table, node: &Json, root: &Json, faults: &mut Vec<String>) {
+    let none = Map::new();
+    let known = node.get("properties").and_then(Json::as_object).unwrap_or(&none);
+    for (key, value) in given {
+        let path = join(path, key);
+        if let Some(node) = known.get(key) {
+            check(&path, value, resolve(node, root), root, faults);
+        } else {
+            let guess = closest(key, known.keys().map(String::as_str));
+            let guess = guess.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            faults.push(format!("there is no setting `{path}`{guess}"));
+        }
+    }
+}
+
+/// Words that an enumeration allows.
+fn words(node: &Json) -> Vec<&str> {
+    let plain = node.get("enum").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    let variants = node.get("oneOf").and_then(Json::as_array).into_iter().flatten();
+    let described = variants.flat_map(|variant| {
+        let one = variant.get("const").and_then(Json::as_str).into_iter();
+        let many = variant.get("enum").and_then(Json::as_array).into_iter().flatten();
+        one.chain(many.filter_map(Json::as_str))
+    });
+    plain.chain(described).collect()
+}
+
+fn check(path: &str, value: &Value, node: &Json, root: &Json, faults: &mut Vec<String>) {
+    let allowed = words(node);
+    if !allowed.is_empty() {
+        if value.as_str().is_none_or(|word| !allowed.contains(&word)) {
+            faults.push(format!("`{path}` is {value}; it must be one of: {}", allowed.join(", ")));
+        }
+        return;
+    }
+    let wanted = node.get("type").and_then(Json::as_str).unwrap_or("object");
+    match (wanted, value) {
+        ("object", Value::Table(inner)) => table(path, inner, node, root, faults),
+        ("array", Value::Array(items)) => {
+            let item = node.get("items").map_or(&Json::Null, |item| resolve(item, root));
+            for (index, value) in items.iter().enumerate() {
+                check(&join(path, &index.to_string()), value, item, root, faults);
+            }
+        }
+        ("integer", Value::Integer(number)) => {
+            let most = if node.get("format").and_then(Json::as_str) == Some("uint64") {
+                i64::MAX
+            } else {
+                i64::from(u32::MAX)
+            };
+            if !(0..=most).contains(number) {
+                faults.push(format!("`{path}` is {number}; it must lie in 0..={most}"));
+            }
+        }
+        ("number", Value::Integer(_) | Value::Float(_))
+        | ("boolean", Value::Boolean(_))
+        | ("string", Value::String(_)) => {}
+        (wanted, value) => {
+            let wanted = match wanted {
+                "object" => "a section",
+                "array" => "a list",
+                "integer" => "a whole number",
+                "number" => "a number",
+                "boolean" => "true or false",
+                other => other,
+            };
+            faults.push(format!("`{path}` is {value} ({}); it must be {wanted}", value.type_str()));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What the host asks for, page by page: reads, writes and discards, and writes that wait their turn.
+
+use super::pending::Waiting;
+use super::progress::Progress;
+use crate::config::UnwrittenRead;
+use crate::device::Device;
+use crate::event::{Cause, Observer, PageRead, Trimmed, Waits};
+use crate::ftl::place::{PageWrite, Span};
+use crate::ftl::split::next_page;
+use crate::nand::{Block, Operation};
+
+impl Device {
+    #[inline]
+    fn units_of(&self, sector: u64, sectors: u32) -> (u32, u32) {
+        let unit = u64::from(self.geometry.unit_sectors);
+        let first = sector / unit;
+        let end = (sector + u64::from(sectors)).div_ceil(unit);
+        (first as u32, (end - first) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn write<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
+        let (sector, sectors) = (progress.event.sector, progress.event.sectors);
+        progress.spend(self.commands.before_write(sectors));
+        self.counters.host_bytes_written += u64::from(sectors) * 512;
+        let span = Span { first: sector, end: sector + u64::from(sectors) };
+        let hot = sectors <= self.hot_sectors;
+        let (mut first, mut left) = self.units_of(sector, sectors);
+        while left > 0 {
+            let (group, mut units) = next_page(&self.geometry, left);
+            let mut waits = Waits::default();
+            let mut ready = progress.ready;
+            if self.partial(span, first, units) {
+                (ready, waits) = self.merge(span, first, units, ready, observer);
+            }
+            if self.read_first {
+                let request = progress.event.id;
+                self.pending.push_page(Waiting { request, first, units, group, ready, waits });
+                progress.outstanding += 1;
+            } else {
+                let page = PageWrite { first, units, group, span, hot };
+                let Some((op, taken)) = self.program_host(ready, page, observer) else {
+                    return;
+                };
+                units = taken;
+                let complete = if self.transferred { op.transferred } else { op.end };
+                progress.absorb(waits.then(Waits::of(&op, ready, complete)), op.begin, complete);
+            }
+            first += units;
+            left -= units;
+        }
+    }
+
+    /// Reads what a write leaves of the units that it covers in part. Returns when that is there, and the waits for it.
+    #[cold]
+    fn merge<O: Observer>(
+        &mut self,
+        span: Span,
+        first: u32,
+        units: u32,
+        ready: i64,
+        observer: &mut O,
+    ) -> (i64, Waits) {
+        let mut done = (ready, Waits::default());
+        let whole = Span { first: 0, end: u64::MAX }.covered(0, self.geometry.unit_sectors);
+        for unit in first..first + units {
+            let covered = span.covered(unit, self.geometry.unit_sectors);
+            // What still waits to be written is in the controller and need not be read.
+            let waiting = self.read_first && self.pending.holds(unit, 1);
+            if covered == whole || waiting {
+                continue;
+            }
+            if let Some(slot) = self.lookup(unit) {
+                self.counters.merges += 1;
+                let bytes = (whole & !covered).count_ones() * 512;
+                let op = self.read_page(slot, ready, bytes, Cause::Merge, observer);
+                if op.end > done.0 {
+                    done = (op.end, Waits::of(&op, ready, op.end));
+                }
+            }
+        }
+        done
+    }
+
+    #[inline]
+    fn read_page<O: Observer>(
+        &mut self,
+        slot: u32,
+        ready: i64,
+        bytes: u32,
+        cause: Cause,
+        observer: &mut O,
+    ) -> Operation {
+        let block = self.geometry.block_of(slot);
+        let Block { plane, group, .. } = self.blocks[block as usize];
+        let kind = &self.geometry.groups[usize::from(group)];
+        let page = self.geometry.offset_of(slot) >> kind.page_shift;
+        let op = self.flash.read(u32::from(plane), kind, page, ready, bytes);
+        self.count_read(group, bytes, cause);
+        observer.page_read(&PageRead { block, page, cause, begin: op.begin, end: op.end });
+        op
+    }
+
+    #[inline]
+    fn count_read(&mut self, group: u8, bytes: u32, cause: Cause) {
+        self.counters.page_reads[cause as usize] += 1;
+        self.counters.group_reads[usize::from(group)] += 1;
+        self.counters.bus_bytes += u64::from(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn read<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
+        let (sector, sectors) = (progress.event.sector, progress.event.sectors);
+        self.counters.host_bytes_read += u64::from(sectors) * 512;
+        progress.spend(self.commands.before_read());
+        let span = Span { first: sector, end: sector + u64::from(sectors) };
+        let (first, units) = self.units_of(sector, sectors);
+        while self.read_first && self.pending.holds(first, units) && self.stop.is_none() {
+            // Data that waits to be written is written before it is read.
+            self.dispatch_next(i64::MAX, observer);
+        }
+        let end = first + units;
+        let mut at = first;
+        while at < end {
+            let from = at;
+            let slot = self.map[at as usize];
+            at += 1;
+            if slot == 0 {
+                at = self.unwritten_run(from, end);
+                self.read_unwritten(progress, span, from, at);
+                continue;
+            }
+            let shift = self.geometry.groups
+                [usize::from(self.blocks[self.geometry.block_of(slot - 1) as usize].group)]
+            .page_shift;
+            while at < end && {
+                let other = self.map[at as usize];
+                other != 0 && (other - 1) >> shift == (slot - 1) >> shift
+            } {
+                at += 1;
+            }
+            let bytes = self.bytes_between(span, from, at);
+            let op = self.read_page(slot - 1, progress.ready, bytes, Cause::Host, observer);
+            progress.absorb(Waits::of(&op, progress.ready, op.end), op.begin, op.end);
+        }
+        if progress.event.subrequests == 0 {
+            progress.without_flash(progress.ready);
+        }
+        let out = self.commands.host(sectors);
+        progress.event.complete += out;
+        progress.event.waits.controller_ns += out;
+    }
+
+    /// Bytes of the span in the units `from..to`.
+    #[inline]
+    fn bytes_between(&self, span: Span, from: u32, to: u32) -> u32 {
+        let unit = u64::from(self.geometry.unit_sectors);
+        let begin = span.first.max(u64::from(from) * unit);
+        let end = span.end.min(u64::from(to) * unit);
+        (end - begin) as u32 * 512
+    }
+
+    /// The end of the run of unwritten units that starts at `from` and would have been one page.
+    fn unwritten_run(&self, from: u32, end: u32) -> u32 {
+        let group = self.geometry.by_size[0];
+        let slots = self.geometry.groups[usize::from(group)].slots_per_page();
+        let page_end = (from / slots + 1).saturating_mul(slots).min(end);
+        (from + 1..page_end).find(|unit| self.map[*unit as usize] != 0).unwrap_or(page_end)
+    }
+
+    /// Reads what was never written: as if it had been there, or for nothing.
+    fn read_unwritten(&mut self, progress: &mut Progress, span: Span, from: u32, to: u32) {
+        self.counters.unwritten_reads += u64::from(to - from);
+        if self.unwritten == UnwrittenRead::Free {
+            return;
+        }
+        let (group, _) = next_page(&self.geometry, to - from);
+        let plane = self.home_plane(from, group);
+        let bytes = self.bytes_between(span, from, to);
+        let op = self.flash.read(plane, &self.geometry.groups[usize::from(group)], 0, progress.ready, bytes);
+        self.count_read(group, bytes, Cause::Host);
+        progress.absorb(Waits::of(&op, progress.ready, op.end), op.begin, op.end);
+    }
+
+    /// Forgets the units that lie wholly in the range.
+    pub(crate) fn discard<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
+        let (sector, sectors) = (progress.event.sector, progress.event.sectors);
+        progress.spend(self.commands.before_write(0));
+        let unit = u64::from(self.geometry.unit_sectors);
+        let first = sector.div_ceil(unit) as u32;
+        let end = ((sector + u64::from(sectors)) / unit) as u32;
+        let count = end.saturating_sub(first);
+        while self.read_first && self.pending.holds(first, count) && self.stop.is_none() {
+            self.dispatch_next(i64::MAX, observer);
+        }
+        for unit in first..first + count {
+            let slot = self.map[unit as usize];
+            if slot != 0 {
+                self.invalidate(slot - 1);
+                self.map[unit as usize] = 0;
+                self.counters.trimmed_units += 1;
+            }
+        }
+        if count > 0 {
+            observer.trimmed(&Trimmed { first, count });
+        }
+        progress.without_flash(progress.ready);
+    }
+
+    /// Dispatches the pages that begin before `until`.
+    pub(crate) fn dispatch_until<O: Observer>(&mut self, until: i64, observer: &mut O) {
+        while !self.pending.is_empty() && self.stop.is_none() && self.dispatch_next(until, observer) {}
+        if self.stop.is_some() {
+            self.pending.clear();
+        }
+        self.tell_completed(observer);
+    }
+
+    /// Dispatches the page that begins next, if before `until`.
+    fn dispatch_next<O: Observer>(&mut self, until: i64, observer: &mut O) -> bool {
+        let free = self.flash.first_free();
+        let Some(page) = self.pending.next(free, until) else { return false };
+        let Some(request) = self.pending.request(page.request) else { return false };
+        let (sector, sectors) = (request.event.sector, request.event.sectors);
+        let span = Span { first: sector, end: sector + u64::from(sectors) };
+        let hot = sectors <= self.hot_sectors;
+        let (mut first, mut left) = (page.first, page.units);
+        while left > 0 {
+            let write = PageWrite { first, units: left, group: page.group, span, hot };
+            let Some((op, taken)) = self.program_host(page.ready, write, observer) else {
+                return false;
+            };
+            let complete = if self.transferred { op.transferred } else { op.end };
+            let waits = page.waits.then(Waits::of(&op, page.ready, complete));
+            if let Some(request) = self.pending.request(page.request) {
+                request.absorb(waits, op.begin, complete);
+            }
+            first += taken;
+            left -= taken;
+        }
+        if let Some(request) = self.pending.request(page.request) {
+            request.outstanding -= 1;
+        }
+        true
+    }
+
+    pub(crate) fn tell_completed<O: Observer>(&mut self, observer: &mut O) {
+        while let Some(progress) = self.pending.pop_complete() {
+            self.complete(&progress.event, observer);
+        }
+    }
+}

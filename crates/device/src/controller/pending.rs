@@ -1,0 +1,114 @@
+//! Writes that have arrived but not begun, where reads may go first.
+//!
+//! The order is that of the queue, with two exceptions: a write that waits for the rest of its page to be read lets others
+//! pass, but nothing passes an earlier write to the same units.
+
+use std::collections::VecDeque;
+
+use super::progress::Progress;
+use crate::event::Waits;
+
+/// A page of a write that has not begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// Number of its request.
+    pub request: u64,
+    /// First map unit and how many.
+    pub first: u32,
+    pub units: u32,
+    pub group: u8,
+    /// When it may begin.
+    pub ready: i64,
+    /// What it has waited for so far.
+    pub waits: Waits,
+}
+
+impl Waiting {
+    fn overlaps(&self, first: u32, units: u32) -> bool {
+        self.first < first + units && first < self.first + self.units
+    }
+}
+
+/// Requests in flight and their pages that have not begun.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    pages: VecDeque<Waiting>,
+    /// How many of `pages` hold each map unit; empty where writes never wait.
+    waiting: Vec<u32>,
+    requests: VecDeque<Progress>,
+}
+
+impl Pending {
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// For a device of so many map units.
+    pub fn new(units: u32) -> Self {
+        Self { waiting: vec![0; units as usize], ..Self::default() }
+    }
+
+    pub fn push_page(&mut self, page: Waiting) {
+        for count in &mut self.waiting[page.first as usize..][..page.units as usize] {
+            *count += 1;
+        }
+        self.pages.push_back(page);
+    }
+
+    pub fn push_request(&mut self, request: Progress) {
+        self.requests.push_back(request);
+    }
+
+    /// The request of this number, while it is in flight.
+    pub fn request(&mut self, id: u64) -> Option<&mut Progress> {
+        let first = self.requests.front()?.event.id;
+        self.requests.get_mut(id.checked_sub(first)? as usize)
+    }
+
+    /// The oldest request, where all of it has been dispatched.
+    pub fn pop_complete(&mut self) -> Option<Progress> {
+        if self.requests.front()?.outstanding > 0 {
+            return None;
+        }
+        self.requests.pop_front()
+    }
+
+    /// Forgets everything; requests that were not dispatched will never complete.
+    pub fn clear(&mut self) {
+        for page in self.pages.drain(..) {
+            self.waiting[page.first as usize..][..page.units as usize].fill(0);
+        }
+        self.requests.clear();
+    }
+
+    /// Whether a page that has not begun holds any of these units.
+    pub fn holds(&self, first: u32, units: u32) -> bool {
+        !self.pages.is_empty()
+            && self.waiting[first as usize..][..units as usize].iter().any(|count| *count > 0)
+    }
+
+    /// Takes out the page that begins next if that is before `until`; `free` is when the first unit of the flash is free.
+    pub fn next(&mut self, free: i64, until: i64) -> Option<Waiting> {
+        let mut best: Option<(i64, usize)> = None;
+        for (i, page) in self.pages.iter().enumerate() {
+            let begin = page.ready.max(free);
+            if best.is_none_or(|(best, _)| begin < best)
+                && !self.pages.iter().take(i).any(|earlier| earlier.overlaps(page.first, page.units))
+            {
+                best = Some((begin, i));
+                if begin == free {
+                    break;
+                }
+            }
+        }
+        let (begin, index) = best?;
+        if begin >= until {
+            return None;
+        }
+        let page = self.pages.remove(index)?;
+        for count in &mut self.waiting[page.first as usize..][..page.units as usize] {
+            *count -= 1;
+        }
+        Some(page)
+    }
+}

@@ -1,0 +1,102 @@
+//! Counts that every run keeps.
+
+use crate::event::Cause;
+
+/// What a device has done since it was made or its counters were last cleared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes the host wrote.
+    pub host_bytes_written: u64,
+    /// Bytes the host read.
+    pub host_bytes_read: u64,
+    /// Pages read, by [`Cause`].
+    pub page_reads: [u64; 4],
+    /// Pages programmed, by [`Cause`].
+    pub page_programs: [u64; 4],
+    /// Bytes of the pages programmed, by [`Cause`].
+    pub bytes_programmed: [u64; 4],
+    /// Pages read, by block group.
+    pub group_reads: Vec<u64>,
+    /// Pages programmed, by block group.
+    pub group_programs: Vec<u64>,
+    /// Blocks erased, by block group.
+    pub group_erases: Vec<u64>,
+    /// Bytes over the flash bus.
+    pub bus_bytes: u64,
+    /// Blocks collected for space.
+    pub gc_count: u64,
+    /// Of these, while the device was idle.
+    pub gc_idle_count: u64,
+    /// Blocks moved to even out wear.
+    pub wear_moves: u64,
+    /// Time that flash units spent on collection, ns.
+    pub gc_ns: u64,
+    /// Units overwritten in part, whose rest had to be read first.
+    pub merges: u64,
+    /// Units that the host read and had never written.
+    pub unwritten_reads: u64,
+    /// Units discarded.
+    pub trimmed_units: u64,
+    /// Blocks gone bad.
+    pub bad_blocks: u64,
+    /// Times that the device woke up.
+    pub wake_ups: u64,
+    /// Time asleep, ns.
+    pub asleep_ns: u64,
+}
+
+impl Counters {
+    pub(crate) fn new(groups: usize) -> Self {
+        Self {
+            group_reads: vec![0; groups],
+            group_programs: vec![0; groups],
+            group_erases: vec![0; groups],
+            ..Self::default()
+        }
+    }
+
+    /// Pages read in all.
+    pub fn all_page_reads(&self) -> u64 {
+        self.page_reads.iter().sum()
+    }
+
+    /// Pages programmed in all.
+    pub fn all_page_programs(&self) -> u64 {
+        self.page_programs.iter().sum()
+    }
+
+    /// Blocks erased in all.
+    pub fn block_erases(&self) -> u64 {
+        self.group_erases.iter().sum()
+    }
+
+    /// Bytes programmed for one cause, over the bytes that the host wrote; 0 without writes.
+    pub fn waf_of(&self, cause: Cause) -> f64 {
+        if self.host_bytes_written == 0 {
+            return 0.0;
+        }
+        self.bytes_programmed[cause as usize] as f64 / self.host_bytes_written as f64
+    }
+
+    /// Write amplification: bytes programmed over bytes the host wrote; 0 without writes.
+    pub fn waf(&self) -> f64 {
+        Cause::ALL.iter().map(|cause| self.waf_of(*cause)).sum()
+    }
+
+    /// Bytes the host wrote over the flash bytes that they took; 0 without writes.
+    pub fn space_utilisation(&self) -> f64 {
+        let taken = self.bytes_programmed[Cause::Host as usize];
+        if taken == 0 { 0.0 } else { self.host_bytes_written as f64 / taken as f64 }
+    }
+}
+
+/// How long each part was busy, ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Buses.
+    pub channels: Vec<u64>,
+    /// Dies.
+    pub dies: Vec<u64>,
+    /// Planes.
+    pub planes: Vec<u64>,
+}

@@ -1,0 +1,350 @@
+//! The device: takes requests in order of arrival, says when each completes.
+
+use emmclab_trace::{Error, Kind, Nanos, Op, Request, Result};
+
+use crate::config::{
+    AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, UnwrittenRead, WriteComplete,
+};
+use crate::controller::{Commands, Pending, Power, Progress};
+use crate::counters::{Counters, Load};
+use crate::event::{Observer, RequestCompleted, WokeUp};
+use crate::ftl::gc::{self, VictimPolicy};
+use crate::geometry::{Geometry, ns};
+use crate::nand::{Block, Flash, Pool};
+
+/// Why a device takes no more writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// There is no free page, and collection is off or cannot win one.
+    Full,
+    /// A block went bad and no spare block was left for it.
+    WornOut,
+}
+
+impl Stop {
+    /// A sentence for people.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Stop::Full => "the device is full: no page is free and none can be won back",
+            Stop::WornOut => "the device is worn out: a block went bad and no spare block was left",
+        }
+    }
+}
+
+/// Latest and earliest time, 73 years from 0, which leaves room for all that a run can add.
+const MAX_TIME: u64 = 1 << 61;
+
+fn empty(command: &Command) -> bool {
+    command.sectors == 0 && command.op.has_data()
+}
+
+#[cold]
+fn refused(command: &Command) -> Error {
+    if empty(command) {
+        return Error::new(Kind::Value, "is a request without data").of_field("sectors", 0, b"0");
+    }
+    let at = command.arrival.0.to_string();
+    Error::new(Kind::Order, "a request comes before its predecessor, or more than 73 years from time 0")
+        .of_field("arrival", 0, at.as_bytes())
+        .hint("requests must be given in order of arrival")
+}
+
+/// What a request asks of a device: the part of [`Request`] that matters to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// When it comes; never before the one before it.
+    pub arrival: Nanos,
+    /// What it does.
+    pub op: Op,
+    /// First sector.
+    pub sector: u64,
+    /// Length in sectors; 0 only for a flush.
+    pub sectors: u32,
+}
+
+impl From<&Request> for Command {
+    fn from(request: &Request) -> Self {
+        Self { arrival: request.arrival, op: request.op, sector: request.sector.0, sectors: request.sectors }
+    }
+}
+
+/// A simulated eMMC. Memory is taken as it is used: a new device of any size is there at once.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting that the hot path asks for")]
+pub struct Device {
+    pub(crate) geometry: Geometry,
+    pub(crate) flash: Flash,
+    /// Slot + 1 of each logical unit; 0 = never written or discarded.
+    pub(crate) map: Vec<u32>,
+    /// Logical unit + 1 in each slot; 0 = nothing valid.
+    pub(crate) owner: Vec<u32>,
+    pub(crate) blocks: Vec<Block>,
+    /// One for each plane and block group.
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) policy: Option<Box<dyn VictimPolicy>>,
+    pub(crate) counters: Counters,
+    pub(crate) stop: Option<Stop>,
+    pub(crate) allocation: AllocationPolicy,
+    pub(crate) hard: u32,
+    pub(crate) soft: u32,
+    pub(crate) pages_per_step: u32,
+    pub(crate) incremental: bool,
+    /// Spread of erases above which cold data is moved; 0 = off.
+    pub(crate) static_wear: u32,
+    pub(crate) copy_back: bool,
+    /// Flash units in striping order.
+    pub(crate) unit_order: Vec<u32>,
+    /// Place in `unit_order` to look at first.
+    pub(crate) cursor: u32,
+    /// Plane of each unit that was used last.
+    pub(crate) plane_turn: Vec<u32>,
+    /// Pages programmed.
+    pub(crate) programs: u64,
+    /// Decisions of the victim policy.
+    pub(crate) turn: u64,
+    /// End of the last program, for flushes.
+    pub(crate) last_program: i64,
+    pub(crate) commands: Commands,
+    power: Power,
+    pub(crate) pending: Pending,
+    pub(crate) read_first: bool,
+    pub(crate) transferred: bool,
+    queue_limited: bool,
+    pub(crate) unwritten: UnwrittenRead,
+    pub(crate) hot_sectors: u32,
+    idle_after: i64,
+    next_id: u64,
+    last_arrival: i64,
+    /// When everything taken so far is complete.
+    idle_from: i64,
+    /// When the request told last was complete.
+    last_complete: i64,
+}
+
+impl Device {
+    /// A brand new device.
+    pub fn new(config: &DeviceConfig) -> Self {
+        let settings = config.settings();
+        let geometry = Geometry::new(settings);
+        let flash = Flash::new(settings, &geometry);
+        let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc));
+        let mut unit_order: Vec<u32> = Vec::new();
+        for plane in &geometry.stripe {
+            let unit = plane / flash.planes_per_unit();
+            if !unit_order.contains(&unit) {
+                unit_order.push(unit);
+            }
+        }
+        let pools = pools(settings, &geometry, policy.as_deref());
+        Self {
+            map: vec![0; geometry.logical_units as usize],
+            owner: vec![0; geometry.slots()],
+            blocks: vec![Block::default(); geometry.blocks() as usize],
+            pools,
+            counters: Counters::new(geometry.groups.len()),
+            stop: None,
+            allocation: settings.allocation.policy,
+            hard: settings.gc.hard_free_blocks,
+            soft: settings.gc.soft_free_blocks,
+            pages_per_step: settings.gc.pages_per_step,
+            incremental: policy.is_some() && settings.gc.mode == GcMode::Incremental,
+            static_wear: match settings.wear.levelling {
+                Levelling::Static => settings.wear.threshold,
+                Levelling::None | Levelling::Dynamic => 0,
+            },
+            copy_back: settings.timing.copy_back,
+            cursor: 0,
+            plane_turn: vec![flash.planes_per_unit() - 1; flash.unit_count() as usize],
+            unit_order,
+            programs: 0,
+            turn: 0,
+            last_program: i64::MIN,
+            commands: Commands::new(settings),
+            power: Power::new(settings),
+            pending: match settings.controller.scheduling {
+                Scheduling::Fifo => Pending::default(),
+                Scheduling::ReadFirst => Pending::new(geometry.logical_units),
+            },
+            read_first: settings.controller.scheduling == Scheduling::ReadFirst,
+            transferred: settings.timing.write_complete == WriteComplete::Transferred,
+            queue_limited: settings.controller.queue_depth > 0,
+            unwritten: settings.mapping.unwritten_read,
+            hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
+            idle_after: if policy.is_some() { ns(settings.gc.idle_after_us) } else { 0 },
+            next_id: 0,
+            last_arrival: i64::MIN,
+            idle_from: i64::MIN,
+            last_complete: 0,
+            policy,
+            flash,
+            geometry,
+        }
+    }
+
+    /// Counts and addresses.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How long its parts were busy, in ns.
+    pub fn load(&self) -> Load {
+        self.flash.load()
+    }
+
+    /// Its blocks, plane by plane.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Why it takes no more writes, if so.
+    pub fn stop(&self) -> Option<Stop> {
+        self.stop
+    }
+
+    /// The slot that holds a logical unit.
+    #[inline]
+    pub fn lookup(&self, unit: u32) -> Option<u32> {
+        self.map[unit as usize].checked_sub(1)
+    }
+
+    /// Whether all that was taken has been dispatched to the flash.
+    pub fn all_dispatched(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// When everything taken so far is complete.
+    pub fn idle_from(&self) -> Nanos {
+        Nanos(self.idle_from)
+    }
+
+    /// Makes the data stay and everything else new: time, counters and numbers start again.
+    pub fn rewind(&mut self) {
+        self.flash.rewind();
+        self.commands.rewind();
+        self.counters = Counters::new(self.geometry.groups.len());
+        self.last_program = i64::MIN;
+        self.next_id = 0;
+        self.last_arrival = i64::MIN;
+        self.idle_from = i64::MIN;
+        self.last_complete = 0;
+    }
+
+    /// Takes a request. Returns its completion, or `None` where that is not known yet (reads go first and it is a write)
+    /// or the device has stopped ([`Device::stop`]).
+    ///
+    /// # Errors
+    /// [`Kind::Value`] for a request beyond the device, [`Kind::Order`] for one that comes before its predecessor.
+    #[inline]
+    pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
+        let capacity = u64::from(self.geometry.logical_units) * u64::from(self.geometry.unit_sectors);
+        if command.sector.saturating_add(u64::from(command.sectors)) > capacity {
+            return Err(self.beyond(command));
+        }
+        let arrival = command.arrival.0;
+        if arrival < self.last_arrival || arrival.unsigned_abs() > MAX_TIME || empty(command) {
+            return Err(refused(command));
+        }
+        if self.stop.is_some() {
+            return Ok(None);
+        }
+        self.last_arrival = arrival;
+        if self.read_first {
+            self.dispatch_until(arrival, observer);
+        }
+        if self.idle_after > 0 && self.idle_from > i64::MIN && self.idle_from + self.idle_after < arrival {
+            self.collect_idle(self.idle_from + self.idle_after, arrival, observer);
+        }
+        let start = self.commands.start(arrival);
+        let mut progress = Progress::new(
+            self.next_id,
+            command.op,
+            command.sector,
+            command.sectors,
+            arrival,
+            start,
+            self.queue_limited,
+        );
+        self.next_id += 1;
+        if let Some((asleep, wake)) = self.power.wake(self.idle_from, arrival) {
+            self.counters.asleep_ns += asleep as u64;
+            self.counters.wake_ups += 1;
+            progress.before.wake_up_ns = wake;
+            progress.ready += wake;
+            observer.woke_up(&WokeUp { at: arrival, took: wake });
+        }
+        match command.op {
+            Op::Read => self.read(&mut progress, observer),
+            Op::Write => self.write(&mut progress, observer),
+            Op::Discard | Op::SecureErase => self.discard(&mut progress, observer),
+            Op::Flush => {
+                if self.read_first {
+                    self.dispatch_until(i64::MAX, observer);
+                }
+                progress.spend(self.commands.before_write(0));
+                progress.without_flash(progress.ready.max(self.last_program));
+            }
+        }
+        if self.stop.is_some() {
+            return Ok(None);
+        }
+        if self.read_first {
+            self.pending.push_request(progress);
+            self.tell_completed(observer);
+            return Ok(None);
+        }
+        let event = progress.event;
+        self.complete(&event, observer);
+        Ok(Some(Nanos(event.complete)))
+    }
+
+    #[cold]
+    fn beyond(&self, command: &Command) -> Error {
+        let end = command.sector.saturating_add(u64::from(command.sectors));
+        Error::new(
+            Kind::Value,
+            format!("the request ends behind the last sector of the {} device", self.geometry.capacity()),
+        )
+        .of_field("sector", 0, end.to_string().as_bytes())
+        .hint("take a larger device, or have addresses folded into this one")
+    }
+
+    /// Dispatches all that waits, and returns the completion of the last request.
+    pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
+        self.dispatch_until(i64::MAX, observer);
+        Nanos(self.last_complete)
+    }
+
+    #[inline]
+    pub(crate) fn complete<O: Observer>(&mut self, event: &RequestCompleted, observer: &mut O) {
+        if self.queue_limited {
+            self.commands.occupy(event.complete);
+        }
+        self.idle_from = self.idle_from.max(event.complete);
+        self.last_complete = event.complete;
+        observer.request_completed(event);
+    }
+}
+
+fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<Pool> {
+    let order = policy.map_or(gc::Order::Age, VictimPolicy::order);
+    let by_wear = settings.wear.levelling != Levelling::None;
+    // Half of the spare share is left to each plane and group to breathe; data beyond goes to others.
+    let share = settings.capacity.over_provisioning_pct / 100.0;
+    let fill = (1.0 + share / 2.0) / (1.0 + share);
+    let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
+    for plane in 0..geometry.planes {
+        for group in &geometry.groups {
+            let mut pool = Pool::new(plane, geometry.blocks_per_plane, group, order, by_wear);
+            if policy.is_some() {
+                let slots = (group.blocks - group.spare_blocks) * group.slots_per_block();
+                pool.valid_limit = (f64::from(slots) * fill) as u32;
+            }
+            pools.push(pool);
+        }
+    }
+    pools
+}

@@ -1,0 +1,279 @@
+//! Garbage collection: the policy chooses, this acts. A victim's valid units are packed into whole pages of the same plane.
+
+use super::gc::{Choice, View};
+use super::place::MAX_SLOTS;
+use crate::device::Device;
+use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
+use crate::nand::{BlockState, NONE, Order, Stream, Victim};
+
+impl Victim {
+    /// Source pages that have to be read for these slots: those that the register does not hold already.
+    fn reads(&mut self, found: &[(u32, u32)], page_shift: u32) -> u32 {
+        let mut reads = 0;
+        for (slot, _) in found {
+            let page = slot >> page_shift;
+            if page != self.in_register {
+                self.in_register = page;
+                reads += 1;
+            }
+        }
+        reads
+    }
+}
+
+impl Device {
+    /// Collects until more than the hard threshold of blocks is free; false where that cannot be.
+    #[inline]
+    pub(crate) fn reclaim<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
+        self.pools[pool].free() > self.hard || self.reclaim_blocks(pool, ready, observer)
+    }
+
+    fn reclaim_blocks<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
+        // Policies by age may meet blocks that are wholly valid; once round all of them is enough.
+        let mut patience = self.pools[pool].full + 2;
+        while self.pools[pool].free() <= self.hard {
+            if patience == 0 || self.stop.is_some() || !self.begin_victim(pool, ready, observer) {
+                return false;
+            }
+            patience -= 1;
+            while self.copy_page(pool, ready, observer) {}
+        }
+        true
+    }
+
+    /// Incremental collection: a few pages' worth.
+    pub(crate) fn collect_some<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) {
+        for _ in 0..self.pages_per_step {
+            if self.stop.is_some() || !self.begin_victim(pool, ready, observer) {
+                return;
+            }
+            self.copy_page(pool, ready, observer);
+        }
+    }
+
+    /// Collects while the device idles from `from` on, as long as a step begins before `until`.
+    pub(crate) fn collect_idle<O: Observer>(&mut self, from: i64, until: i64, observer: &mut O) {
+        let groups = self.geometry.groups.len();
+        for pool in 0..self.pools.len() {
+            let plane = (pool / groups) as u32;
+            // As in reclaim_blocks; with times of zero the clock would not end it.
+            let mut patience = self.pools[pool].full + 2;
+            while self.pools[pool].free() <= self.soft && self.flash.plane_free(plane).max(from) < until {
+                if patience == 0 || self.stop.is_some() || !self.begin_victim(pool, from, observer) {
+                    break;
+                }
+                if !self.copy_page(pool, from, observer) {
+                    self.counters.gc_idle_count += 1;
+                    patience -= 1;
+                }
+            }
+        }
+    }
+
+    /// Chooses a victim unless one is under way; false where no block is worth it.
+    fn begin_victim<O: Observer>(&mut self, pool: usize, at: i64, observer: &mut O) -> bool {
+        if self.pools[pool].victim.is_some() {
+            return true;
+        }
+        let Some(policy) = &self.policy else { return false };
+        let entry = &mut self.pools[pool];
+        entry.settle();
+        let groups = self.geometry.groups.len();
+        let kind = &self.geometry.groups[pool % groups];
+        let (slots_per_block, slots_per_page) = (kind.slots_per_block(), kind.slots_per_page());
+        let view = View {
+            pool: &self.pools[pool],
+            blocks: &self.blocks,
+            now: self.programs,
+            slots_per_block,
+            turn: self.turn,
+        };
+        let Choice::Collect(mut block) = policy.choose(&view) else { return false };
+        let order = policy.order();
+        self.turn += 1;
+        // A block that would fill as many pages again gives nothing. Policies by age go on to the next one; a sampling one
+        // may have missed what there is.
+        let gives = |block: u32| self.blocks[block as usize].valid + slots_per_page <= slots_per_block;
+        if order == Order::Valid && !gives(block) {
+            match self.pools[pool].least_valid() {
+                Some(least) if gives(least) => block = least,
+                _ => return false,
+            }
+        }
+        self.start_victim(pool, block, Cause::Gc, at, observer);
+        true
+    }
+
+    fn start_victim<O: Observer>(
+        &mut self,
+        pool: usize,
+        block: u32,
+        cause: Cause,
+        at: i64,
+        observer: &mut O,
+    ) {
+        self.pools[pool].remove(&mut self.blocks, block);
+        let entry = &mut self.blocks[block as usize];
+        entry.state = BlockState::Collecting;
+        let valid = entry.valid;
+        let wear = cause == Cause::Wear;
+        self.pools[pool].victim = Some(Victim { block, cursor: 0, in_register: NONE, valid, wear });
+        if wear {
+            self.counters.wear_moves += 1;
+        } else {
+            self.counters.gc_count += 1;
+        }
+        observer.gc_started(&GcStarted { block, valid, cause, at });
+    }
+
+    /// Moves one destination page's worth of the victim, or erases it when nothing is left; false after the erase.
+    pub(crate) fn copy_page<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
+        let Some(mut victim) = self.pools[pool].victim else { return false };
+        let groups = self.geometry.groups.len();
+        let (plane, group) = ((pool / groups) as u32, (pool % groups) as u8);
+        let kind = &self.geometry.groups[usize::from(group)];
+        let page_shift = kind.page_shift;
+        let wanted = kind.slots_per_page();
+        let first_slot = self.geometry.first_slot(victim.block);
+        let end = kind.slots_per_block();
+        let mut found = [(0u32, 0u32); MAX_SLOTS];
+        let mut count = 0;
+        let mut cursor = victim.cursor;
+        while cursor < end && count < wanted {
+            let logical = self.owner[(first_slot + cursor) as usize];
+            if logical != 0 {
+                found[count as usize] = (cursor, logical - 1);
+                count += 1;
+            }
+            cursor += 1;
+        }
+        if count == 0 {
+            self.finish_victim(pool, victim, ready, observer);
+            return false;
+        }
+        let (to_group, to_pool) =
+            if count == wanted { (group, pool) } else { self.remainder_group(plane, group, count) };
+        let Some(block) = self.open_block(to_pool, plane, to_group, Stream::Gc, ready, observer) else {
+            // A block is always kept back for collection, so this is a device out of blocks.
+            self.stop.get_or_insert(crate::Stop::Full);
+            self.pools[pool].victim = Some(victim);
+            return false;
+        };
+        let to_kind = &self.geometry.groups[usize::from(to_group)];
+        let count = count.min(to_kind.slots_per_page());
+        let cause = if victim.wear { Cause::Wear } else { Cause::Gc };
+        let page = self.blocks[block as usize].written;
+        let reads = victim.reads(&found[..count as usize], page_shift);
+        let kind = &self.geometry.groups[usize::from(group)];
+        let to_kind = &self.geometry.groups[usize::from(to_group)];
+        let before = self.flash.plane_free(plane).max(ready);
+        let op = self.flash.copy(plane, kind, reads, to_kind, page, ready);
+        self.flash.note_gc(plane, before, op.end);
+        self.counters.gc_ns += (op.end - before) as u64;
+        self.counters.page_reads[cause as usize] += u64::from(reads);
+        self.counters.group_reads[usize::from(group)] += u64::from(reads);
+        if !self.copy_back {
+            self.counters.bus_bytes += u64::from(reads * kind.page_bytes + to_kind.page_bytes);
+        }
+        let to_slot = self.geometry.first_slot(block) + (page << to_kind.page_shift);
+        self.count_program(to_group, cause);
+        if O::UNITS {
+            self.tell_copy(
+                victim.block,
+                block,
+                page,
+                &found[..count as usize],
+                page_shift,
+                cause,
+                before,
+                op.end,
+                observer,
+            );
+        }
+        for (i, (slot, logical)) in found[..count as usize].iter().enumerate() {
+            self.owner[(first_slot + slot) as usize] = 0;
+            self.map[*logical as usize] = to_slot + i as u32 + 1;
+            self.owner[to_slot as usize + i] = logical + 1;
+        }
+        self.blocks[victim.block as usize].valid -= count;
+        self.pools[pool].valid -= count;
+        self.fill(to_pool, block, count, Stream::Gc);
+        self.last_program = self.last_program.max(op.end);
+        victim.cursor = found[count as usize - 1].0 + 1;
+        self.pools[pool].victim = Some(victim);
+        true
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one copy")]
+    fn tell_copy<O: Observer>(
+        &self,
+        from: u32,
+        block: u32,
+        page: u32,
+        found: &[(u32, u32)],
+        page_shift: u32,
+        cause: Cause,
+        begin: i64,
+        end: i64,
+        observer: &mut O,
+    ) {
+        let mut told = NONE;
+        let mut units = [UnitWritten::default(); MAX_SLOTS];
+        for (unit, (slot, logical)) in units.iter_mut().zip(found) {
+            if slot >> page_shift != told {
+                told = slot >> page_shift;
+                observer.page_read(&PageRead { block: from, page: told, cause, begin, end });
+            }
+            let from = Some(self.geometry.first_slot(from) + slot);
+            *unit = UnitWritten { logical: *logical, from, covered: 0 };
+        }
+        let units = &units[..found.len()];
+        observer.page_programmed(&PageProgrammed { block, page, cause, units, begin, end });
+    }
+
+    /// Where `count` units go that are too few for a page of their own group: to smaller pages of the plane if it has
+    /// some to spare.
+    fn remainder_group(&self, plane: u32, group: u8, count: u32) -> (u8, usize) {
+        for index in &self.geometry.by_size {
+            let kind = &self.geometry.groups[usize::from(*index)];
+            let pool = self.pool_index(plane, *index);
+            let entry = &self.pools[pool];
+            // A collection under way there counts on the pages that are left in the open block.
+            let open = entry.open[Stream::Gc as usize] != NONE && entry.victim.is_none();
+            let room = open || entry.free() > self.hard;
+            if kind.slots_per_page() <= count && room && entry.valid < entry.valid_limit {
+                return (*index, pool);
+            }
+        }
+        (group, self.pool_index(plane, group))
+    }
+
+    fn finish_victim<O: Observer>(&mut self, pool: usize, victim: Victim, ready: i64, observer: &mut O) {
+        self.pools[pool].victim = None;
+        let plane = u32::from(self.blocks[victim.block as usize].plane);
+        let before = self.flash.plane_free(plane).max(ready);
+        let op = self.erase(victim.block, ready, observer);
+        self.flash.note_gc(plane, before, op.end);
+        self.counters.gc_ns += (op.end - before) as u64;
+        observer.gc_finished(&GcFinished { block: victim.block, valid: victim.valid, at: op.end });
+        if self.static_wear > 0 && !victim.wear {
+            self.level(pool, ready, observer);
+        }
+    }
+
+    /// Static wear levelling: now and then, moves the data off the least worn full block if it lags too far behind.
+    fn level<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) {
+        let entry = &mut self.pools[pool];
+        entry.wear_countdown -= 1;
+        if entry.wear_countdown > 0 {
+            return;
+        }
+        entry.wear_countdown = entry.blocks / 4 + 1;
+        let least = entry.full_blocks(&self.blocks).min_by_key(|block| self.blocks[*block as usize].erases);
+        let Some(block) = least else { return };
+        if entry.most_erases - self.blocks[block as usize].erases > self.static_wear && entry.free() > 0 {
+            self.start_victim(pool, block, Cause::Wear, ready, observer);
+            while self.copy_page(pool, ready, observer) {}
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! d-choices: the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). Near greedy from
+//! about ten on, without keeping any order.
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::Rng;
+
+use super::{Choice, Policy, VictimPolicy, View};
+use crate::config::GcSettings;
+
+pub(super) const POLICY: Policy = Policy {
+    name: "d_choices",
+    about: "the fewest valid units among `gc.choices` blocks drawn at random",
+    make: |settings: &GcSettings| Box::new(DChoices { choices: settings.choices, seed: settings.seed }),
+};
+
+/// An odd number that spreads neighbouring turns over the whole state.
+const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+
+struct DChoices {
+    choices: u32,
+    seed: u64,
+}
+
+impl VictimPolicy for DChoices {
+    fn choose(&self, view: &View) -> Choice {
+        if view.count() == 0 {
+            return Choice::Nothing;
+        }
+        // One generator per decision: the same decision is drawn the same way whatever came before.
+        let mut random =
+            Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.turn()).wrapping_mul(SPREAD)));
+        let mut best: Option<u32> = None;
+        let mut drawn = 0;
+        while drawn < self.choices {
+            let index = (u64::from(random.next_u32()) * u64::from(view.span())) >> 32;
+            // Blocks that are not full are drawn again: most are full whenever space is short.
+            let Some(block) = view.at(index as u32) else { continue };
+            drawn += 1;
+            if best.is_none_or(|best| view.valid(block) < view.valid(best)) {
+                best = Some(block);
+            }
+        }
+        best.map_or(Choice::Nothing, Choice::Collect)
+    }
+}

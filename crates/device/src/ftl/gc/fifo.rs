@@ -1,0 +1,19 @@
+//! FIFO (LRU cleaning): the block that has been full for longest, whatever it holds. Cheap and even in wear; moves
+//! blocks that are wholly valid.
+
+use super::{Choice, Order, Policy, VictimPolicy, View};
+
+pub(super) const POLICY: Policy =
+    Policy { name: "fifo", about: "the block that has been full for longest", make: |_| Box::new(Fifo) };
+
+struct Fifo;
+
+impl VictimPolicy for Fifo {
+    fn order(&self) -> Order {
+        Order::Age
+    }
+
+    fn choose(&self, view: &View) -> Choice {
+        view.by_age().next().map_or(Choice::Nothing, Choice::Collect)
+    }
+}

@@ -1,0 +1,6 @@
+//! The flash translation layer: the map, the distributor of requests over page sizes, placement and collection.
+
+pub(crate) mod collect;
+pub mod gc;
+pub(crate) mod place;
+pub(crate) mod split;

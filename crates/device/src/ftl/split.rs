@@ -1,0 +1,45 @@
+//! The request distributor: a run of map units becomes pages, the largest first, the rest on smaller ones.
+
+use crate::geometry::Geometry;
+
+/// The next page for `units` remaining units: block group and units it takes. A page larger than what remains is taken
+/// only where there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
+#[inline]
+pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
+    let mut smallest = 0;
+    for index in &geometry.by_size {
+        let slots = geometry.groups[usize::from(*index)].slots_per_page();
+        if slots <= units {
+            return (*index, slots);
+        }
+        smallest = *index;
+    }
+    (smallest, units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DeviceConfig;
+
+    fn pages_kb(preset: &str, kb: u32) -> Vec<u32> {
+        let config = DeviceConfig::preset(preset).unwrap();
+        let geometry = Geometry::new(config.settings());
+        let mut left = kb / 4;
+        let mut out = Vec::new();
+        while left > 0 {
+            let (group, units) = next_page(&geometry, left);
+            out.push(geometry.groups[usize::from(group)].page_bytes / 1024);
+            left -= units;
+        }
+        out
+    }
+
+    #[test]
+    fn twenty_kb_are_8_8_4_on_hps_and_three_pages_on_8ps() {
+        assert_eq!(pages_kb("iiswc15-hps", 20), [8, 8, 4]);
+        assert_eq!(pages_kb("iiswc15-8ps", 20), [8, 8, 8]);
+        assert_eq!(pages_kb("iiswc15-4ps", 20), [4; 5]);
+        assert_eq!(pages_kb("iiswc15-hps", 4), [4]);
+    }
+}

@@ -1,0 +1,249 @@
+//! Counts and addresses, worked out once from the settings.
+
+use emmclab_trace::{Bytes, SECTOR_BYTES};
+
+use crate::config::{BlockGroup, Settings, StripeOrder};
+
+/// Blocks of one page size in every plane, in integer units.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// First block of the group, counted inside a plane.
+    pub first_block: u32,
+    /// Blocks of the group in a plane, with spares.
+    pub blocks: u32,
+    /// Blocks of a plane kept back until others go bad.
+    pub spare_blocks: u32,
+    /// Pages in a block.
+    pub pages_per_block: u32,
+    /// Bytes in a page.
+    pub page_bytes: u32,
+    /// Base-2 logarithm of the map units in a page.
+    pub page_shift: u32,
+    /// Array time of a page read in ns.
+    pub read_ns: i64,
+    /// Array time of a page program in ns.
+    pub program_ns: i64,
+    /// Time of a block erase in ns.
+    pub erase_ns: i64,
+    /// Erases after which a block is bad; 0 = never.
+    pub erase_limit: u32,
+}
+
+impl Group {
+    /// Map units in a page.
+    #[inline]
+    pub const fn slots_per_page(&self) -> u32 {
+        1 << self.page_shift
+    }
+
+    /// Map units in a block.
+    #[inline]
+    pub const fn slots_per_block(&self) -> u32 {
+        self.pages_per_block << self.page_shift
+    }
+}
+
+/// Counts of everything, and how addresses are cut up.
+///
+/// A *slot* is the place of one map unit in the flash. Slots of a block are numbered page by page; the numbers of a
+/// block start at a multiple of a power of two, so that block and page come out of a slot by shifts.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    /// Channels.
+    pub channels: u32,
+    /// Chips in all.
+    pub chips: u32,
+    /// Dies in all.
+    pub dies: u32,
+    /// Planes in all; plane = ((channel * chips + chip) * dies + die) * planes + plane.
+    pub planes: u32,
+    /// Planes behind a channel.
+    pub planes_per_channel: u32,
+    /// Planes in a chip.
+    pub planes_per_chip: u32,
+    /// Planes in a die.
+    pub planes_per_die: u32,
+    /// Blocks in a plane.
+    pub blocks_per_plane: u32,
+    /// Kinds of blocks, as configured.
+    pub groups: Vec<Group>,
+    /// Indices into `groups`, largest page first.
+    pub by_size: Vec<u8>,
+    /// Bytes of a map unit.
+    pub unit_bytes: u32,
+    /// Sectors of a map unit.
+    pub unit_sectors: u32,
+    /// Base-2 logarithm of the slot numbers that a block takes.
+    pub stride_shift: u32,
+    /// Map units that the host sees.
+    pub logical_units: u32,
+    /// Planes in the order in which consecutive pages go round.
+    pub stripe: Vec<u32>,
+}
+
+/// Microseconds of a setting as integer nanoseconds.
+pub(crate) fn ns(us: f64) -> i64 {
+    (us * 1000.0).round() as i64
+}
+
+impl Geometry {
+    /// Works out the geometry of checked settings.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let given = &settings.geometry;
+        let unit_kb = settings.mapping.unit_kb;
+        let mut first_block = 0;
+        let groups: Vec<Group> = given
+            .block_groups
+            .iter()
+            .map(|group| {
+                let out = Self::group(group, first_block, unit_kb);
+                first_block += group.blocks;
+                out
+            })
+            .collect();
+        let mut by_size: Vec<u8> = (0..groups.len() as u8).collect();
+        by_size.sort_by_key(|i| std::cmp::Reverse(groups[usize::from(*i)].page_bytes));
+        let chips = given.channels * given.chips_per_channel;
+        let planes_per_chip = given.dies_per_chip * given.planes_per_die;
+        let planes = chips * planes_per_chip;
+        let usable: u64 = groups
+            .iter()
+            .map(|group| u64::from(group.blocks - group.spare_blocks) * u64::from(group.slots_per_block()))
+            .sum::<u64>()
+            * u64::from(planes);
+        let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
+        let largest = groups.iter().map(Group::slots_per_block).max().unwrap_or(1);
+        Self {
+            channels: given.channels,
+            chips,
+            dies: chips * given.dies_per_chip,
+            planes,
+            planes_per_channel: given.chips_per_channel * planes_per_chip,
+            planes_per_chip,
+            planes_per_die: given.planes_per_die,
+            blocks_per_plane: first_block,
+            by_size,
+            unit_bytes: unit_kb * 1024,
+            unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
+            stride_shift: largest.next_power_of_two().trailing_zeros(),
+            logical_units: (usable as f64 / share).floor() as u32,
+            stripe: stripe(settings),
+            groups,
+        }
+    }
+
+    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32) -> Group {
+        Group {
+            first_block,
+            blocks: group.blocks,
+            spare_blocks: group.spare_blocks,
+            pages_per_block: group.pages_per_block,
+            page_bytes: group.page_kb * 1024,
+            page_shift: (group.page_kb / unit_kb).trailing_zeros(),
+            read_ns: ns(group.read_us),
+            program_ns: ns(group.program_us),
+            erase_ns: ns(group.erase_us),
+            erase_limit: group.erase_limit,
+        }
+    }
+
+    /// The capacity that the host sees.
+    pub fn capacity(&self) -> Bytes {
+        Bytes(u64::from(self.logical_units) * u64::from(self.unit_bytes))
+    }
+
+    /// The flash in the device, spares included.
+    pub fn raw(&self) -> Bytes {
+        let per_plane: u64 = self
+            .groups
+            .iter()
+            .map(|group| {
+                u64::from(group.blocks) * u64::from(group.pages_per_block) * u64::from(group.page_bytes)
+            })
+            .sum();
+        Bytes(per_plane * u64::from(self.planes))
+    }
+
+    /// Blocks in the device.
+    pub fn blocks(&self) -> u32 {
+        self.planes * self.blocks_per_plane
+    }
+
+    /// Slot numbers in the device, unused ones included.
+    pub fn slots(&self) -> usize {
+        (self.blocks() as usize) << self.stride_shift
+    }
+
+    /// Block of a slot.
+    #[inline]
+    pub const fn block_of(&self, slot: u32) -> u32 {
+        slot >> self.stride_shift
+    }
+
+    /// Number of a slot inside its block.
+    #[inline]
+    pub const fn offset_of(&self, slot: u32) -> u32 {
+        slot & ((1 << self.stride_shift) - 1)
+    }
+
+    /// First slot of a block.
+    #[inline]
+    pub const fn first_slot(&self, block: u32) -> u32 {
+        block << self.stride_shift
+    }
+}
+
+/// The planes in striping order: the chosen coordinate runs first, the others follow as channel, chip, die, plane.
+fn stripe(settings: &Settings) -> Vec<u32> {
+    let given = &settings.geometry;
+    let counts = [given.channels, given.chips_per_channel, given.dies_per_chip, given.planes_per_die];
+    let first = match settings.allocation.order {
+        StripeOrder::ChannelFirst => 0,
+        StripeOrder::ChipFirst => 1,
+        StripeOrder::DieFirst => 2,
+        StripeOrder::PlaneFirst => 3,
+    };
+    let order: Vec<usize> = std::iter::once(first).chain((0..4).filter(|axis| *axis != first)).collect();
+    let total = counts.iter().product::<u32>();
+    (0..total)
+        .map(|mut index| {
+            let mut at = [0; 4];
+            for axis in &order {
+                at[*axis] = index % counts[*axis];
+                index /= counts[*axis];
+            }
+            ((at[0] * counts[1] + at[1]) * counts[2] + at[2]) * counts[3] + at[3]
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DeviceConfig;
+
+    #[test]
+    fn the_chosen_coordinate_runs_first() {
+        let stripe = |order: &str| {
+            let mut config = DeviceConfig::preset("iiswc15-4ps").unwrap();
+            config.set("allocation.order", order).unwrap();
+            Geometry::new(config.settings()).stripe
+        };
+        // Two channels of one chip of two dies of two planes: plane = 4 channel + 2 die + plane.
+        assert_eq!(stripe("channel_first"), [0, 4, 2, 6, 1, 5, 3, 7]);
+        assert_eq!(stripe("die_first"), [0, 2, 4, 6, 1, 3, 5, 7]);
+        assert_eq!(stripe("plane_first"), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(stripe("chip_first"), stripe("channel_first"));
+    }
+
+    #[test]
+    fn capacity_is_raw_over_one_plus_the_share() {
+        let geometry = |preset| Geometry::new(DeviceConfig::preset(preset).unwrap().settings());
+        for preset in ["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps", "ssdsim"] {
+            let geometry = geometry(preset);
+            assert_eq!((geometry.capacity().0, geometry.raw().0), (32 << 30, 32 << 30), "{preset}");
+        }
+        let small = geometry("small-1gb");
+        assert_eq!(small.capacity().0, (small.raw().0 as f64 / 1.07 / 4096.0) as u64 * 4096);
+    }
+}

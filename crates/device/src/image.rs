@@ -1,0 +1,236 @@
+//! The state of a used device as bytes, so that aging it once is enough.
+//!
+//! Little-endian words: a mark, the sizes, map, owners, blocks, then what each pool cannot find out from its blocks. Times,
+//! counters and requests in flight are not part of it.
+
+use emmclab_trace::{Error, Kind, Result};
+
+use crate::config::DeviceConfig;
+use crate::device::Device;
+use crate::nand::{BlockState, NONE, Victim};
+
+/// "EMIM" and the version of the layout.
+const MARK: u32 = 0x4D49_4D45;
+const VERSION: u32 = 1;
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn word(&mut self) -> Result<u32> {
+        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(|| damaged("it is cut short"))?;
+        self.0 = rest;
+        Ok(u32::from_le_bytes(*head))
+    }
+
+    fn long(&mut self) -> Result<u64> {
+        Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
+    }
+
+    /// As many words as `into` holds, each at most `most`.
+    fn words(&mut self, into: &mut [u32], most: usize) -> Result<()> {
+        for word in into {
+            let value = self.word()?;
+            if value as usize > most {
+                return Err(damaged("an address lies outside the device"));
+            }
+            if value != 0 {
+                *word = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn damaged(problem: &str) -> Error {
+    Error::new(Kind::Truncated, format!("this is no image of this device: {problem}"))
+        .hint("delete it; it will be made again")
+}
+
+impl Device {
+    /// The data that the device holds and the state of its blocks.
+    pub fn to_image(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 * (self.map.len() + self.owner.len() + 8 * self.blocks.len()));
+        let word = |out: &mut Vec<u8>, value: u32| out.extend_from_slice(&value.to_le_bytes());
+        let long = |out: &mut Vec<u8>, value: u64| out.extend_from_slice(&value.to_le_bytes());
+        for value in [MARK, VERSION, self.map.len() as u32, self.owner.len() as u32, self.blocks.len() as u32]
+        {
+            word(&mut out, value);
+        }
+        for value in self.map.iter().chain(&self.owner) {
+            word(&mut out, *value);
+        }
+        for block in &self.blocks {
+            for value in [
+                block.valid,
+                block.written,
+                block.erases,
+                u32::from(block.plane) | u32::from(block.group) << 16 | (block.state as u32) << 24,
+            ] {
+                word(&mut out, value);
+            }
+            long(&mut out, block.closed);
+        }
+        long(&mut out, self.programs);
+        long(&mut out, self.turn);
+        word(&mut out, self.cursor);
+        for turn in &self.plane_turn {
+            word(&mut out, *turn);
+        }
+        for pool in &self.pools {
+            for value in [pool.used(), pool.usable(), pool.most_erases, pool.wear_countdown] {
+                word(&mut out, value);
+            }
+            for open in pool.open {
+                word(&mut out, open);
+            }
+            let list = pool.listed(&self.blocks);
+            let victim = pool.victim.map_or([NONE; 5], |victim| {
+                [victim.block, victim.cursor, victim.in_register, victim.valid, u32::from(victim.wear)]
+            });
+            for value in victim {
+                word(&mut out, value);
+            }
+            for blocks in [pool.recycled(), list] {
+                word(&mut out, blocks.len() as u32);
+                for block in blocks {
+                    word(&mut out, block);
+                }
+            }
+        }
+        out
+    }
+
+    /// The device that an image was made of.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] where the image is damaged or of another device.
+    pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
+        let mut device = Self::new(config);
+        let mut image = Reader(image);
+        let (units, slots, blocks) = (device.map.len(), device.owner.len(), device.blocks.len());
+        for expected in [MARK, VERSION, units as u32, slots as u32, blocks as u32] {
+            if image.word()? != expected {
+                return Err(damaged("mark, version or sizes differ"));
+            }
+        }
+        image.words(&mut device.map, slots)?;
+        image.words(&mut device.owner, units)?;
+        for block in &mut device.blocks {
+            (block.valid, block.written, block.erases) = (image.word()?, image.word()?, image.word()?);
+            let packed = image.word()?;
+            (block.plane, block.group) = (packed as u16, (packed >> 16) as u8);
+            block.state = match packed >> 24 {
+                0 => BlockState::Free,
+                1 => BlockState::Open,
+                2 => BlockState::Full,
+                3 => BlockState::Collecting,
+                4 => BlockState::Bad,
+                _ => return Err(damaged("a block is in no known state")),
+            };
+            let known = usize::from(block.group) < device.geometry.groups.len();
+            if u32::from(block.plane) >= device.geometry.planes || !known {
+                return Err(damaged("a block lies outside the device"));
+            }
+            block.closed = image.long()?;
+        }
+        (device.programs, device.turn, device.cursor) = (image.long()?, image.long()?, image.word()?);
+        if device.cursor as usize >= device.unit_order.len() {
+            return Err(damaged("the cursor lies outside the device"));
+        }
+        for turn in &mut device.plane_turn {
+            *turn = image.word()? % device.flash.planes_per_unit();
+        }
+        device.pools_from_image(&mut image)?;
+        device.consistent()?;
+        if image.0.is_empty() { Ok(device) } else { Err(damaged("there is more than a device in it")) }
+    }
+
+    /// Whether map, owners and counts agree, so that nothing built on them can go astray.
+    fn consistent(&self) -> Result<()> {
+        let mut owned = 0;
+        for (number, block) in self.blocks.iter().enumerate() {
+            let first = self.geometry.first_slot(number as u32);
+            let mut valid = 0;
+            for slot in first..self.geometry.first_slot(number as u32 + 1) {
+                if let Some(unit) = self.owner[slot as usize].checked_sub(1) {
+                    valid += 1;
+                    if self.lookup(unit) != Some(slot) {
+                        return Err(damaged("map and flash disagree"));
+                    }
+                }
+            }
+            let group = &self.geometry.groups[usize::from(block.group)];
+            let place = number as u32 % self.geometry.blocks_per_plane;
+            let in_group = (group.first_block..group.first_block + group.blocks).contains(&place);
+            let in_plane = number as u32 / self.geometry.blocks_per_plane == u32::from(block.plane);
+            let used = block.state != BlockState::Free || valid > 0;
+            if valid != block.valid
+                || block.written > group.pages_per_block
+                || used && !(in_group && in_plane)
+            {
+                return Err(damaged("the counts of a block are wrong"));
+            }
+            owned += valid as usize;
+        }
+        if owned != self.map.iter().filter(|entry| **entry != 0).count() {
+            return Err(damaged("map and flash disagree"));
+        }
+        for pool in &self.pools {
+            let state = |block: u32| self.blocks[block as usize].state;
+            let open = pool.open.iter().all(|block| *block == NONE || state(*block) == BlockState::Open);
+            let victim = pool.victim.is_none_or(|victim| state(victim.block) == BlockState::Collecting);
+            let free = pool.recycled().iter().all(|block| state(*block) == BlockState::Free);
+            if !(open && victim && free) {
+                return Err(damaged("a block is not in the state that its list says"));
+            }
+        }
+        Ok(())
+    }
+
+    fn pools_from_image(&mut self, image: &mut Reader) -> Result<()> {
+        for pool in &mut self.pools {
+            let range = pool.first_block..pool.first_block + pool.blocks;
+            let inside = |block: u32| {
+                if block == NONE || range.contains(&block) {
+                    Ok(block)
+                } else {
+                    Err(damaged("a block is in a foreign plane"))
+                }
+            };
+            let (used, usable) = (image.word()?, image.word()?);
+            if used > usable || usable > pool.blocks {
+                return Err(damaged("a plane has more blocks than it can"));
+            }
+            pool.restore(used, usable);
+            (pool.most_erases, pool.wear_countdown) = (image.word()?, image.word()?.max(1));
+            for open in &mut pool.open {
+                *open = inside(image.word()?)?;
+            }
+            let block = inside(image.word()?)?;
+            let victim = Victim {
+                block,
+                cursor: image.word()?,
+                in_register: image.word()?,
+                valid: image.word()?,
+                wear: image.word()? == 1,
+            };
+            pool.victim = (block != NONE).then_some(victim);
+            for _ in 0..image.word()? {
+                let block = inside(image.word()?)?;
+                let erases = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?.erases;
+                pool.give_back(block, erases);
+            }
+            for _ in 0..image.word()? {
+                let block = inside(image.word()?)?;
+                let entry = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?;
+                if entry.state != BlockState::Full || !pool.can_list(entry.valid) {
+                    return Err(damaged("a listed block is not full"));
+                }
+                pool.insert(&mut self.blocks, block);
+            }
+            pool.valid =
+                self.blocks[range.start as usize..range.end as usize].iter().map(|block| block.valid).sum();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,25 @@
+//! The simulated eMMC: NAND geometry and timing, FTL, controller, events and checker.
+//!
+//! A [`Device`] takes requests in order of arrival and says when each completes. It is built from a [`DeviceConfig`]
+//! and tells everything it does to an [`Observer`]; an observer that listens to nothing costs nothing.
+
+pub mod checker;
+mod config;
+mod controller;
+mod counters;
+mod device;
+mod event;
+pub mod ftl;
+mod geometry;
+mod image;
+mod nand;
+
+pub use config::*;
+pub use counters::{Counters, Load};
+pub use device::{Command, Device, Stop};
+pub use event::{
+    BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, Quiet,
+    RequestCompleted, Trimmed, UnitWritten, Waits, WokeUp,
+};
+pub use geometry::{Geometry, Group};
+pub use nand::{Block, BlockState};

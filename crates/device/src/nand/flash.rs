@@ -1,0 +1,353 @@
+//! When the arrays and buses are free: an operation starts at max(ready, free) and moves the timeline on.
+
+use super::channel::Channel;
+use crate::config::{Parallelism, Settings};
+use crate::geometry::{Geometry, Group};
+
+/// Times of one page operation, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Operation {
+    /// When its unit began to work on it.
+    pub begin: i64,
+    /// When the data had crossed the bus.
+    pub transferred: i64,
+    /// When it was done.
+    pub end: i64,
+    /// Part of the wait before `begin` that collection caused.
+    pub gc: i64,
+    /// Time in the array.
+    pub array: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Program,
+    Erase,
+}
+
+/// Planes that may only work together on the same command: a chip without interleaving, or a die under the
+/// same-offset rule.
+#[derive(Clone, Debug, Default)]
+struct Gang {
+    die: u32,
+    command: u64,
+    start: i64,
+    until: i64,
+}
+
+/// A unit of parallelism.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unit {
+    /// When it is free.
+    free: i64,
+    /// When its page register is free: the array took over what the bus brought.
+    register: i64,
+    /// The last run of collection on it.
+    gc_begin: i64,
+    gc_end: i64,
+}
+
+/// Timelines of all units and buses.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
+pub(crate) struct Flash {
+    units: Vec<Unit>,
+    planes_per_unit: u32,
+    unit_of_plane: Vec<u32>,
+    channels: Vec<Channel>,
+    channel_of_plane: Vec<u32>,
+    die_of_plane: Vec<u32>,
+    gangs: Vec<Gang>,
+    gang_of_plane: Vec<u32>,
+    same_offset: bool,
+    copy_back: bool,
+    cache_read: bool,
+    cache_program: bool,
+    command_ns: i64,
+    /// Bus time of a byte in 1/1024 ns.
+    byte_time: i64,
+    die_until: Vec<i64>,
+    die_busy: Vec<u64>,
+    plane_busy: Vec<u64>,
+}
+
+impl Flash {
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        let timing = &settings.timing;
+        let planes_per_unit = match timing.parallelism {
+            Parallelism::None => geometry.planes_per_chip,
+            Parallelism::Interleave => geometry.planes_per_die,
+            Parallelism::MultiPlane | Parallelism::Both => 1,
+        };
+        let planes_per_gang = match timing.parallelism {
+            Parallelism::MultiPlane => Some(geometry.planes_per_chip),
+            Parallelism::Both if timing.same_offset => Some(geometry.planes_per_die),
+            _ => None,
+        };
+        let by = |size: u32| (0..geometry.planes).map(|plane| plane / size).collect::<Vec<_>>();
+        let mut flash = Self {
+            units: vec![Unit::default(); (geometry.planes / planes_per_unit) as usize],
+            planes_per_unit,
+            unit_of_plane: by(planes_per_unit),
+            channels: vec![Channel::default(); geometry.channels as usize],
+            channel_of_plane: by(geometry.planes_per_channel),
+            die_of_plane: by(geometry.planes_per_die),
+            gangs: planes_per_gang
+                .map_or_else(Vec::new, |size| vec![Gang::default(); (geometry.planes / size) as usize]),
+            gang_of_plane: planes_per_gang.map_or_else(Vec::new, by),
+            same_offset: timing.same_offset,
+            copy_back: timing.copy_back,
+            cache_read: timing.cache_read,
+            cache_program: timing.cache_program,
+            command_ns: timing.command_ns.round() as i64,
+            byte_time: (timing.bus_ns_per_byte * 1024.0).round() as i64,
+            die_until: vec![i64::MIN; geometry.dies as usize],
+            die_busy: vec![0; geometry.dies as usize],
+            plane_busy: vec![0; geometry.planes as usize],
+        };
+        flash.rewind();
+        flash
+    }
+
+    /// Moves every timeline to the past, for a run that starts anew on a used device.
+    pub fn rewind(&mut self) {
+        let past = i64::MIN;
+        self.units.fill(Unit { free: past, register: past, gc_begin: past, gc_end: past });
+        self.gangs.fill(Gang { start: past, until: past, ..Gang::default() });
+        self.channels.fill(Channel::default());
+        self.die_until.fill(i64::MIN);
+        self.die_busy.fill(0);
+        self.plane_busy.fill(0);
+    }
+
+    pub fn unit_count(&self) -> u32 {
+        self.units.len() as u32
+    }
+
+    pub fn planes_per_unit(&self) -> u32 {
+        self.planes_per_unit
+    }
+
+    /// When a unit is free for a program that comes at `ready`, as far as can be told before its page is known.
+    #[inline]
+    pub fn unit_free(&self, unit: u32, ready: i64) -> i64 {
+        let free = self.units[unit as usize].free;
+        if self.gangs.is_empty() { free } else { self.gang_free(unit, free.max(ready)) }
+    }
+
+    /// Gangs are made of planes, and then a unit is a plane.
+    fn gang_free(&self, plane: u32, at: i64) -> i64 {
+        let gang = &self.gangs[self.gang_of_plane[plane as usize] as usize];
+        let joins = gang.die == self.die_of_plane[plane as usize] && (!self.same_offset || at <= gang.start);
+        if at >= gang.until || joins { at } else { gang.until }
+    }
+
+    /// When the unit of a plane is free.
+    #[inline]
+    pub fn plane_free(&self, plane: u32) -> i64 {
+        self.units[self.unit_of_plane[plane as usize] as usize].free
+    }
+
+    /// When the first unit is free.
+    #[inline]
+    pub fn first_free(&self) -> i64 {
+        self.units.iter().map(|unit| unit.free).min().unwrap_or(i64::MAX)
+    }
+
+    /// Whether an operation may begin before the last one on its plane has ended.
+    pub fn caches(&self) -> bool {
+        self.cache_read || self.cache_program
+    }
+
+    /// Busy times of channels, dies and planes.
+    pub fn load(&self) -> crate::Load {
+        crate::Load {
+            channels: self.channels.iter().map(|channel| channel.busy).collect(),
+            dies: self.die_busy.clone(),
+            planes: self.plane_busy.clone(),
+        }
+    }
+
+    /// Bus time of a command with `bytes` of data.
+    #[inline]
+    fn bus_time(&self, bytes: u32) -> i64 {
+        (i64::from(bytes) * self.byte_time) >> 10
+    }
+
+    /// When an operation on `plane` may begin, from its unit and gang.
+    #[inline]
+    fn gate(&self, plane: u32, kind: Kind, offset: u32, ready: i64) -> i64 {
+        let at = ready.max(self.plane_free(plane));
+        if self.gangs.is_empty() { at } else { self.gate_gang(plane, kind, offset, at) }
+    }
+
+    fn gate_gang(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
+        let gang = &self.gangs[self.gang_of_plane[plane as usize] as usize];
+        if at >= gang.until {
+            return at;
+        }
+        if gang.die != self.die_of_plane[plane as usize] {
+            return gang.until;
+        }
+        if !self.same_offset {
+            return at;
+        }
+        let same = gang.command == command(kind, offset) && at <= gang.start;
+        if same { gang.start } else { gang.until }
+    }
+
+    /// Books `plane` for `begin..end`.
+    #[inline]
+    fn book(&mut self, plane: u32, kind: Kind, offset: u32, begin: i64, end: i64) {
+        self.plane_busy[plane as usize] += (end - begin) as u64;
+        let die = self.die_of_plane[plane as usize] as usize;
+        self.die_busy[die] += (end - begin.max(self.die_until[die])).max(0) as u64;
+        self.die_until[die] = self.die_until[die].max(end);
+        if !self.gangs.is_empty() {
+            let gang = &mut self.gangs[self.gang_of_plane[plane as usize] as usize];
+            if begin >= gang.until {
+                *gang = Gang {
+                    die: self.die_of_plane[plane as usize],
+                    command: command(kind, offset),
+                    start: begin,
+                    until: end,
+                };
+            } else {
+                gang.until = gang.until.max(end);
+            }
+        }
+    }
+
+    /// How much of `ready..begin` the unit spent on collection.
+    #[inline]
+    fn gc_share(unit: &Unit, ready: i64, begin: i64) -> i64 {
+        if unit.gc_end <= ready { 0 } else { (unit.gc_end.min(begin) - unit.gc_begin.max(ready)).max(0) }
+    }
+
+    /// Programs a page: its data crosses the bus, then the array takes it.
+    #[inline]
+    pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
+        let index = self.unit_of_plane[plane as usize] as usize;
+        let bus = self.command_ns + self.bus_time(bytes);
+        let gate = self.gate(plane, Kind::Program, page, ready);
+        let unit = self.units[index];
+        let (mut begin, mut transferred) = (gate, gate);
+        if bus > 0 {
+            let earliest = if self.cache_program { ready.max(unit.register) } else { gate };
+            begin = self.channels[self.channel_of_plane[plane as usize] as usize].reserve(earliest, bus);
+            transferred = begin + bus;
+            begin = earliest;
+        }
+        let array_begin = transferred.max(gate);
+        let end = array_begin + group.program_ns;
+        let gc = Self::gc_share(&unit, ready, begin);
+        self.book(plane, Kind::Program, page, begin.max(unit.free), end);
+        let unit = &mut self.units[index];
+        unit.free = end;
+        unit.register = array_begin;
+        Operation { begin, transferred, end, gc, array: group.program_ns }
+    }
+
+    /// Reads a page: the array senses it, then its data crosses the bus.
+    #[inline]
+    pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
+        let index = self.unit_of_plane[plane as usize] as usize;
+        let channel = self.channel_of_plane[plane as usize] as usize;
+        let begin = self.gate(plane, Kind::Read, page, ready);
+        let mut sensed = begin;
+        if self.command_ns > 0 {
+            sensed = self.channels[channel].reserve(begin, self.command_ns) + self.command_ns;
+        }
+        sensed += group.read_ns;
+        let bus = self.bus_time(bytes);
+        let end = if bus > 0 { self.channels[channel].reserve(sensed, bus) + bus } else { sensed };
+        let gc = Self::gc_share(&self.units[index], ready, begin);
+        let free = if self.cache_read { sensed } else { end };
+        self.book(plane, Kind::Read, page, begin, free);
+        let unit = &mut self.units[index];
+        unit.free = free;
+        unit.register = end;
+        Operation { begin, transferred: end, end, gc, array: group.read_ns }
+    }
+
+    /// Moves a page inside its plane: reads `reads` pages (none where the register holds the data) and programs one.
+    #[inline]
+    pub fn copy(
+        &mut self,
+        plane: u32,
+        from: &Group,
+        reads: u32,
+        to: &Group,
+        page: u32,
+        ready: i64,
+    ) -> Operation {
+        let (out, back) = if self.copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) };
+        if self.gangs.is_empty() && !self.caches() {
+            return self.copy_at_once(plane, (from, out), reads, (to, back), ready);
+        }
+        let mut at = ready;
+        for _ in 0..reads {
+            at = self.read(plane, from, page, at, out).end;
+        }
+        self.program(plane, to, page, at, back)
+    }
+
+    /// The same where nothing can come between the parts: one look at the unit, one booking.
+    #[inline]
+    fn copy_at_once(
+        &mut self,
+        plane: u32,
+        (from, out): (&Group, u32),
+        reads: u32,
+        (to, back): (&Group, u32),
+        ready: i64,
+    ) -> Operation {
+        let index = self.unit_of_plane[plane as usize] as usize;
+        let begin = ready.max(self.units[index].free);
+        let (out, back) = (self.bus_time(out), self.command_ns + self.bus_time(back));
+        let channel = &mut self.channels[self.channel_of_plane[plane as usize] as usize];
+        let mut take = |at, time| if time > 0 { channel.reserve(at, time) + time } else { at };
+        let mut at = begin;
+        for _ in 0..reads {
+            let sensed = take(at, self.command_ns) + from.read_ns;
+            at = take(sensed, out);
+        }
+        let transferred = take(at, back);
+        let end = transferred + to.program_ns;
+        self.book(plane, Kind::Program, 0, begin, end);
+        let unit = &mut self.units[index];
+        unit.free = end;
+        unit.register = transferred;
+        Operation { begin, transferred, end, gc: 0, array: to.program_ns }
+    }
+
+    /// Erases a block.
+    pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
+        let begin = self.gate(plane, Kind::Erase, 0, ready);
+        let mut end = begin;
+        if self.command_ns > 0 {
+            let channel = &mut self.channels[self.channel_of_plane[plane as usize] as usize];
+            end = channel.reserve(begin, self.command_ns) + self.command_ns;
+        }
+        end += group.erase_ns;
+        self.book(plane, Kind::Erase, 0, begin, end);
+        let unit = &mut self.units[self.unit_of_plane[plane as usize] as usize];
+        unit.free = end;
+        unit.register = end;
+        Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
+    }
+
+    /// Notes that the unit of `plane` collected from `begin` to `end`; runs that touch become one.
+    pub fn note_gc(&mut self, plane: u32, begin: i64, end: i64) {
+        let unit = &mut self.units[self.unit_of_plane[plane as usize] as usize];
+        if begin > unit.gc_end {
+            unit.gc_begin = begin;
+        }
+        unit.gc_end = end;
+    }
+}
+
+fn command(kind: Kind, offset: u32) -> u64 {
+    (kind as u64) << 32 | u64::from(offset)
+}

@@ -1,0 +1,11 @@
+//! The flash itself: blocks and their states, lists of them, and the timelines of channels and arrays.
+
+mod block;
+mod channel;
+mod flash;
+mod pool;
+
+pub use block::{Block, BlockState};
+pub(crate) use flash::{Flash, Operation};
+pub use pool::Order;
+pub(crate) use pool::{NONE, Pool, Stream, Victim};

@@ -1,0 +1,307 @@
+//! The blocks of one group in one plane: which are free, open, full, and in what order they are collected.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::block::{Block, BlockState};
+use crate::geometry::Group;
+
+/// No block.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Streams that write to blocks of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// The host's data.
+    Host = 0,
+    /// Data moved by collection.
+    Gc = 1,
+    /// The host's data that is expected to change soon.
+    Hot = 2,
+}
+
+/// How many streams there are.
+const STREAMS: usize = 3;
+
+/// The order in which full blocks are kept for the victim policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By the time at which they became full.
+    Age,
+    /// By their valid units.
+    Valid,
+}
+
+/// Erased blocks, never used ones apart.
+#[derive(Clone, Debug)]
+enum Recycled {
+    /// First in, first out.
+    Queue(VecDeque<u32>),
+    /// Least worn first, then lowest number.
+    Heap(BinaryHeap<Reverse<(u32, u32)>>),
+}
+
+/// Collection of a block that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub block: u32,
+    /// Next slot of the block to look at.
+    pub cursor: u32,
+    /// Page of the block that the register holds.
+    pub in_register: u32,
+    /// Valid units at the beginning.
+    pub valid: u32,
+    pub wear: bool,
+}
+
+/// The blocks of one group in one plane. Life of a block: never used or recycled, [`Pool::take`], open, full (in a list),
+/// taken out as victim, [`Pool::give_back`] or [`Pool::retire`].
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    /// First block, counted over the device.
+    pub first_block: u32,
+    /// Blocks, spares included.
+    pub blocks: u32,
+    /// Blocks handed out at least once.
+    used: u32,
+    /// Blocks that may be handed out; the rest are spares.
+    usable: u32,
+    recycled: Recycled,
+    /// Open block by stream.
+    pub open: [u32; STREAMS],
+    /// Valid units in the pool.
+    pub valid: u32,
+    /// Valid units above which new data goes elsewhere if it can.
+    pub valid_limit: u32,
+    /// Full blocks in the lists.
+    pub full: u32,
+    pub victim: Option<Victim>,
+    /// Erases of the most worn block.
+    pub most_erases: u32,
+    /// Erases until wear is looked at again.
+    pub wear_countdown: u32,
+    order: Order,
+    /// First block of each list: one for age, one per count of valid units otherwise. Number + 1, so that the zeroed
+    /// memory of a new device needs no writing.
+    heads: Vec<u32>,
+    /// Youngest full block in age order.
+    tail: u32,
+    /// No list below holds a block.
+    least: u32,
+}
+
+impl Pool {
+    pub fn new(plane: u32, blocks_per_plane: u32, group: &Group, order: Order, by_wear: bool) -> Self {
+        let lists = match order {
+            Order::Age => 1,
+            Order::Valid => group.slots_per_block() as usize + 1,
+        };
+        Self {
+            first_block: plane * blocks_per_plane + group.first_block,
+            blocks: group.blocks,
+            used: 0,
+            usable: group.blocks - group.spare_blocks,
+            recycled: if by_wear {
+                Recycled::Heap(BinaryHeap::new())
+            } else {
+                Recycled::Queue(VecDeque::new())
+            },
+            open: [NONE; STREAMS],
+            valid: 0,
+            valid_limit: u32::MAX,
+            full: 0,
+            victim: None,
+            most_erases: 0,
+            wear_countdown: group.blocks / 4 + 1,
+            order,
+            heads: vec![0; lists],
+            tail: NONE,
+            least: 0,
+        }
+    }
+
+    /// Free blocks, never used ones included.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        let recycled = match &self.recycled {
+            Recycled::Queue(queue) => queue.len(),
+            Recycled::Heap(heap) => heap.len(),
+        };
+        self.usable - self.used + recycled as u32
+    }
+
+    /// Takes a free block.
+    pub fn take(&mut self) -> Option<u32> {
+        if self.used < self.usable {
+            self.used += 1;
+            return Some(self.first_block + self.used - 1);
+        }
+        match &mut self.recycled {
+            Recycled::Queue(queue) => queue.pop_front(),
+            Recycled::Heap(heap) => heap.pop().map(|Reverse((_, block))| block),
+        }
+    }
+
+    /// Puts an erased block among the free ones.
+    pub fn give_back(&mut self, block: u32, erases: u32) {
+        match &mut self.recycled {
+            Recycled::Queue(queue) => queue.push_back(block),
+            Recycled::Heap(heap) => heap.push(Reverse((erases, block))),
+        }
+    }
+
+    /// Gives up a worn block; false where no spare is left to take its place.
+    pub fn retire(&mut self) -> bool {
+        let spare = self.usable < self.blocks;
+        self.usable += u32::from(spare);
+        spare
+    }
+
+    fn list(&self, valid: u32) -> usize {
+        match self.order {
+            Order::Age => 0,
+            Order::Valid => valid as usize,
+        }
+    }
+
+    /// Adds a block that has just become full.
+    pub fn insert(&mut self, blocks: &mut [Block], block: u32) {
+        self.full += 1;
+        match self.order {
+            Order::Age => {
+                let tail = self.tail;
+                let entry = &mut blocks[block as usize];
+                (entry.prev, entry.next) = (tail, NONE);
+                if tail == NONE {
+                    self.heads[0] = block + 1;
+                } else {
+                    blocks[tail as usize].next = block;
+                }
+                self.tail = block;
+            }
+            Order::Valid => self.link(blocks, block),
+        }
+    }
+
+    #[inline]
+    fn link(&mut self, blocks: &mut [Block], block: u32) {
+        let valid = blocks[block as usize].valid;
+        let head = self.heads[valid as usize].wrapping_sub(1);
+        let entry = &mut blocks[block as usize];
+        (entry.prev, entry.next) = (NONE, head);
+        if head != NONE {
+            blocks[head as usize].prev = block;
+        }
+        self.heads[valid as usize] = block + 1;
+        self.least = self.least.min(valid);
+    }
+
+    #[inline]
+    fn unlink(&mut self, blocks: &mut [Block], block: u32, valid: u32) {
+        let Block { prev, next, .. } = blocks[block as usize];
+        let list = self.list(valid);
+        if prev == NONE {
+            self.heads[list] = next.wrapping_add(1);
+        } else {
+            blocks[prev as usize].next = next;
+        }
+        if next != NONE {
+            blocks[next as usize].prev = prev;
+        } else if self.order == Order::Age {
+            self.tail = prev;
+        }
+    }
+
+    /// Takes a block out of the lists.
+    pub fn remove(&mut self, blocks: &mut [Block], block: u32) {
+        self.full -= 1;
+        self.unlink(blocks, block, blocks[block as usize].valid);
+    }
+
+    /// A full block has lost a valid unit: `valid` before.
+    #[inline]
+    pub fn lost_unit(&mut self, blocks: &mut [Block], block: u32, valid: u32) {
+        if self.order == Order::Valid {
+            self.unlink(blocks, block, valid);
+            self.link(blocks, block);
+        }
+    }
+
+    /// A full block with the fewest valid units. With [`Order::Valid`] only.
+    pub fn least_valid(&self) -> Option<u32> {
+        if self.order != Order::Valid {
+            return None;
+        }
+        self.heads[self.least as usize..].iter().find(|head| **head != 0).map(|head| head - 1)
+    }
+
+    /// Moves the lower bound of the lists up; called once a collection.
+    pub fn settle(&mut self) {
+        if self.order == Order::Valid {
+            let skip = self.heads[self.least as usize..].iter().take_while(|head| **head == 0).count() as u32;
+            self.least = (self.least + skip).min(self.heads.len() as u32 - 1);
+        }
+    }
+
+    /// The block that has been full for longest. With [`Order::Age`] only.
+    pub fn oldest(&self) -> Option<u32> {
+        (self.order == Order::Age && self.heads[0] != 0).then(|| self.heads[0] - 1)
+    }
+
+    /// The block that became full after `block`. With [`Order::Age`] only.
+    pub fn younger(&self, blocks: &[Block], block: u32) -> Option<u32> {
+        (self.order == Order::Age).then(|| blocks[block as usize].next).filter(|next| *next != NONE)
+    }
+
+    /// The full blocks in the order in which inserting them one by one makes the same lists again.
+    pub fn listed(&self, blocks: &[Block]) -> Vec<u32> {
+        let mut out = Vec::with_capacity(self.full as usize);
+        for head in &self.heads {
+            let from = out.len();
+            let first = head.checked_sub(1);
+            out.extend(std::iter::successors(first, |block| {
+                Some(blocks[*block as usize].next).filter(|next| *next != NONE)
+            }));
+            if self.order == Order::Valid {
+                // The newest stands first in these lists.
+                out[from..].reverse();
+            }
+        }
+        out
+    }
+
+    /// Whether there is a list for blocks with so many valid units.
+    pub fn can_list(&self, valid: u32) -> bool {
+        self.list(valid) < self.heads.len()
+    }
+
+    /// Every full block, in order of number.
+    pub fn full_blocks<'a>(&self, blocks: &'a [Block]) -> impl Iterator<Item = u32> + use<'a> {
+        (self.first_block..self.first_block + self.used)
+            .filter(|block| blocks[*block as usize].state == BlockState::Full)
+    }
+
+    /// Blocks that were ever handed out.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Free blocks that were used before, in the order in which they will be taken (wear order: any).
+    pub fn recycled(&self) -> Vec<u32> {
+        match &self.recycled {
+            Recycled::Queue(queue) => queue.iter().copied().collect(),
+            Recycled::Heap(heap) => heap.iter().map(|Reverse((_, block))| *block).collect(),
+        }
+    }
+
+    /// Blocks that may be handed out.
+    pub fn usable(&self) -> u32 {
+        self.usable
+    }
+
+    /// Sets what [`Pool::used`] and [`Pool::usable`] tell, from an image.
+    pub fn restore(&mut self, used: u32, usable: u32) {
+        self.used = used;
+        self.usable = usable;
+    }
+}

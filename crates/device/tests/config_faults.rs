@@ -1,0 +1,117 @@
+//! Nothing given is ignored, and all faults come at once.
+
+use emmclab_device::{DeviceConfig, presets};
+use emmclab_trace::Kind;
+
+#[test]
+fn every_preset_is_valid_and_keeps_its_name() {
+    for preset in presets() {
+        let config = DeviceConfig::preset(preset.name).unwrap();
+        assert_eq!(config.name(), preset.name);
+        assert!(!config.settings().about.is_empty());
+    }
+}
+
+#[test]
+fn every_setting_is_explained_with_unit_origin_and_meaning() {
+    let mut config = DeviceConfig::preset("iiswc15-hps").unwrap();
+    config.set("timing.parallelism", "both").unwrap();
+    let rows = config.explain();
+    let row = |key: &str| rows.iter().find(|row| row.key == key).unwrap();
+    assert_eq!(row("timing.parallelism").origin, "--set");
+    assert_eq!(row("geometry.block_groups.1.program_us").unit, "us");
+    assert_eq!(row("geometry.block_groups.1.program_us").origin, "preset iiswc15-hps");
+    assert_eq!(row("gc.window").origin, "default");
+    for row in &rows {
+        assert!(!row.doc.is_empty(), "{} has no meaning", row.key);
+    }
+}
+
+#[test]
+fn all_faults_are_listed_at_once_with_the_nearest_key() {
+    let error = DeviceConfig::from_toml(
+        "nam = 'x'
+         [geometry]
+         channels = -1
+         [timing]
+         paralelism = 'both'
+         write_complete = 'later'
+         command_ns = 'fast'",
+    )
+    .unwrap_err();
+    assert_eq!(error.kind(), Kind::Config);
+    let text = error.to_string();
+    for part in [
+        "4 faults",
+        "`nam`; did you mean `name`",
+        "geometry.channels",
+        "did you mean `parallelism`",
+        "programmed, transferred",
+        "must be a number",
+    ]
+    .iter()
+    .skip(1)
+    {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[test]
+fn contradictions_and_impossible_values_are_refused() {
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[("capacity.over_provisioning_pct", "0")], "0 with collection"),
+        (&[("gc.policy", "gready")], "none, greedy"),
+        (&[("geometry.channels", "0")], "at least one"),
+        (&[("geometry.block_groups.0.blocks", "2")], "to write and collect"),
+        (&[("geometry.block_groups.0.page_kb", "5")], "4, 8 or 16"),
+        (
+            &[
+                ("geometry.block_groups.0.pages_per_block", "65536"),
+                ("geometry.block_groups.0.blocks", "4000000000"),
+            ],
+            "at most",
+        ),
+        (&[("mapping.unit_kb", "8")], "must fit a page"),
+        (&[("geometry.block_groups.0.program_us", "nan")], "must lie in"),
+        (&[("geometry.block_groups.0.program_us", "-1")], "must lie in"),
+        (&[("timing.same_offset", "true"), ("timing.parallelism", "none")], "multi-plane"),
+        (&[("power.wake_us", "3000")], "never sleeps"),
+        (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
+        (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),
+        (&[("geometry.block_groups.0.spare_blocks", "3")], "never go bad"),
+    ];
+    for (settings, part) in cases {
+        let mut config = DeviceConfig::preset("small-1gb").unwrap();
+        let before = config.settings().clone();
+        let error = config.set_all(settings).unwrap_err();
+        assert!(error.to_string().contains(part), "{settings:?}: {error}");
+        assert_eq!(*config.settings(), before, "a refused setting must change nothing");
+    }
+}
+
+#[test]
+fn unknown_keys_presets_and_broken_toml_name_the_cure() {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    assert!(config.set("gc.polic", "fifo").unwrap_err().to_string().contains("`policy`"));
+    assert!(
+        config
+            .set("geometry.block_groups.7.blocks", "1")
+            .unwrap_err()
+            .hint_text()
+            .unwrap()
+            .contains("1 entries")
+    );
+    let error = DeviceConfig::preset("iiswc15-hsp").err().unwrap();
+    assert!(error.hint_text().unwrap().contains("iiswc15-hps"));
+    let error = DeviceConfig::from_toml("name = 'x'\n[geometry\n").err().unwrap();
+    assert_eq!(error.line(), Some(2));
+}
+
+#[test]
+fn a_device_in_full_reads_back_as_itself() {
+    for preset in presets() {
+        let config = DeviceConfig::preset(preset.name).unwrap();
+        let again = DeviceConfig::from_toml(&config.to_toml().unwrap()).unwrap();
+        assert_eq!(again.settings(), config.settings());
+    }
+}

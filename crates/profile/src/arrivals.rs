@@ -1,0 +1,168 @@
+//! When requests come, and whether they find the device busy (Table IV, figure 6).
+
+use emmclab_trace::{Flags, Nanos, Request};
+
+use crate::bins::{Doubling, label, pct};
+use crate::elapsed;
+use crate::merge::Join;
+use crate::report::InterArrivalRow;
+
+/// Figure 6: 1 to 1,024 ms, in nanoseconds.
+type GapBins = Doubling<1_000_000, 12>;
+/// The bin that ends at 16 ms.
+const UP_TO_16_MS: usize = 4;
+
+/// First and last times, gaps between arrivals, and the no-wait rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrivals {
+    /// Of any request.
+    span: Option<Span>,
+    /// Of reads and writes.
+    data: Option<Span>,
+    /// Durations of the other recordings of a fleet.
+    other_ns: u128,
+    gaps: GapBins,
+    gaps_ns: u128,
+    no_wait: u64,
+    no_wait_known: u64,
+    recorded_no_wait: u64,
+    recorded_known: u64,
+}
+
+/// First and last arrival, last end.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: Nanos,
+    last: Nanos,
+    end: Nanos,
+}
+
+impl Arrivals {
+    /// `idle` is whether everything that arrived before is finished, where that is known.
+    #[inline]
+    pub fn add(&mut self, request: &Request, idle: Option<bool>) {
+        let arrival = request.arrival;
+        let end = request.complete.unwrap_or(arrival).max(arrival);
+        extend(&mut self.span, arrival, end);
+        if !request.op.has_data() {
+            return;
+        }
+        if let Some(data) = &self.data {
+            let gap = elapsed(data.last, arrival);
+            self.gaps.add(gap, 1);
+            self.gaps_ns += u128::from(gap);
+        }
+        extend(&mut self.data, arrival, end);
+        if let Some(idle) = idle {
+            self.no_wait_known += 1;
+            self.no_wait += u64::from(idle);
+        }
+        if request.flags.contains(Flags::NO_WAIT_KNOWN) {
+            self.recorded_known += 1;
+            self.recorded_no_wait += u64::from(request.flags.contains(Flags::NO_WAIT));
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self, join: Join) {
+        self.gaps.merge(&other.gaps);
+        self.gaps_ns += other.gaps_ns;
+        self.no_wait += other.no_wait;
+        self.no_wait_known += other.no_wait_known;
+        self.recorded_no_wait += other.recorded_no_wait;
+        self.recorded_known += other.recorded_known;
+        self.other_ns += other.other_ns;
+        match join {
+            Join::Consecutive => {
+                if let (Some(mine), Some(theirs)) = (&self.data, &other.data) {
+                    let gap = elapsed(mine.last, theirs.first);
+                    self.gaps.add(gap, 1);
+                    self.gaps_ns += u128::from(gap);
+                }
+                join_spans(&mut self.span, other.span);
+                join_spans(&mut self.data, other.data);
+            }
+            Join::Separate if self.span.is_none() => {
+                self.span = other.span;
+                self.data = other.data;
+            }
+            Join::Separate => self.other_ns += other.span.map_or(0, |span| u128::from(span.length_ns())),
+        }
+    }
+
+    /// The first arrival of all.
+    pub fn first(&self) -> Option<Nanos> {
+        self.span.map(|span| span.first)
+    }
+
+    /// The last arrival of all.
+    pub fn last(&self) -> Option<Nanos> {
+        self.span.map(|span| span.last)
+    }
+
+    pub fn duration_s(&self) -> f64 {
+        let own = self.span.map_or(0, |span| u128::from(span.length_ns()));
+        (own + self.other_ns) as f64 / 1e9
+    }
+
+    pub fn no_wait_pct(&self) -> Option<f64> {
+        pct(self.no_wait, self.no_wait_known)
+    }
+
+    pub fn recorded_no_wait_pct(&self) -> Option<f64> {
+        pct(self.recorded_no_wait, self.recorded_known)
+    }
+
+    /// Mean time between the arrivals of two reads or writes.
+    pub fn mean_gap_ms(&self) -> Option<f64> {
+        let gaps = self.gaps.total();
+        (gaps > 0).then(|| self.gaps_ns as f64 / gaps as f64 / 1e6)
+    }
+
+    /// Share of these times above 16 ms.
+    pub fn above_16_ms_pct(&self) -> Option<f64> {
+        let up_to: u64 = (0..=UP_TO_16_MS).map(|index| self.gaps.at(index)).sum();
+        pct(self.gaps.total() - up_to, self.gaps.total())
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = InterArrivalRow> {
+        let total = self.gaps.total();
+        self.gaps.bins().filter_map(move |bin| {
+            let (low_ms, high_ms) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
+            Some(InterArrivalRow {
+                bin: label(low_ms, high_ms, "ms"),
+                low_ms,
+                high_ms,
+                gaps: bin.count,
+                pct: pct(bin.count, total)?,
+            })
+        })
+    }
+}
+
+impl Span {
+    fn length_ns(&self) -> u64 {
+        elapsed(self.first, self.end)
+    }
+}
+
+#[inline]
+fn extend(span: &mut Option<Span>, arrival: Nanos, end: Nanos) {
+    match span {
+        Some(span) => {
+            span.last = arrival;
+            span.end = span.end.max(end);
+        }
+        None => *span = Some(Span { first: arrival, last: arrival, end }),
+    }
+}
+
+fn join_spans(mine: &mut Option<Span>, theirs: Option<Span>) {
+    match (mine.as_mut(), theirs) {
+        (Some(mine), Some(theirs)) => {
+            mine.last = theirs.last;
+            mine.end = mine.end.max(theirs.end);
+        }
+        (None, theirs) => *mine = theirs,
+        (Some(_), None) => {}
+    }
+}

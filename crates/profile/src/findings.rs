@@ -1,0 +1,362 @@
+//! The six characteristics (section III) and five implications (section IV) of the IISWC 2015 paper as rules.
+//!
+//! A rule says when one trace shows what the paper found over its 18. Limits are the paper's own where it gives one.
+
+use crate::arrivals::Arrivals;
+use crate::bins::pct;
+use crate::operations::Operations;
+use crate::report::{Finding, FindingKind, ProfileReport, Shown};
+use crate::reuse::Reuse;
+
+/// The least share of 4 KB requests in the 15 traces of characteristic 2, percent.
+const SMALL_PCT: f64 = 44.9;
+/// At least this share of requests did not wait in 15 of 18 traces (characteristic 3), percent.
+const NO_WAIT_PCT: f64 = 63.0;
+/// Above this share parallel queues are said to be of no use (implication 1), percent.
+const NO_WAIT_HIGH_PCT: f64 = 80.0;
+/// The largest localities among the 18 traces (Table IV: `YouTube`, Twitter), percent.
+const WEAK_SPATIAL_PCT: f64 = 47.61;
+const WEAK_TEMPORAL_PCT: f64 = 52.90;
+/// The limits of implications 3 and 4, percent.
+const LOW_SPATIAL_PCT: f64 = 30.0;
+const LOW_TEMPORAL_PCT: f64 = 40.0;
+/// The mean time between arrivals in 13 of 18 traces (characteristic 6), ms.
+const LONG_GAP_MS: f64 = 200.0;
+/// A buffer as a device may have, KB.
+const BUFFER_KB: u64 = 16 * 1_024;
+
+const NO_TIMES: &str = "unknown: the trace has no completion times";
+const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
+
+/// What a rule came to: the value looked at, whether the rule holds, and what that means.
+type Verdict = Option<(f64, bool, String)>;
+
+/// Judges a finished report; the accumulators give what stands in no table.
+pub(crate) fn findings(
+    report: &ProfileReport,
+    arrivals: &Arrivals,
+    operations: &Operations,
+    reuse: &Reuse,
+) -> Vec<Finding> {
+    let all = operations.data();
+    let context = Context {
+        report,
+        small_pct: pct(all.small_requests(), all.requests()),
+        mean_gap_ms: arrivals.mean_gap_ms(),
+        above_16_ms_pct: arrivals.above_16_ms_pct(),
+        buffer_hit_pct: reuse.hit_pct(BUFFER_KB),
+    };
+    RULES.iter().map(|rule| rule.finding(&context)).collect()
+}
+
+struct Context<'a> {
+    report: &'a ProfileReport,
+    small_pct: Option<f64>,
+    mean_gap_ms: Option<f64>,
+    above_16_ms_pct: Option<f64>,
+    buffer_hit_pct: Option<f64>,
+}
+
+struct Rule {
+    kind: FindingKind,
+    number: u32,
+    title: &'static str,
+    holds_if: &'static str,
+    unit: &'static str,
+    missing: &'static str,
+    judge: fn(&Context) -> Verdict,
+}
+
+impl Rule {
+    fn finding(&self, context: &Context) -> Finding {
+        let verdict = (self.judge)(context);
+        let kind = match self.kind {
+            FindingKind::Characteristic => "characteristic",
+            FindingKind::Implication => "implication",
+        };
+        let (measured, shown, meaning) = match verdict {
+            Some((measured, true, meaning)) => (Some(measured), Shown::Yes, meaning),
+            Some((measured, false, meaning)) => (Some(measured), Shown::No, meaning),
+            None => (None, Shown::Unknown, self.missing.to_owned()),
+        };
+        Finding {
+            id: format!("{kind}-{}", self.number),
+            kind: self.kind,
+            number: self.number,
+            title: self.title,
+            rule: self.holds_if,
+            measured,
+            unit: self.unit,
+            shown,
+            meaning,
+        }
+    }
+}
+
+const RULES: [Rule; 11] = [
+    Rule {
+        kind: FindingKind::Characteristic,
+        number: 1,
+        title: "Writes dominate",
+        holds_if: "more than half of the requests are writes",
+        unit: "% of requests",
+        missing: NO_REQUESTS,
+        judge: write_dominant,
+    },
+    Rule {
+        kind: FindingKind::Characteristic,
+        number: 2,
+        title: "Many requests are small",
+        holds_if: "at least 44.9 % of the requests are of 4 KB or less",
+        unit: "% of requests",
+        missing: NO_REQUESTS,
+        judge: small_requests,
+    },
+    Rule {
+        kind: FindingKind::Characteristic,
+        number: 3,
+        title: "Most requests are served at once",
+        holds_if: "at least 63 % of the requests arrive when nothing is unfinished",
+        unit: "% of requests",
+        missing: NO_TIMES,
+        judge: served_at_once,
+    },
+    Rule {
+        kind: FindingKind::Characteristic,
+        number: 4,
+        title: "The device falls asleep between requests",
+        holds_if: "requests after long idle gaps are delayed, and there is an edge from which on they are",
+        unit: "ms to wake up",
+        missing: NO_TIMES,
+        judge: power_saving,
+    },
+    Rule {
+        kind: FindingKind::Characteristic,
+        number: 5,
+        title: "Localities are weak, the spatial one more so",
+        holds_if: "spatial locality is at most 47.61 %, temporal locality at most 52.90 %, and the first is the lower",
+        unit: "% sequential",
+        missing: NO_REQUESTS,
+        judge: weak_localities,
+    },
+    Rule {
+        kind: FindingKind::Characteristic,
+        number: 6,
+        title: "Requests come far apart",
+        holds_if: "the mean time between arrivals is at least 200 ms",
+        unit: "ms",
+        missing: NO_REQUESTS,
+        judge: far_apart,
+    },
+    Rule {
+        kind: FindingKind::Implication,
+        number: 1,
+        title: "More parallelism does not help, shorter service does",
+        holds_if: "more than 80 % of the requests arrive when nothing is unfinished",
+        unit: "% of requests",
+        missing: NO_TIMES,
+        judge: parallelism,
+    },
+    Rule {
+        kind: FindingKind::Implication,
+        number: 2,
+        title: "Garbage collection fits into idle time",
+        holds_if: "idle gaps hold, whole and each by itself, as many block reclaims as the trace's writes will cost",
+        unit: "blocks that fit, per block needed",
+        missing: NO_TIMES,
+        judge: idle_collection,
+    },
+    Rule {
+        kind: FindingKind::Implication,
+        number: 3,
+        title: "A large buffer in the device gains little",
+        holds_if: "spatial locality is below 30 % and temporal locality below 40 %",
+        unit: "% of start addresses seen before",
+        missing: NO_REQUESTS,
+        judge: large_buffer,
+    },
+    Rule {
+        kind: FindingKind::Implication,
+        number: 4,
+        title: "Simple wear levelling is enough",
+        holds_if: "spatial locality is below 30 % and temporal locality below 40 %",
+        unit: "% of start addresses seen before",
+        missing: NO_REQUESTS,
+        judge: wear_levelling,
+    },
+    Rule {
+        kind: FindingKind::Implication,
+        number: 5,
+        title: "Small requests deserve fast (SLC-mode) pages",
+        holds_if: "at least 44.9 % of the requests are of 4 KB or less",
+        unit: "% of requests",
+        missing: NO_REQUESTS,
+        judge: fast_pages,
+    },
+];
+
+/// One text where the rule holds, another where not.
+fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, bool, String) {
+    (measured, holds, if holds { yes } else { no })
+}
+
+fn write_dominant(context: &Context) -> Verdict {
+    let measured = context.report.tables.write_requests_pct?;
+    let bytes = context.report.tables.written_bytes_pct?;
+    Some(either(
+        measured,
+        measured > 50.0,
+        format!(
+            "writes set the pace: {bytes:.1} % of the bytes are written; write latency and wear come first"
+        ),
+        format!("reads set the pace: {bytes:.1} % of the bytes are written; read latency comes first"),
+    ))
+}
+
+fn small_requests(context: &Context) -> Verdict {
+    let measured = context.small_pct?;
+    Some(either(
+        measured,
+        measured >= SMALL_PCT,
+        "what one page costs decides how the device feels; larger flash pages would be half empty".to_owned(),
+        "requests mostly span several pages, so that planes and dies can share the work".to_owned(),
+    ))
+}
+
+fn served_at_once(context: &Context) -> Verdict {
+    let measured = context.report.tables.no_wait_pct?;
+    let depth = context.report.queue?.mean_at_arrival;
+    Some(either(
+        measured,
+        measured >= NO_WAIT_PCT,
+        format!("response time is mostly service time: a request finds {depth:.2} others on average"),
+        format!(
+            "requests wait for each other: one finds {depth:.2} others on average, so queueing and scheduling matter"
+        ),
+    ))
+}
+
+fn power_saving(context: &Context) -> Verdict {
+    let power = context.report.power_saving;
+    power.shown_by?;
+    let measured = power.wake_up_ms.unwrap_or(0.0);
+    let edges = power.threshold_low_ms.zip(power.threshold_high_ms);
+    let found = edges.map(|(low, high)| {
+        let wakes = power.wake_ups;
+        if low < high {
+            format!("it sleeps after somewhere between {low} and {high} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
+        } else {
+            format!("it sleeps after about {low} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
+        }
+    });
+    Some(either(
+        measured,
+        power.found,
+        found.unwrap_or_default(),
+        "no edge stands out: it does not sleep, wakes in no time, or the gaps are too few or too short"
+            .to_owned(),
+    ))
+}
+
+fn weak_localities(context: &Context) -> Verdict {
+    let spatial = context.report.tables.spatial_locality_pct?;
+    let temporal = context.report.tables.temporal_locality_pct?;
+    Some(either(
+        spatial,
+        spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT && spatial < temporal,
+        format!(
+            "requests jump about ({temporal:.1} % return to a start address): expect random, not sequential I/O"
+        ),
+        format!(
+            "sequences or returns are common ({temporal:.1} % return to a start address): read-ahead, merging or caching can pay"
+        ),
+    ))
+}
+
+fn far_apart(context: &Context) -> Verdict {
+    let measured = context.mean_gap_ms?;
+    let above = context.above_16_ms_pct?;
+    Some(either(
+        measured,
+        measured >= LONG_GAP_MS,
+        format!(
+            "there is much time between requests for work in the background; {above:.1} % of the gaps exceed 16 ms"
+        ),
+        format!(
+            "on average requests follow closely, though {above:.1} % of the gaps exceed 16 ms (the paper: above 20 % in most traces)"
+        ),
+    ))
+}
+
+fn parallelism(context: &Context) -> Verdict {
+    let measured = context.report.tables.no_wait_pct?;
+    Some(either(
+        measured,
+        measured > NO_WAIT_HIGH_PCT,
+        "parallel queues or a second device would mostly stand idle; make each request faster instead"
+            .to_owned(),
+        "enough requests overlap for parallel queues and channels to be worth a try".to_owned(),
+    ))
+}
+
+fn idle_collection(context: &Context) -> Verdict {
+    let gc = context.report.idle_gc?;
+    if gc.blocks_needed == 0 {
+        return Some((0.0, true, "nothing is written, so nothing is to be reclaimed".to_owned()));
+    }
+    let measured = gc.blocks_that_fit as f64 / gc.blocks_needed as f64;
+    let facts = format!(
+        "{} reclaims of {:.0} ms fit into gaps, {} are needed ({} could fit if a reclaim may pause)",
+        gc.blocks_that_fit, gc.block_ms, gc.blocks_needed, gc.blocks_if_pausable
+    );
+    Some(either(
+        measured,
+        measured >= 1.0,
+        format!("{facts}: collect early, in idle time, and nobody notices"),
+        format!("{facts}: some of it will be felt, unless it is cut into smaller steps"),
+    ))
+}
+
+fn large_buffer(context: &Context) -> Verdict {
+    let (temporal, holds) = low_localities(context)?;
+    let hit = context.buffer_hit_pct.unwrap_or(0.0);
+    Some(either(
+        temporal,
+        holds,
+        format!(
+            "few returns to hit on; still, 16 MB that keep the latest pages would hit {hit:.1} % of page touches"
+        ),
+        format!("a buffer may pay: 16 MB that keep the latest pages would hit {hit:.1} % of page touches"),
+    ))
+}
+
+fn wear_levelling(context: &Context) -> Verdict {
+    let (temporal, holds) = low_localities(context)?;
+    let rows = &context.report.figures.hot_pages;
+    let hot =
+        rows.iter().find(|row| row.op == "write" && row.pages_pct == 20).map_or(0.0, |row| row.share_pct);
+    Some(either(
+        temporal,
+        holds,
+        format!("addresses are spread; the hottest 20 % of written pages take {hot:.1} % of the page writes"),
+        format!(
+            "some addresses come again and again; the hottest 20 % of written pages take {hot:.1} % of the page writes: keep hot and cold data apart and watch the wear"
+        ),
+    ))
+}
+
+fn low_localities(context: &Context) -> Option<(f64, bool)> {
+    let spatial = context.report.tables.spatial_locality_pct?;
+    let temporal = context.report.tables.temporal_locality_pct?;
+    Some((temporal, spatial < LOW_SPATIAL_PCT && temporal < LOW_TEMPORAL_PCT))
+}
+
+fn fast_pages(context: &Context) -> Verdict {
+    let measured = context.small_pct?;
+    Some(either(
+        measured,
+        measured >= SMALL_PCT,
+        "a part of the flash in SLC mode for small writes speeds up most requests, at half that part's capacity".to_owned(),
+        "too few small requests for SLC-mode pages to be worth half their capacity".to_owned(),
+    ))
+}

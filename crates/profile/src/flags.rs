@@ -1,0 +1,55 @@
+//! How often requests are flushes, forced to the medium, waited for, and so on.
+
+use emmclab_trace::{Flags, Op, Request};
+
+use crate::bins::pct;
+use crate::report::FlagRow;
+
+/// Combinations of the flags that there are.
+const COMBINATIONS: usize = 1 << Flags::NAMES.len();
+/// Flags that are about the request; the other two are about the recording.
+const SHOWN: usize = 6;
+
+/// Requests by their flags.
+#[derive(Clone, Debug)]
+pub(crate) struct FlagCounts {
+    by_flags: [u64; COMBINATIONS],
+    flushes: u64,
+}
+
+impl Default for FlagCounts {
+    fn default() -> Self {
+        Self { by_flags: [0; COMBINATIONS], flushes: 0 }
+    }
+}
+
+impl FlagCounts {
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        self.by_flags[request.flags.0 as usize % COMBINATIONS] += 1;
+        self.flushes += u64::from(request.op == Op::Flush);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.flushes += other.flushes;
+        for (mine, theirs) in self.by_flags.iter_mut().zip(other.by_flags) {
+            *mine += theirs;
+        }
+    }
+
+    /// Flushes first, then each flag.
+    pub fn rows(&self, duration_s: f64) -> Vec<FlagRow> {
+        let all: u64 = self.by_flags.iter().sum();
+        let with = |bit: usize| {
+            (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
+        };
+        let named = Flags::NAMES.into_iter().take(SHOWN).enumerate().map(|(bit, name)| (name, with(bit)));
+        std::iter::once((Op::Flush.name(), self.flushes))
+            .chain(named)
+            .filter_map(|(flag, requests)| {
+                let per_s = (duration_s > 0.0).then(|| requests as f64 / duration_s);
+                Some(FlagRow { flag, requests, pct: pct(requests, all)?, per_s })
+            })
+            .collect()
+    }
+}

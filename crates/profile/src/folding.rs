@@ -1,0 +1,154 @@
+//! A bounded row of time bins whose width doubles whenever a trace outgrows it.
+
+use emmclab_trace::Nanos;
+
+/// What a bin holds: something that can be added up.
+pub(crate) trait Cell: Clone + Default {
+    fn add(&mut self, other: &Self);
+}
+
+/// At most `capacity` bins of `2^shift` ms on the trace's clock. Bins lie on a grid from time 0 of the clock, so that
+/// the bins of two pieces of a recording fall together.
+#[derive(Clone, Debug)]
+pub(crate) struct Folding<T> {
+    capacity: usize,
+    shift: u32,
+    /// Index on the grid of the first bin.
+    first: i64,
+    bins: Vec<T>,
+}
+
+fn millis(time: Nanos) -> i64 {
+    time.0.div_euclid(1_000_000)
+}
+
+impl<T: Cell> Folding<T> {
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, shift: 0, first: 0, bins: Vec::new() }
+    }
+
+    /// The bin of this time. Times before the first one seen fall into the first bin.
+    #[inline]
+    pub fn at(&mut self, time: Nanos) -> &mut T {
+        let ms = millis(time);
+        if self.bins.is_empty() {
+            self.first = ms;
+            self.shift = 0;
+        }
+        let mut index = (ms >> self.shift).saturating_sub(self.first).max(0);
+        while index >= self.capacity as i64 {
+            self.fold();
+            index = (ms >> self.shift) - self.first;
+        }
+        let index = index as usize;
+        if index >= self.bins.len() {
+            self.bins.resize_with(index + 1, T::default);
+        }
+        &mut self.bins[index]
+    }
+
+    /// Doubles the width.
+    fn fold(&mut self) {
+        let first = self.first >> 1;
+        let mut folded: Vec<T> = Vec::with_capacity(self.capacity);
+        for (offset, bin) in (self.first..).zip(&self.bins) {
+            let index = ((offset >> 1) - first) as usize;
+            if index == folded.len() {
+                folded.push(T::default());
+            }
+            folded[index].add(bin);
+        }
+        self.shift += 1;
+        self.first = first;
+        self.bins = folded;
+    }
+
+    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started together.
+    pub fn merge(&mut self, mut other: Self, aligned: bool) {
+        if other.bins.is_empty() {
+            return;
+        }
+        if self.bins.is_empty() {
+            *self = other;
+            return;
+        }
+        while self.shift < other.shift {
+            self.fold();
+        }
+        while other.shift < self.shift {
+            other.fold();
+        }
+        if aligned {
+            other.first = self.first;
+        }
+        let capacity = self.capacity as i64;
+        let end = |bins: &Self| bins.first + bins.bins.len() as i64;
+        while end(self).max(end(&other)) - self.first.min(other.first) > capacity {
+            self.fold();
+            other.fold();
+        }
+        let first = self.first.min(other.first);
+        let mut bins = vec![T::default(); (end(self).max(end(&other)) - first) as usize];
+        for part in [&*self, &other] {
+            for (offset, bin) in (part.first - first..).zip(&part.bins) {
+                bins[offset as usize].add(bin);
+            }
+        }
+        self.first = first;
+        self.bins = bins;
+    }
+
+    /// Width of a bin in seconds.
+    pub fn width_s(&self) -> f64 {
+        (1_u64 << self.shift) as f64 / 1e3
+    }
+
+    /// Bins in order, each with its start in seconds after `origin` (the first bin starts at 0).
+    pub fn iter(&self, origin: Nanos) -> impl Iterator<Item = (f64, &T)> {
+        (self.first..).zip(&self.bins).map(move |(index, bin)| {
+            let start_ns = (i128::from(index) << self.shift) * 1_000_000 - i128::from(origin.0);
+            (start_ns.max(0) as f64 / 1e9, bin)
+        })
+    }
+
+    /// Changes every bin.
+    pub fn for_each_mut(&mut self, change: impl FnMut(&mut T)) {
+        self.bins.iter_mut().for_each(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Cell for u64 {
+        fn add(&mut self, other: &Self) {
+            *self += other;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_merge_to_the_bins_of_the_whole(
+            mut times in prop::collection::vec(-2_000_000_000_000_i64..2_000_000_000_000, 1..60), cut in 0_usize..60,
+        ) {
+            times.sort_unstable();
+            let cut = cut.min(times.len());
+            let profile = |times: &[i64]| {
+                let mut bins = Folding::<u64>::new(16);
+                for time in times {
+                    *bins.at(Nanos(*time)) += 1;
+                }
+                bins
+            };
+            let mut merged = profile(&times[..cut]);
+            merged.merge(profile(&times[cut..]), false);
+            let whole = profile(&times);
+            prop_assert_eq!((merged.shift, merged.first, &merged.bins), (whole.shift, whole.first, &whole.bins));
+            prop_assert_eq!(whole.bins.iter().sum::<u64>(), times.len() as u64);
+            prop_assert!(whole.bins.len() <= 16);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! One-pass, mergeable, deterministic characterisation of a trace: Tables III and IV and figures 3-7 of the IISWC
+//! 2015 paper (Zhou et al.), what follows from them, and what they leave out.
+//!
+//! ```no_run
+//! use emmclab_profile::{Profile, ProfileOptions};
+//! use emmclab_trace::{ReadOptions, TraceReader};
+//!
+//! let mut reader = TraceReader::open("trace.txt".as_ref(), &ReadOptions::default())?;
+//! let mut profile = Profile::new(ProfileOptions { name: "Messaging".into(), ..ProfileOptions::default() });
+//! while let Some(batch) = reader.next_batch()? {
+//!     profile.update(&batch);
+//! }
+//! let report = profile.finish(&reader.ledger(), &reader.header());
+//! println!("{:?}", report.tables.mean_response_ms);
+//! # Ok::<(), emmclab_trace::Error>(())
+//! ```
+
+mod alignment;
+mod arrivals;
+mod bins;
+mod findings;
+mod flags;
+mod folding;
+mod hash;
+mod latency;
+mod locality;
+mod merge;
+mod names;
+mod operations;
+mod options;
+mod page_table;
+mod pages;
+mod picture;
+mod processes;
+mod profile;
+pub mod published;
+mod queue;
+pub mod report;
+mod reuse;
+pub mod synth;
+mod timeline;
+mod wake;
+
+pub use merge::Join;
+pub use options::{GcCost, ProfileOptions};
+pub use profile::Profile;
+pub use report::ProfileReport;
+
+/// Nanoseconds from one time to another; 0 where the other is not later.
+#[inline]
+fn elapsed(from: emmclab_trace::Nanos, to: emmclab_trace::Nanos) -> u64 {
+    to.0.saturating_sub(from.0).max(0) as u64
+}

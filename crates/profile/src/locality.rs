@@ -1,0 +1,160 @@
+//! Sequential requests and runs of them (spatial locality, section III-C).
+
+use emmclab_trace::Request;
+
+use crate::bins::Doubling;
+use crate::merge::Join;
+use crate::report::RunRow;
+
+/// Runs of up to 2, 4, ... 4,096 requests and more; bin 0 stays empty, a run has at least two.
+type RunBins = Doubling<1, 14>;
+const RUN_BINS: usize = 14;
+
+/// Whether each read or write starts where its predecessor (in order of arrival, on the same device) ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sequences {
+    sequential: u64,
+    /// First place of all, to join pieces.
+    first: Option<Place>,
+    /// Where the next sequential request would start.
+    next: Option<Place>,
+    /// The first run, once it is over; it may go on before the start of this piece.
+    head: Option<Run>,
+    current: Run,
+    runs: RunBins,
+    requests: [u64; RUN_BINS],
+    sectors: [u64; RUN_BINS],
+    longest: u64,
+}
+
+/// A sector of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    space: u32,
+    sector: u64,
+}
+
+/// Requests one behind the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    requests: u64,
+    sectors: u64,
+}
+
+impl Sequences {
+    #[inline]
+    pub fn add(&mut self, request: &Request, space: u32) {
+        let here = Place { space, sector: request.sector.0 };
+        if self.next == Some(here) {
+            self.sequential += 1;
+        } else if self.current.requests > 0 {
+            self.close();
+        }
+        self.first.get_or_insert(here);
+        self.next = Some(Place { space, sector: request.end().0 });
+        self.current.requests += 1;
+        self.current.sectors += u64::from(request.sectors);
+    }
+
+    /// Ends the current run.
+    #[inline]
+    fn close(&mut self) {
+        let run = std::mem::take(&mut self.current);
+        if self.head.is_some() {
+            self.count(run);
+        } else {
+            self.head = Some(run);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, run: Run) {
+        if run.requests < 2 {
+            return;
+        }
+        let index = RunBins::index(run.requests);
+        self.runs.add_at(index, 1);
+        self.requests[index] += run.requests;
+        self.sectors[index] += run.sectors;
+        self.longest = self.longest.max(run.requests);
+    }
+
+    /// `space_of` gives this profile's number of the other's devices.
+    pub fn merge(&mut self, other: &Self, join: Join, space_of: impl Fn(u32) -> u32) {
+        let Some(other_first) = other.first else { return };
+        let here = |place: Place| Place { space: space_of(place.space), ..place };
+        self.sequential += other.sequential;
+        self.runs.merge(&other.runs);
+        for index in 0..RUN_BINS {
+            self.requests[index] += other.requests[index];
+            self.sectors[index] += other.sectors[index];
+        }
+        self.longest = self.longest.max(other.longest);
+        let joined = join == Join::Consecutive && self.next == Some(here(other_first));
+        if joined {
+            self.sequential += 1;
+        } else if self.current.requests > 0 {
+            self.close();
+        }
+        // The other's first run goes on with ours, or stands where ours now is empty.
+        let other_head = other.head.unwrap_or(other.current);
+        self.current.requests += other_head.requests;
+        self.current.sectors += other_head.sectors;
+        if other.head.is_some() {
+            self.close();
+            self.current = other.current;
+        }
+        self.first = self.first.or(Some(here(other_first)));
+        self.next = other.next.map(here);
+    }
+
+    pub fn sequential(&self) -> u64 {
+        self.sequential
+    }
+
+    /// With the runs at both ends counted.
+    fn ended(&self) -> Self {
+        let mut all = self.clone();
+        for run in [self.head.unwrap_or_default(), self.current] {
+            all.count(run);
+        }
+        all
+    }
+
+    pub fn summary(&self) -> RunSummary {
+        let all = self.ended();
+        let runs = all.runs.total() as f64;
+        let mean = |sum: u64| (runs > 0.0).then(|| sum as f64 / runs);
+        RunSummary {
+            mean_requests: mean(all.requests.iter().sum()),
+            mean_kb: mean(all.sectors.iter().sum()).map(|sectors| sectors / 2.0),
+            longest: all.longest,
+        }
+    }
+
+    pub fn rows(&self, requests: u64) -> Vec<RunRow> {
+        let all = self.ended();
+        let rows = all.runs.bins().enumerate().skip(1).take(all.runs.used().end.saturating_sub(1));
+        rows.map(|(index, bin)| RunRow {
+            bin: match bin.high {
+                Some(2) => "2".to_owned(),
+                Some(high) => format!("{} - {high}", bin.low + 1),
+                None => format!("> {}", bin.low),
+            },
+            low_requests: bin.low,
+            high_requests: bin.high,
+            runs: bin.count,
+            requests: all.requests[index],
+            data_kb: all.sectors[index] as f64 / 2.0,
+            requests_pct: 100.0 * all.requests[index] as f64 / requests.max(1) as f64,
+        })
+        .collect()
+    }
+}
+
+/// Runs in short.
+pub(crate) struct RunSummary {
+    pub mean_requests: Option<f64>,
+    pub mean_kb: Option<f64>,
+    pub longest: u64,
+}

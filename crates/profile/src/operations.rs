@@ -1,0 +1,248 @@
+//! Per operation: counts, sizes, times and rates (Table III, figures 3, 4 and 5).
+
+use emmclab_trace::{Bytes, Op, Request, SECTOR_BYTES};
+
+use crate::bins::{Doubling, label, pct};
+use crate::elapsed;
+use crate::latency::Distribution;
+use crate::report::{LatencyRow, OperationRow, SizeRow, ThroughputRow};
+
+/// Sectors in a KB, as sizes are kept in sectors.
+const SECTORS_PER_KB: f64 = 2.0;
+const NS_PER_MS: f64 = 1e6;
+const MB: f64 = 1_048_576.0;
+
+/// Figure 4: 4 KB to 1 MB, in sectors.
+type SizeBins = Doubling<8, 10>;
+/// Figure 5: 1 to 128 ms, in nanoseconds.
+type LatencyBins = Doubling<1_000_000, 9>;
+/// Figure 3: 4 KB to 16 MB, in sectors.
+const RATE_BINS: usize = 14;
+type RateBins = Doubling<8, RATE_BINS>;
+
+/// Everything about one operation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Operation {
+    sizes: Distribution,
+    size_bins: SizeBins,
+    response: Distribution,
+    response_bins: LatencyBins,
+    service: Distribution,
+    service_bins: LatencyBins,
+    rates: [Rate; RATE_BINS],
+}
+
+/// What figure 3 needs for one range of sizes. Integers, so that the order of merging does not matter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    requests: u64,
+    sectors: u64,
+    ns: u128,
+    bytes_per_s: u128,
+    exact_requests: u64,
+    exact_bytes_per_s: u128,
+}
+
+impl Operation {
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        let sectors = u64::from(request.sectors);
+        self.sizes.add(sectors);
+        self.size_bins.add(sectors, 1);
+        if let Some(complete) = request.complete {
+            let response = elapsed(request.arrival, complete);
+            self.response.add(response);
+            self.response_bins.add(response, 1);
+            if let Some(start) = request.start {
+                let service = elapsed(start, complete);
+                self.service.add(service);
+                self.service_bins.add(service, 1);
+                if service > 0 && request.op.has_data() {
+                    let index = RateBins::index(sectors);
+                    self.rates[index].add(sectors, service, RateBins::edges(index).1 == Some(sectors));
+                }
+            }
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.sizes.merge(&other.sizes);
+        self.size_bins.merge(&other.size_bins);
+        self.response.merge(&other.response);
+        self.response_bins.merge(&other.response_bins);
+        self.service.merge(&other.service);
+        self.service_bins.merge(&other.service_bins);
+        for (mine, theirs) in self.rates.iter_mut().zip(&other.rates) {
+            mine.merge(theirs);
+        }
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.sizes.count()
+    }
+
+    /// Data in KB.
+    pub fn data_kb(&self) -> f64 {
+        self.sizes.sum() as f64 / SECTORS_PER_KB
+    }
+
+    /// Data in sectors.
+    pub fn sectors(&self) -> u64 {
+        u64::try_from(self.sizes.sum()).unwrap_or(u64::MAX)
+    }
+
+    pub fn mean_kb(&self) -> Option<f64> {
+        self.sizes.mean().map(|sectors| sectors / SECTORS_PER_KB)
+    }
+
+    pub fn max_kb(&self) -> Option<f64> {
+        (self.requests() > 0).then(|| Bytes(self.sizes.max() * SECTOR_BYTES).as_kb_f64())
+    }
+
+    pub fn mean_response_ms(&self) -> Option<f64> {
+        self.response.mean().map(|ns| ns / NS_PER_MS)
+    }
+
+    pub fn mean_service_ms(&self) -> Option<f64> {
+        self.service.mean().map(|ns| ns / NS_PER_MS)
+    }
+
+    /// Requests of at most 4 KB.
+    pub fn small_requests(&self) -> u64 {
+        self.size_bins.at(0)
+    }
+
+    pub fn row(&self, op: &'static str) -> OperationRow {
+        OperationRow {
+            op,
+            requests: self.requests(),
+            data_kb: self.data_kb(),
+            mean_kb: self.mean_kb(),
+            response_ms: self.response.quantiles(NS_PER_MS),
+            service_ms: self.service.quantiles(NS_PER_MS),
+            size_kb: self.sizes.quantiles(SECTORS_PER_KB),
+        }
+    }
+
+    pub fn size_rows(&self, op: &'static str) -> impl Iterator<Item = SizeRow> {
+        self.size_bins.bins().filter_map(move |bin| {
+            let (low_kb, high_kb) = (kb(bin.low), bin.high.map(kb));
+            Some(SizeRow {
+                op,
+                bin: label(low_kb, high_kb, "KB"),
+                low_kb,
+                high_kb,
+                requests: bin.count,
+                pct: pct(bin.count, self.requests())?,
+            })
+        })
+    }
+
+    pub fn response_rows(&self, op: &'static str) -> impl Iterator<Item = LatencyRow> {
+        latency_rows(&self.response_bins, op)
+    }
+
+    pub fn service_rows(&self, op: &'static str) -> impl Iterator<Item = LatencyRow> {
+        latency_rows(&self.service_bins, op)
+    }
+
+    pub fn throughput_rows(&self, op: &'static str) -> impl Iterator<Item = ThroughputRow> {
+        self.rates.iter().enumerate().filter(|(_, rate)| rate.requests > 0).map(move |(index, rate)| {
+            let (low, high) = RateBins::edges(index);
+            let mean = |sum: u128, count: u64| sum as f64 / count as f64 / MB;
+            ThroughputRow {
+                op,
+                low_kb: kb(low),
+                high_kb: high.map(kb),
+                requests: rate.requests,
+                mb_per_s: rate.sectors as f64 * SECTOR_BYTES as f64 / (rate.ns as f64 / 1e9) / MB,
+                mean_mb_per_s: mean(rate.bytes_per_s, rate.requests),
+                exact_requests: rate.exact_requests,
+                exact_mean_mb_per_s: (rate.exact_requests > 0)
+                    .then(|| mean(rate.exact_bytes_per_s, rate.exact_requests)),
+            }
+        })
+    }
+}
+
+impl Rate {
+    #[inline]
+    fn add(&mut self, sectors: u64, service_ns: u64, exact: bool) {
+        const SCALE: u64 = SECTOR_BYTES * 1_000_000_000;
+        // 64 bits are enough for requests of up to 16 MB, and much faster.
+        let rate = match sectors.checked_mul(SCALE) {
+            Some(scaled) => u128::from(scaled / service_ns),
+            None => u128::from(sectors) * u128::from(SCALE) / u128::from(service_ns),
+        };
+        self.requests += 1;
+        self.sectors += sectors;
+        self.ns += u128::from(service_ns);
+        self.bytes_per_s += rate;
+        if exact {
+            self.exact_requests += 1;
+            self.exact_bytes_per_s += rate;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.sectors += other.sectors;
+        self.ns += other.ns;
+        self.bytes_per_s += other.bytes_per_s;
+        self.exact_requests += other.exact_requests;
+        self.exact_bytes_per_s += other.exact_bytes_per_s;
+    }
+}
+
+fn kb(sectors: u64) -> f64 {
+    sectors as f64 / SECTORS_PER_KB
+}
+
+fn latency_rows(bins: &LatencyBins, op: &'static str) -> impl Iterator<Item = LatencyRow> {
+    let total = bins.total();
+    bins.bins().filter_map(move |bin| {
+        let (low_ms, high_ms) = (bin.low as f64 / NS_PER_MS, bin.high.map(|high| high as f64 / NS_PER_MS));
+        Some(LatencyRow {
+            op,
+            bin: label(low_ms, high_ms, "ms"),
+            low_ms,
+            high_ms,
+            requests: bin.count,
+            pct: pct(bin.count, total)?,
+        })
+    })
+}
+
+/// One [`Operation`] for each [`Op`].
+#[derive(Clone, Debug)]
+pub(crate) struct Operations(Box<[Operation; Op::ALL.len()]>);
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self(Box::new(std::array::from_fn(|_| Operation::default())))
+    }
+}
+
+impl Operations {
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        self.0[request.op as usize].add(request);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0.iter()) {
+            mine.merge(theirs);
+        }
+    }
+
+    pub fn of(&self, op: Op) -> &Operation {
+        &self.0[op as usize]
+    }
+
+    /// Reads and writes together.
+    pub fn data(&self) -> Operation {
+        let mut all = self.of(Op::Read).clone();
+        all.merge(self.of(Op::Write));
+        all
+    }
+}

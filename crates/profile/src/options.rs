@@ -1,0 +1,65 @@
+//! What a profile is called, and what it assumes where a trace cannot tell.
+
+use serde::Serialize;
+
+/// Settings of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileOptions {
+    /// The trace's name in tables.
+    pub name: String,
+    /// What garbage collection is assumed to cost.
+    pub gc: GcCost,
+}
+
+/// The assumed cost of reclaiming one erase block: read and program every valid page, then erase, one after another.
+///
+/// The default is the paper's 4PS device (Table V) with half of the victim's pages valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GcCost {
+    /// Flash page, KB.
+    pub page_kb: u64,
+    /// Pages in an erase block.
+    pub pages_per_block: u64,
+    /// Pages of a victim that are valid and have to be moved, percent (0 - 99).
+    pub valid_pct: u64,
+    /// Reading a page, microseconds.
+    pub page_read_us: u64,
+    /// Programming a page, microseconds.
+    pub page_write_us: u64,
+    /// Erasing a block, microseconds.
+    pub block_erase_us: u64,
+}
+
+impl Default for GcCost {
+    fn default() -> Self {
+        Self {
+            page_kb: 4,
+            pages_per_block: 1_024,
+            valid_pct: 50,
+            page_read_us: 160,
+            page_write_us: 1_385,
+            block_erase_us: 3_800,
+        }
+    }
+}
+
+impl GcCost {
+    /// Pages of a victim that have to be moved; at least one page is always won.
+    pub fn valid_pages(&self) -> u64 {
+        (self.pages_per_block.saturating_mul(self.valid_pct) / 100)
+            .min(self.pages_per_block.saturating_sub(1))
+    }
+
+    /// Time to reclaim one block, nanoseconds; at least 1.
+    pub fn block_ns(&self) -> u64 {
+        let page_us = self.page_read_us.saturating_add(self.page_write_us);
+        let us = self.valid_pages().saturating_mul(page_us).saturating_add(self.block_erase_us);
+        us.saturating_mul(1_000).max(1)
+    }
+
+    /// Bytes won by reclaiming one block.
+    pub fn won_bytes(&self) -> u64 {
+        (self.pages_per_block - self.valid_pages().min(self.pages_per_block))
+            .saturating_mul(self.page_kb * 1_024)
+    }
+}

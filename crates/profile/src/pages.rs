@@ -1,0 +1,258 @@
+//! Unique pages, updates, hot pages and re-used start addresses (temporal locality, section III-C).
+
+use std::collections::BTreeMap;
+
+use emmclab_trace::{Op, Request};
+use roaring::RoaringTreemap;
+
+use crate::bins::{Doubling, label, pct};
+use crate::merge::Join;
+use crate::page_table::{LEAF_PAGES, Page, PageTable};
+use crate::report::{HotPagesRow, UpdateRow, WorkingSet};
+
+/// Sectors in a 4 KB page.
+pub(crate) const PAGE_SECTORS: u64 = 8;
+/// Pages of one request that are followed: 1 GB. More is no request of a storage device, and costs time and memory.
+const MAX_PAGES: u64 = 1 << 18;
+/// Update intervals from 1 ms to 18 hours, in microseconds.
+type IntervalBins = Doubling<1_000, 28>;
+/// The hottest pages that are looked at, percent.
+const HOT_PCT: [u64; 3] = [1, 5, 20];
+
+/// What is known of pages. This, and nothing else in a profile, grows with the trace: by 12 bytes for each 4 KB page
+/// of a 512 KB range that is touched (so by 12 bytes for each unique page where they lie together), and by a
+/// compressed bitmap of the start addresses that are not on a page boundary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    table: PageTable,
+    /// Start addresses off the page boundary, by device.
+    odd_starts: BTreeMap<u32, RoaringTreemap>,
+    /// Microsecond on the clock that times of pages count from.
+    base_us: Option<i64>,
+    address_hits: u64,
+    unique: u64,
+    written: u64,
+    read: u64,
+    page_writes: u64,
+    overwrites: u64,
+    intervals: IntervalBins,
+    untracked: u64,
+    /// Pages of other recordings: how many have how many touches, by read and write.
+    others: [BTreeMap<u32, u64>; 2],
+}
+
+/// Pages that a request is the first to touch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NewPages {
+    pub touched: u64,
+    pub written: u64,
+}
+
+/// The pages that a request covers, at most [`MAX_PAGES`].
+#[inline]
+pub(crate) fn pages_of(request: &Request) -> std::ops::Range<u64> {
+    let first = request.sector.0 / PAGE_SECTORS;
+    let end = request.end().0.div_ceil(PAGE_SECTORS).max(first);
+    first..end.min(first + MAX_PAGES)
+}
+
+impl Pages {
+    /// Brings what is known of the request's first page into the cache. Done for many requests in a row, the memory
+    /// accesses overlap; one by one they would take half the time of a profile.
+    #[inline]
+    pub fn warm(&self, request: &Request, space: u32) -> u32 {
+        self.table.peek(space, request.sector.0 / PAGE_SECTORS)
+    }
+
+    /// Adds a read or write.
+    #[inline]
+    pub fn add(&mut self, request: &Request, space: u32) -> NewPages {
+        let at_us = request.arrival.0.div_euclid(1_000);
+        let at_us = at_us.saturating_sub(*self.base_us.get_or_insert(at_us)).max(0) as u64;
+        let covered = pages_of(request);
+        self.untracked += request.end().0.div_ceil(PAGE_SECTORS).saturating_sub(covered.end);
+        let aligned = request.sector.0.is_multiple_of(PAGE_SECTORS) && !covered.is_empty();
+        if !aligned {
+            let starts = self.odd_starts.entry(space).or_default();
+            self.address_hits += u64::from(!starts.insert(request.sector.0));
+        }
+        let write = request.op == Op::Write;
+        let mut new = NewPages::default();
+        let mut page = covered.start;
+        while page < covered.end {
+            let leaf = self.table.leaf(space, page / LEAF_PAGES);
+            let from = (page % LEAF_PAGES) as usize;
+            let count = (covered.end - page).min(LEAF_PAGES - page % LEAF_PAGES);
+            let entries = &mut leaf[from..from + count as usize];
+            if aligned && page == covered.start {
+                self.address_hits += u64::from(entries[0].start());
+            }
+            for entry in entries {
+                new.touched += u64::from(entry.is_new());
+                if write {
+                    if entry.writes() > 0 {
+                        self.overwrites += 1;
+                        self.intervals.add(at_us.saturating_sub(entry.last_write_us()), 1);
+                    } else {
+                        new.written += 1;
+                    }
+                    entry.write(at_us);
+                } else {
+                    self.read += u64::from(entry.reads() == 0);
+                    entry.read();
+                }
+            }
+            page += count;
+        }
+        if write {
+            self.page_writes += covered.end - covered.start;
+        }
+        self.unique += new.touched;
+        self.written += new.written;
+        new
+    }
+
+    /// `space_of` gives this profile's number of the other's devices. Across the boundary of two pieces the times
+    /// between updates are unknown: such overwrites count, but not in the distribution of intervals.
+    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+        self.address_hits += other.address_hits;
+        self.unique += other.unique;
+        self.written += other.written;
+        self.read += other.read;
+        self.page_writes += other.page_writes;
+        self.overwrites += other.overwrites;
+        self.intervals.merge(&other.intervals);
+        self.untracked += other.untracked;
+        for (mine, theirs) in self.others.iter_mut().zip(&other.others) {
+            for (touches, pages) in theirs {
+                *mine.entry(*touches).or_default() += pages;
+            }
+        }
+        if join == Join::Separate {
+            for page in other.table.pages() {
+                self.others[0].add_page(page.reads());
+                self.others[1].add_page(page.writes());
+            }
+            return;
+        }
+        let base_us = *self.base_us.get_or_insert(other.base_us.unwrap_or(0));
+        let shift_us = other.base_us.map_or(0, |other_us| other_us.saturating_sub(base_us).max(0)) as u64;
+        for (space, number, theirs) in other.table.leaves() {
+            let mine = self.table.leaf(space_of(space), number);
+            for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                self.unique -= u64::from(!mine.is_new() && !theirs.is_new());
+                self.read -= u64::from(mine.reads() > 0 && theirs.reads() > 0);
+                let rewritten = u64::from(mine.writes() > 0 && theirs.writes() > 0);
+                self.written -= rewritten;
+                self.overwrites += rewritten;
+                self.address_hits += u64::from(mine.has_started() && theirs.has_started());
+                mine.merge(*theirs, shift_us);
+            }
+        }
+        for (space, theirs) in other.odd_starts {
+            let mine = self.odd_starts.entry(space_of(space)).or_default();
+            self.address_hits += mine.intersection_len(&theirs);
+            *mine |= theirs;
+        }
+    }
+
+    pub fn address_hits(&self) -> u64 {
+        self.address_hits
+    }
+
+    pub fn overwrite_pct(&self) -> Option<f64> {
+        pct(self.overwrites, self.page_writes)
+    }
+
+    /// The upper edge of the bin in which the median update interval lies, seconds.
+    pub fn median_interval_s(&self) -> Option<f64> {
+        let total = self.intervals.total();
+        let mut below = 0;
+        let bin = self.intervals.bins().find(|bin| {
+            below += bin.count;
+            total > 0 && 2 * below >= total
+        })?;
+        bin.high.map(|us| us as f64 / 1e6)
+    }
+
+    pub fn working_set(&self) -> Option<WorkingSet> {
+        (self.unique > 0).then_some(WorkingSet {
+            unique_pages: self.unique,
+            written_pages: self.written,
+            read_pages: self.read,
+            unique_kb: self.unique * 4,
+            written_kb: self.written * 4,
+            untracked_pages: self.untracked,
+        })
+    }
+
+    pub fn interval_rows(&self) -> Vec<UpdateRow> {
+        let total = self.intervals.total();
+        let mut below = 0;
+        let rows = self.intervals.bins().take(self.intervals.used().end).filter_map(|bin| {
+            below += bin.count;
+            let (low_s, high_s) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
+            Some(UpdateRow {
+                bin: label(low_s, high_s, "s"),
+                low_s,
+                high_s,
+                page_writes: bin.count,
+                pct: pct(bin.count, total)?,
+                cumulative_pct: pct(below, total)?,
+            })
+        });
+        rows.collect()
+    }
+
+    pub fn hot_rows(&self) -> Vec<HotPagesRow> {
+        let mut rows = Vec::new();
+        for (op, touches_of) in [(Op::Read, Page::reads as fn(Page) -> u32), (Op::Write, Page::writes)] {
+            let mut pages_by_touches = self.others[op as usize].clone();
+            // Most pages have few touches: keep those out of the tree.
+            let mut few = vec![0_u64; 1 << 12];
+            for touches in self.table.pages().map(touches_of).filter(|touches| *touches > 0) {
+                match few.get_mut(touches as usize) {
+                    Some(pages) => *pages += 1,
+                    None => *pages_by_touches.entry(touches).or_default() += 1,
+                }
+            }
+            for (touches, pages) in (0..).zip(few).filter(|(_, pages)| *pages > 0) {
+                *pages_by_touches.entry(touches).or_default() += pages;
+            }
+            rows.extend(hottest(op.name(), &pages_by_touches));
+        }
+        rows
+    }
+}
+
+trait AddPage {
+    fn add_page(&mut self, touches: u32);
+}
+
+impl AddPage for BTreeMap<u32, u64> {
+    fn add_page(&mut self, touches: u32) {
+        if touches > 0 {
+            *self.entry(touches).or_default() += 1;
+        }
+    }
+}
+
+/// The share of touches that goes to the hottest pages.
+fn hottest(op: &'static str, pages_by_touches: &BTreeMap<u32, u64>) -> impl Iterator<Item = HotPagesRow> {
+    let pages: u64 = pages_by_touches.values().sum();
+    let all: u64 = pages_by_touches.iter().map(|(touches, pages)| u64::from(*touches) * pages).sum();
+    HOT_PCT.into_iter().filter_map(move |pages_pct| {
+        let hot = (pages * pages_pct).div_ceil(100);
+        let mut left = hot;
+        let accesses = pages_by_touches
+            .iter()
+            .rev()
+            .map(|(touches, pages)| {
+                let taken = left.min(*pages);
+                left -= taken;
+                taken * u64::from(*touches)
+            })
+            .sum();
+        Some(HotPagesRow { op, pages_pct, pages: hot, accesses, share_pct: pct(accesses, all)? })
+    })
+}

@@ -1,0 +1,95 @@
+//! Where on the device requests go over time: a picture of at most 64 x 64 cells.
+
+use emmclab_trace::{Nanos, Op, Request};
+
+use crate::folding::{Cell, Folding};
+use crate::report::AddressTimeRow;
+
+const TIMES: usize = 64;
+const ADDRESSES: usize = 64;
+/// Sectors in a MB, as a power of two: the height of a cell at first.
+const SECTOR_TO_MB: u32 = 11;
+
+/// Counts by time and start address. Both widths double when the trace outgrows them. Addresses of all devices of a
+/// trace lie over each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Picture {
+    rows: Folding<Row>,
+    /// A cell is `2^shift` MB high.
+    shift: u32,
+}
+
+/// Reads and writes by address.
+#[derive(Clone, Debug)]
+struct Row([[u64; 2]; ADDRESSES]);
+
+impl Default for Row {
+    fn default() -> Self {
+        Self([[0; 2]; ADDRESSES])
+    }
+}
+
+impl Cell for Row {
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine[0] += theirs[0];
+            mine[1] += theirs[1];
+        }
+    }
+}
+
+impl Default for Picture {
+    fn default() -> Self {
+        Self { rows: Folding::new(TIMES), shift: 0 }
+    }
+}
+
+impl Picture {
+    /// Adds a read or write.
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        let mb = request.sector.0 >> SECTOR_TO_MB;
+        while mb >> self.shift >= ADDRESSES as u64 {
+            self.fold();
+        }
+        let cell = (mb >> self.shift) as usize;
+        self.rows.at(request.arrival).0[cell][usize::from(request.op == Op::Write)] += 1;
+    }
+
+    /// Doubles the height of the cells.
+    fn fold(&mut self) {
+        self.shift += 1;
+        self.rows.for_each_mut(|row| {
+            for cell in 0..ADDRESSES {
+                let pair = [2 * cell, 2 * cell + 1];
+                let both = pair.map(|from| row.0.get(from).copied().unwrap_or_default());
+                row.0[cell] = [both[0][0] + both[1][0], both[0][1] + both[1][1]];
+            }
+        });
+    }
+
+    /// With `aligned` as if both had started together.
+    pub fn merge(&mut self, mut other: Self, aligned: bool) {
+        while self.shift < other.shift {
+            self.fold();
+        }
+        while other.shift < self.shift {
+            other.fold();
+        }
+        self.rows.merge(other.rows, aligned);
+    }
+
+    pub fn rows(&self, origin: Nanos) -> Vec<AddressTimeRow> {
+        let width_s = self.rows.width_s();
+        let mut rows = Vec::new();
+        for (time_s, row) in self.rows.iter(origin) {
+            for (cell, &[reads, writes]) in (0_u64..).zip(&row.0) {
+                if reads + writes > 0 {
+                    let (low_mb, high_mb) = (cell << self.shift, (cell + 1) << self.shift);
+                    rows.push(AddressTimeRow { time_s, width_s, low_mb, high_mb, reads, writes });
+                }
+            }
+        }
+        rows
+    }
+}

@@ -1,0 +1,246 @@
+//! The accumulator: batches in, a report out.
+
+use std::hint::black_box;
+
+use emmclab_trace::{Batch, Error, Header, Kind, Ledger, Nanos, Op, Request, Result};
+
+use crate::alignment::Alignment;
+use crate::arrivals::Arrivals;
+use crate::bins::pct;
+use crate::findings::findings;
+use crate::flags::FlagCounts;
+use crate::locality::Sequences;
+use crate::merge::Join;
+use crate::names::NameMap;
+use crate::operations::Operations;
+use crate::options::ProfileOptions;
+use crate::pages::{NewPages, Pages, pages_of};
+use crate::picture::Picture;
+use crate::processes::Processes;
+use crate::queue::Queue;
+use crate::report::{Figures, Locality, ProfileReport, Tables};
+use crate::reuse::Reuse;
+use crate::timeline::Timeline;
+use crate::wake::WakeUp;
+
+/// Requests whose pages are looked up ahead of their turn.
+const AHEAD: usize = 64;
+
+/// A profile in the making: one pass over the batches of a trace in order of arrival.
+///
+/// Everything but [`Pages`] is of bounded size; see there for what grows. Two profiles are merged as pieces of one
+/// recording or as recordings of their own ([`Join`]).
+#[derive(Clone, Debug)]
+pub struct Profile {
+    options: ProfileOptions,
+    operations: Operations,
+    arrivals: Arrivals,
+    queue: Queue,
+    wake_up: WakeUp,
+    sequences: Sequences,
+    alignment: Alignment,
+    devices: NameMap,
+    pages: Pages,
+    reuse: Reuse,
+    timeline: Timeline,
+    picture: Picture,
+    processes: Processes,
+    flags: FlagCounts,
+}
+
+impl Profile {
+    /// A profile of nothing yet.
+    pub fn new(options: ProfileOptions) -> Self {
+        Self {
+            queue: Queue::new(options.gc),
+            options,
+            operations: Operations::default(),
+            arrivals: Arrivals::default(),
+            wake_up: WakeUp::default(),
+            sequences: Sequences::default(),
+            alignment: Alignment::default(),
+            devices: NameMap::default(),
+            pages: Pages::default(),
+            reuse: Reuse::default(),
+            timeline: Timeline::default(),
+            picture: Picture::default(),
+            processes: Processes::default(),
+            flags: FlagCounts::default(),
+        }
+    }
+
+    /// Adds a batch. Batches come in order of arrival.
+    pub fn update(&mut self, batch: &Batch) {
+        self.devices.follow(batch.devices());
+        self.processes.follow(batch.processes());
+        let mut ahead = Vec::with_capacity(AHEAD);
+        let mut requests = batch.iter();
+        loop {
+            ahead.extend(requests.by_ref().take(AHEAD));
+            if ahead.is_empty() {
+                break;
+            }
+            for request in &ahead {
+                black_box(self.pages.warm(request, self.devices.index(request.device)));
+            }
+            ahead.drain(..).for_each(|request| self.add(&request));
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, request: &Request) {
+        let found = self.queue.add(request);
+        self.arrivals.add(request, found.depth.map(|_| found.idle));
+        self.wake_up.add(request, found.gap_ns);
+        self.operations.add(request);
+        self.flags.add(request);
+        self.processes.add(request);
+        let mut new = NewPages::default();
+        if request.op.has_data() {
+            let space = self.devices.index(request.device);
+            self.sequences.add(request, space);
+            self.alignment.add(request);
+            new = self.pages.add(request, space);
+            self.reuse.add(space, pages_of(request));
+            self.picture.add(request);
+        }
+        self.timeline.add(request, found.depth, new);
+    }
+
+    /// Takes in another profile.
+    ///
+    /// [`Join::Consecutive`]: `other` is the next piece of the same recording. Where everything of this piece has
+    /// completed before the next begins, the result is that of one pass, but for three figures that begin anew in
+    /// each piece: reuse distances (a page's first touch in a piece counts as a first touch), update intervals (an
+    /// overwrite of a page last written in an earlier piece counts in `overwrite_pct`, but has no interval), and the
+    /// growth of the working set (its end is right). Where requests overlap the boundary, queue depth, no-wait and
+    /// busy time are those of the pieces, each by itself.
+    ///
+    /// [`Join::Separate`]: `other` is another recording. Counts, times and durations add up; addresses, gaps and
+    /// sequences do not carry over; figures over time lie over each other from a common start.
+    ///
+    /// # Errors
+    /// [`Kind::Order`] where the next piece begins before this one ends.
+    pub fn merge(&mut self, other: Self, join: Join) -> Result<()> {
+        if let (Join::Consecutive, Some(last), Some(first)) =
+            (join, self.arrivals.last(), other.arrivals.first())
+            && first < last
+        {
+            let message = format!("the next piece begins {} before this one ends", last - first);
+            return Err(Error::new(Kind::Order, message)
+                .hint("merge pieces of a recording in order of time, others as separate recordings"));
+        }
+        let aligned = join == Join::Separate;
+        let spaces = self.devices.merge(&other.devices);
+        let space_of = |space: u32| spaces.get(space as usize).copied().unwrap_or(space);
+        let gap_ns = self.queue.merge(other.queue, join);
+        self.arrivals.merge(&other.arrivals, join);
+        self.wake_up.merge(&other.wake_up, join, gap_ns);
+        self.operations.merge(&other.operations);
+        self.sequences.merge(&other.sequences, join, space_of);
+        self.alignment.merge(&other.alignment);
+        self.pages.merge(other.pages, join, space_of);
+        self.reuse.merge(other.reuse, join);
+        self.timeline.merge(other.timeline, aligned);
+        self.picture.merge(other.picture, aligned);
+        self.processes.merge(&other.processes);
+        self.flags.merge(&other.flags);
+        Ok(())
+    }
+
+    /// The report on what was added so far, with the trace's ledger and header as they are at the end of reading.
+    pub fn finish(&self, ledger: &Ledger, header: &Header) -> ProfileReport {
+        let tables = self.tables();
+        let mut by_operation: Vec<_> = Op::ALL
+            .into_iter()
+            .map(|op| (op, self.operations.of(op)))
+            .filter(|(_, operation)| operation.requests() > 0)
+            .map(|(op, operation)| operation.row(op.name()))
+            .collect();
+        by_operation.push(self.operations.data().row("all"));
+        let runs = self.sequences.summary();
+        let mut report = ProfileReport {
+            name: self.options.name.clone(),
+            ledger: ledger.clone(),
+            header: header.clone(),
+            by_operation,
+            locality: Locality {
+                sequential_requests: self.sequences.sequential(),
+                address_hits: self.pages.address_hits(),
+                mean_run_requests: runs.mean_requests,
+                mean_run_kb: runs.mean_kb,
+                max_run_requests: runs.longest,
+                overwrite_pct: self.pages.overwrite_pct(),
+                median_update_interval_s: self.pages.median_interval_s(),
+                reuse_sampling: self.reuse.sampling(),
+            },
+            working_set: self.pages.working_set(),
+            queue: self.queue.summary(tables.duration_s),
+            idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
+            power_saving: self.wake_up.power_saving(),
+            figures: self.figures(&tables),
+            findings: Vec::new(),
+            tables,
+        };
+        report.findings = findings(&report, &self.arrivals, &self.operations, &self.reuse);
+        report
+    }
+
+    fn tables(&self) -> Tables {
+        let all = self.operations.data();
+        let (reads, writes) = (self.operations.of(Op::Read), self.operations.of(Op::Write));
+        let requests = all.requests();
+        let duration_s = self.arrivals.duration_s();
+        let per_s = |amount: f64| (duration_s > 0.0).then(|| amount / duration_s);
+        Tables {
+            data_size_kb: all.data_kb(),
+            requests,
+            max_size_kb: all.max_kb(),
+            mean_size_kb: all.mean_kb(),
+            mean_read_kb: reads.mean_kb(),
+            mean_write_kb: writes.mean_kb(),
+            write_requests_pct: pct(writes.requests(), requests),
+            written_bytes_pct: pct(writes.sectors(), all.sectors()),
+            duration_s,
+            arrival_rate_per_s: per_s(requests as f64),
+            access_rate_kb_per_s: per_s(all.data_kb()),
+            no_wait_pct: self.arrivals.no_wait_pct(),
+            mean_service_ms: all.mean_service_ms(),
+            mean_response_ms: all.mean_response_ms(),
+            spatial_locality_pct: pct(self.sequences.sequential(), requests),
+            temporal_locality_pct: pct(self.pages.address_hits(), requests),
+            recorded_no_wait_pct: self.arrivals.recorded_no_wait_pct(),
+        }
+    }
+
+    fn figures(&self, tables: &Tables) -> Figures {
+        let all = self.operations.data();
+        let by_op = [
+            (Op::Read.name(), self.operations.of(Op::Read)),
+            (Op::Write.name(), self.operations.of(Op::Write)),
+            ("all", &all),
+        ];
+        let origin = self.arrivals.first().unwrap_or(Nanos::ZERO);
+        Figures {
+            throughput_by_size: by_op[..2].iter().flat_map(|(op, own)| own.throughput_rows(op)).collect(),
+            size_distribution: by_op.iter().flat_map(|(op, own)| own.size_rows(op)).collect(),
+            response_distribution: by_op.iter().flat_map(|(op, own)| own.response_rows(op)).collect(),
+            service_distribution: by_op.iter().flat_map(|(op, own)| own.service_rows(op)).collect(),
+            inter_arrival_distribution: self.arrivals.rows().collect(),
+            working_set: self.timeline.working_set_rows(origin, self.pages.working_set().unwrap_or_default()),
+            update_interval: self.pages.interval_rows(),
+            reuse_distance: self.reuse.rows(),
+            hot_pages: self.pages.hot_rows(),
+            sequential_runs: self.sequences.rows(tables.requests),
+            alignment: self.alignment.rows(),
+            queue_depth: self.queue.depth_rows(),
+            queue_depth_over_time: self.timeline.depth_rows(origin),
+            io_over_time: self.timeline.io_rows(origin),
+            address_time: self.picture.rows(origin),
+            idle_gaps: self.queue.gap_rows(),
+            wake_up: self.wake_up.rows(),
+            process_share: self.processes.rows(),
+            flags: self.flags.rows(tables.duration_s),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The published Tables III and IV, and a check of their figures against each other.
+
+use std::ops::RangeInclusive;
+
+use emmclab_trace::{Error, Kind, Result};
+use serde::Serialize;
+
+const TABLE_3: &str = include_str!("../../../presets/published/iiswc15_table3_size.csv");
+const TABLE_4: &str = include_str!("../../../presets/published/iiswc15_table4_timing.csv");
+
+/// One application's row of Tables III and IV of the IISWC 2015 paper, rounded as printed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PublishedRow {
+    /// The application.
+    pub name: String,
+    /// `individual` or `combo`.
+    pub kind: String,
+    /// Table III, *Data Size*.
+    pub data_size_kb: f64,
+    /// Table III, *Number of Reqs.*
+    pub requests: u64,
+    /// Table III, *Max Size*.
+    pub max_size_kb: f64,
+    /// Table III, *Ave. Size*, rounded down to a multiple of 0.5.
+    pub mean_size_kb: f64,
+    /// Table III, *Ave. R Size*, likewise.
+    pub mean_read_kb: f64,
+    /// Table III, *Ave. W Size*, likewise.
+    pub mean_write_kb: f64,
+    /// Table III, *Write Reqs. Pct.*
+    pub write_requests_pct: f64,
+    /// Table III, *Write Size Pct.*
+    pub written_bytes_pct: f64,
+    /// Table IV, *Recording Duration*, in whole seconds.
+    pub duration_s: f64,
+    /// Table IV, *Arrival Rate*.
+    pub arrival_rate_per_s: f64,
+    /// Table IV, *Access Rate*.
+    pub access_rate_kb_per_s: f64,
+    /// Table IV, *`NoWait` Req. Ratio*.
+    pub no_wait_pct: f64,
+    /// Table IV, *Mean Serv.*
+    pub mean_service_ms: f64,
+    /// Table IV, *Mean Resp.*
+    pub mean_response_ms: f64,
+    /// Table IV, *Spatial Locality*.
+    pub spatial_locality_pct: f64,
+    /// Table IV, *Temporal Locality*.
+    pub temporal_locality_pct: f64,
+}
+
+/// A published figure that others of the same row (or a row above) contradict.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inconsistency {
+    /// The application.
+    pub name: String,
+    /// The column that is off.
+    pub column: &'static str,
+    /// What it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
+    /// `another row`.
+    pub check: &'static str,
+    /// As printed.
+    pub published: f64,
+    /// The least value that the other figures allow, their rounding considered.
+    pub low: Option<f64>,
+    /// The largest such value.
+    pub high: Option<f64>,
+    /// In words.
+    pub explanation: String,
+}
+
+/// The published rows, in the paper's order.
+///
+/// # Errors
+/// [`Kind::Syntax`] or [`Kind::Value`] where the bundled tables are damaged.
+pub fn rows() -> Result<Vec<PublishedRow>> {
+    parse(TABLE_3, TABLE_4)
+}
+
+/// Rows from the text of the two tables (CSV with the columns of `presets/published`).
+///
+/// # Errors
+/// [`Kind::Syntax`] where a column or row is missing, [`Kind::Value`] where a value is no number.
+pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
+    let timing = Table::new(table_4)?;
+    let sizes = Table::new(table_3)?;
+    let row = |size: &Record| {
+        let name = size.text("application")?;
+        let time = timing.records().find(|time| time.text("application").is_ok_and(|other| other == name));
+        let time =
+            time.ok_or_else(|| Error::new(Kind::Syntax, format!("`{name}` has sizes but no timing")))?;
+        Ok(PublishedRow {
+            name: name.to_owned(),
+            kind: size.text("kind")?.to_owned(),
+            data_size_kb: size.number("data_size_kb")?,
+            requests: size.number("requests")? as u64,
+            max_size_kb: size.number("max_size_kb")?,
+            mean_size_kb: size.number("mean_size_kb")?,
+            mean_read_kb: size.number("mean_read_kb")?,
+            mean_write_kb: size.number("mean_write_kb")?,
+            write_requests_pct: size.number("write_requests_pct")?,
+            written_bytes_pct: size.number("written_bytes_pct")?,
+            duration_s: time.number("duration_s")?,
+            arrival_rate_per_s: time.number("arrival_rate_per_s")?,
+            access_rate_kb_per_s: time.number("access_rate_kb_per_s")?,
+            no_wait_pct: time.number("no_wait_pct")?,
+            mean_service_ms: time.number("mean_service_ms")?,
+            mean_response_ms: time.number("mean_response_ms")?,
+            spatial_locality_pct: time.number("spatial_locality_pct")?,
+            temporal_locality_pct: time.number("temporal_locality_pct")?,
+        })
+    };
+    sizes.records().map(|size| row(&size)).collect()
+}
+
+/// Every figure that others contradict beyond rounding: data sizes and means are rounded down to 1 and 0.5 KB, rates
+/// to the last digit printed, durations to a second either way.
+pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
+    let mut found = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let requests = row.requests as f64;
+        let duration = row.duration_s - 1.0..=row.duration_s + 1.0;
+        let by_size =
+            row.data_size_kb / (row.mean_size_kb + 0.5)..=(row.data_size_kb + 1.0) / row.mean_size_kb;
+        let by_rate = product(&rounded(row.arrival_rate_per_s), &duration);
+        let by_access = product(&rounded(row.access_rate_kb_per_s), &duration);
+        let checks = [
+            ("requests", "data_size / mean_size", requests, by_size),
+            ("requests", "arrival_rate x duration", requests, by_rate),
+            ("data_size_kb", "access_rate x duration", row.data_size_kb, by_access),
+        ];
+        for (column, check, published, allowed) in checks {
+            if !allowed.contains(&published) {
+                found.push(out_of_range(row, column, check, published, &allowed));
+            }
+        }
+        if let Some(twin) = rows[..index].iter().find(|twin| twin.requests == row.requests) {
+            found.push(Inconsistency {
+                name: row.name.clone(),
+                column: "requests",
+                check: "another row",
+                published: requests,
+                low: None,
+                high: None,
+                explanation: format!("{requests} requests is what {} has; the row seems copied", twin.name),
+            });
+        }
+    }
+    found
+}
+
+fn out_of_range(
+    row: &PublishedRow,
+    column: &'static str,
+    check: &'static str,
+    published: f64,
+    allowed: &RangeInclusive<f64>,
+) -> Inconsistency {
+    let (low, high) = (allowed.start().ceil(), allowed.end().floor());
+    Inconsistency {
+        name: row.name.clone(),
+        column,
+        check,
+        published,
+        low: Some(low),
+        high: Some(high),
+        explanation: format!("{column} is printed as {published}, but {check} allows {low:.0} to {high:.0}"),
+    }
+}
+
+/// The values that print as this figure with two decimals.
+fn rounded(value: f64) -> RangeInclusive<f64> {
+    value - 0.005..=value + 0.005
+}
+
+fn product(a: &RangeInclusive<f64>, b: &RangeInclusive<f64>) -> RangeInclusive<f64> {
+    a.start() * b.start()..=a.end() * b.end()
+}
+
+/// A CSV table without quotes, as ours are.
+struct Table<'a> {
+    columns: Vec<&'a str>,
+    lines: Vec<&'a str>,
+}
+
+struct Record<'a> {
+    columns: &'a [&'a str],
+    fields: Vec<&'a str>,
+    line: u64,
+}
+
+impl<'a> Table<'a> {
+    fn new(text: &'a str) -> Result<Self> {
+        let mut lines = text.lines();
+        let head = lines.next().ok_or_else(|| Error::new(Kind::Empty, "the table is empty"))?;
+        Ok(Self { columns: head.split(',').collect(), lines: lines.collect() })
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        (2..).zip(&self.lines).filter(|(_, line)| !line.is_empty()).map(|(line, text)| Record {
+            columns: &self.columns,
+            fields: text.split(',').collect(),
+            line,
+        })
+    }
+}
+
+impl Record<'_> {
+    fn text(&self, column: &str) -> Result<&str> {
+        let at = self.columns.iter().position(|name| *name == column);
+        at.and_then(|at| self.fields.get(at)).copied().ok_or_else(|| {
+            Error::new(Kind::Syntax, format!("there is no column `{column}`")).at_line(self.line)
+        })
+    }
+
+    fn number(&self, column: &str) -> Result<f64> {
+        let text = self.text(column)?;
+        text.parse().map_err(|_| {
+            Error::new(Kind::Value, "is no number").of_field(column, 0, text.as_bytes()).at_line(self.line)
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! Unfinished requests, and the idle gaps between them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use emmclab_trace::{Nanos, Request};
+
+use crate::bins::{Doubling, label, pct};
+use crate::elapsed;
+use crate::merge::Join;
+use crate::options::GcCost;
+use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
+
+/// Unfinished requests that are followed; memory stays bounded on a trace that never finishes any.
+const MAX_OUTSTANDING: usize = 1 << 16;
+/// Depths 1, 2, 3-4, ... up to 1,024; 0 is kept apart.
+type DepthBins = Doubling<1, 12>;
+/// Idle gaps from 1 ms to 65,536 ms, in nanoseconds.
+pub(crate) const GAP_BINS: usize = 18;
+pub(crate) type GapBins = Doubling<1_000_000, GAP_BINS>;
+
+/// Queue depth, busy time and idle gaps. Depth and idleness come from completion times alone; a request without one
+/// is taken to be over at its arrival.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    gc: GcCost,
+    outstanding: BinaryHeap<Reverse<i64>>,
+    capped: bool,
+    completed: u64,
+    /// The latest end of any request so far; `None` until the first known completion.
+    busy_until: Option<Nanos>,
+    first_arrival: Option<Nanos>,
+    busy_ns: u128,
+    depth_zero: u64,
+    depth_bins: DepthBins,
+    depth_sum: u128,
+    depth_max: u64,
+    gaps: GapBins,
+    gap_ns: [u128; GAP_BINS],
+    gap_blocks: [u64; GAP_BINS],
+}
+
+/// What an arriving request finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// Unfinished requests; `None` where this request's own completion is unknown.
+    pub depth: Option<u64>,
+    /// Nothing is unfinished.
+    pub idle: bool,
+    /// How long nothing has been unfinished, nanoseconds, where that is known and more than 0.
+    pub gap_ns: Option<u64>,
+}
+
+impl Queue {
+    pub fn new(gc: GcCost) -> Self {
+        Self {
+            gc,
+            outstanding: BinaryHeap::new(),
+            capped: false,
+            completed: 0,
+            busy_until: None,
+            first_arrival: None,
+            busy_ns: 0,
+            depth_zero: 0,
+            depth_bins: DepthBins::default(),
+            depth_sum: 0,
+            depth_max: 0,
+            gaps: GapBins::default(),
+            gap_ns: [0; GAP_BINS],
+            gap_blocks: [0; GAP_BINS],
+        }
+    }
+
+    #[inline]
+    pub fn add(&mut self, request: &Request) -> Found {
+        let arrival = request.arrival;
+        self.first_arrival.get_or_insert(arrival);
+        let idle = self.busy_until.is_none_or(|end| arrival >= end);
+        let gap_ns = self.busy_until.and_then(|end| (arrival > end).then(|| elapsed(end, arrival)));
+        if let Some(gap_ns) = gap_ns {
+            self.add_gap(gap_ns);
+        }
+        let Some(complete) = request.complete else {
+            self.busy_until = self.busy_until.map(|end| end.max(arrival));
+            return Found { depth: None, idle, gap_ns };
+        };
+        let complete = complete.max(arrival);
+        let depth = if idle {
+            self.outstanding.clear();
+            0
+        } else {
+            self.depth_at(arrival)
+        };
+        self.completed += 1;
+        self.depth_sum += u128::from(depth);
+        self.depth_max = self.depth_max.max(depth);
+        if depth == 0 {
+            self.depth_zero += 1;
+        } else {
+            self.depth_bins.add(depth, 1);
+        }
+        let busy_from = self.busy_until.map_or(arrival, |end| end.max(arrival));
+        self.busy_ns += u128::from(elapsed(busy_from, complete));
+        self.busy_until = Some(busy_from.max(complete));
+        if self.outstanding.len() < MAX_OUTSTANDING {
+            self.outstanding.push(Reverse(complete.0));
+        } else {
+            self.capped = true;
+        }
+        Found { depth: Some(depth), idle, gap_ns }
+    }
+
+    /// Requests that are unfinished at this time; finished ones are forgotten.
+    #[inline]
+    fn depth_at(&mut self, arrival: Nanos) -> u64 {
+        while self.outstanding.peek().is_some_and(|Reverse(complete)| *complete <= arrival.0) {
+            self.outstanding.pop();
+        }
+        self.outstanding.len() as u64
+    }
+
+    fn add_gap(&mut self, gap_ns: u64) {
+        let index = GapBins::index(gap_ns);
+        self.gaps.add_at(index, 1);
+        self.gap_ns[index] += u128::from(gap_ns);
+        self.gap_blocks[index] += gap_ns / self.gc.block_ns();
+    }
+
+    /// Adds another queue; returns the idle gap across the boundary of two pieces.
+    pub fn merge(&mut self, other: Self, join: Join) -> Option<u64> {
+        let gap_ns = match (join, self.busy_until, other.first_arrival) {
+            (Join::Consecutive, Some(end), Some(first)) if first > end => Some(elapsed(end, first)),
+            _ => None,
+        };
+        if let Some(gap_ns) = gap_ns {
+            self.add_gap(gap_ns);
+        }
+        self.capped |= other.capped;
+        self.completed += other.completed;
+        self.busy_ns += other.busy_ns;
+        self.depth_zero += other.depth_zero;
+        self.depth_bins.merge(&other.depth_bins);
+        self.depth_sum += other.depth_sum;
+        self.depth_max = self.depth_max.max(other.depth_max);
+        self.gaps.merge(&other.gaps);
+        for index in 0..GAP_BINS {
+            self.gap_ns[index] += other.gap_ns[index];
+            self.gap_blocks[index] += other.gap_blocks[index];
+        }
+        self.first_arrival = self.first_arrival.or(other.first_arrival);
+        if join == Join::Consecutive || self.busy_until.is_none() {
+            self.busy_until = self.busy_until.max(other.busy_until);
+            self.outstanding.extend(other.outstanding);
+        }
+        gap_ns
+    }
+
+    /// `None` without completion times.
+    pub fn summary(&self, duration_s: f64) -> Option<QueueSummary> {
+        (self.completed > 0).then(|| QueueSummary {
+            mean_at_arrival: self.depth_sum as f64 / self.completed as f64,
+            max_at_arrival: self.depth_max,
+            busy_pct: if duration_s > 0.0 { 100.0 * self.busy_ns as f64 / 1e9 / duration_s } else { 0.0 },
+            capped: self.capped,
+        })
+    }
+
+    /// `None` without completion times.
+    pub fn idle_gc(&self, duration_s: f64, written_sectors: u64) -> Option<IdleGc> {
+        let idle_ns: u128 = self.gap_ns.iter().sum();
+        let won = self.gc.won_bytes().max(1);
+        (self.completed > 0).then(|| IdleGc {
+            assumed: self.gc,
+            block_ms: self.gc.block_ns() as f64 / 1e6,
+            idle_s: idle_ns as f64 / 1e9,
+            idle_pct: if duration_s > 0.0 { 100.0 * idle_ns as f64 / 1e9 / duration_s } else { 0.0 },
+            blocks_that_fit: self.gap_blocks.iter().sum(),
+            blocks_if_pausable: (idle_ns / u128::from(self.gc.block_ns())) as u64,
+            blocks_needed: written_sectors.saturating_mul(512).div_ceil(won),
+        })
+    }
+
+    pub fn depth_rows(&self) -> Vec<DepthRow> {
+        let row = |low_depth: u64, high_depth: Option<u64>, requests| {
+            let bin = match high_depth {
+                Some(high) if high == low_depth => format!("{high}"),
+                Some(high) => format!("{low_depth} - {high}"),
+                None => format!(">= {low_depth}"),
+            };
+            Some(DepthRow { bin, low_depth, high_depth, requests, pct: pct(requests, self.completed)? })
+        };
+        let used = self.depth_bins.used().end;
+        let busy = self.depth_bins.bins().take(used).map(|bin| row(bin.low + 1, bin.high, bin.count));
+        std::iter::once(row(0, Some(0), self.depth_zero)).chain(busy).flatten().collect()
+    }
+
+    pub fn gap_rows(&self) -> Vec<IdleGapRow> {
+        let idle_ns: u128 = self.gap_ns.iter().sum();
+        let total = self.gaps.total();
+        let rows = self.gaps.bins().enumerate().filter_map(|(index, bin)| {
+            let (low_ms, high_ms) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
+            Some(IdleGapRow {
+                bin: label(low_ms, high_ms, "ms"),
+                low_ms,
+                high_ms,
+                gaps: bin.count,
+                pct: pct(bin.count, total)?,
+                idle_s: self.gap_ns[index] as f64 / 1e9,
+                idle_pct: 100.0 * self.gap_ns[index] as f64 / idle_ns as f64,
+                gc_blocks: self.gap_blocks[index],
+            })
+        });
+        rows.collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! The result of a profile: plain data, ready for JSON. Field names end in their unit; 1 KB is 1,024 bytes.
+//!
+//! Figures that a trace cannot give (service times of a trace without completions, say) are `None`, in JSON `null`,
+//! and rows that cannot be drawn are left out; nothing is guessed.
+
+mod figures;
+mod finding;
+mod tables;
+
+pub use figures::{
+    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, Figures, FlagRow, HotPagesRow, IdleGapRow,
+    InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReuseRow, RunRow, SizeRow, ThroughputRow, UpdateRow,
+    WakeRow, WorkingSetRow,
+};
+pub use finding::{Finding, FindingKind, Shown};
+pub use tables::{IdleGc, Locality, OperationRow, PowerSaving, Quantiles, QueueSummary, Tables, WorkingSet};
+
+use emmclab_trace::{Header, Ledger};
+use serde::Serialize;
+
+/// Everything that a profile says about one trace.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfileReport {
+    /// The trace's name.
+    pub name: String,
+    /// Tables III and IV, flat, in the columns of the published tables.
+    #[serde(flatten)]
+    pub tables: Tables,
+    /// What the import kept, changed or lost.
+    pub ledger: Ledger,
+    /// Where the trace comes from.
+    pub header: Header,
+    /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
+    pub by_operation: Vec<OperationRow>,
+    /// Locality beyond Table IV.
+    pub locality: Locality,
+    /// Unique pages; `None` without reads and writes.
+    pub working_set: Option<WorkingSet>,
+    /// How many requests are outstanding; `None` without completion times.
+    pub queue: Option<QueueSummary>,
+    /// Garbage collection that fits into idle gaps; `None` without completion times.
+    pub idle_gc: Option<IdleGc>,
+    /// The device's low-power threshold and wake-up cost.
+    pub power_saving: PowerSaving,
+    /// Rows of the figures.
+    pub figures: Figures,
+    /// The six characteristics and five implications of the paper (sections III and IV), judged on this trace.
+    pub findings: Vec<Finding>,
+}

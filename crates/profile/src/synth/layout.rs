@@ -1,0 +1,201 @@
+//! Who comes after whom: rounds, bursts, operations, and the places of a journal transaction.
+
+use emmclab_trace::Op;
+
+use super::deal::{Dice, percent_of, scale_to, strata};
+use super::model::WorkloadModel;
+
+/// What a chapter has to amount to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quota {
+    pub reads: u64,
+    pub writes: u64,
+    pub rounds: u64,
+    pub bursts: u64,
+    /// Sequential reads and writes.
+    pub sequential: [u64; 2],
+    /// Reads and writes that return to a start.
+    pub reaccess: [u64; 2],
+}
+
+/// The part that a request plays in a journal transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Data,
+    /// Descriptor and blocks, in the journal.
+    Journal,
+    /// The block behind them that makes them count.
+    Commit,
+}
+
+/// The requests of a chapter in order of arrival; all lists are as long.
+pub(super) struct Layout {
+    pub op: Vec<Op>,
+    pub role: Vec<Role>,
+    /// It opens a burst.
+    pub opens: Vec<bool>,
+    /// It arrives while its predecessor is unfinished.
+    pub waits: Vec<bool>,
+    /// It starts where its predecessor ended.
+    pub sequential: Vec<bool>,
+    /// It starts where a request has started before.
+    pub returns: Vec<bool>,
+}
+
+impl Layout {
+    /// Deals `quota` out. Each step of `lengthen` halves the number of rounds in which anybody waits.
+    pub(super) fn new(
+        model: &WorkloadModel,
+        quota: &Quota,
+        commits: usize,
+        lengthen: u32,
+        dice: &mut Dice,
+    ) -> Self {
+        let requests = (quota.reads + quota.writes) as usize;
+        let mut layout = Self {
+            op: Vec::with_capacity(requests),
+            role: vec![Role::Data; requests],
+            opens: vec![false; requests],
+            waits: vec![true; requests],
+            sequential: vec![false; requests],
+            returns: vec![false; requests],
+        };
+        let waiting = waiting_behind(model, quota, lengthen, dice);
+        let rounds = rounds_of_bursts(model, quota, dice);
+        let mut at = 0;
+        let mut waiting = waiting.into_iter();
+        let mut ends = Vec::with_capacity(rounds.len());
+        for rounds in rounds {
+            layout.opens[at] = true;
+            for behind in waiting.by_ref().take(rounds as usize) {
+                layout.waits[at] = false;
+                at += 1 + behind as usize;
+            }
+            ends.push(at);
+        }
+        layout.deal_operations(model, quota, dice);
+        layout.deal_commits(model, &ends, commits.min(quota.sequential[1] as usize), dice);
+        layout.deal_sequential(model, quota, dice);
+        layout.deal_returns(model, quota, dice);
+        layout
+    }
+
+    fn deal_operations(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
+        let mut left = [quota.reads, quota.writes];
+        let mixing = percent_of(1_000_000, model.bursts.op_mixing_pct);
+        let mut op = Op::Read;
+        for opens in &self.opens {
+            if *opens || left[op as usize] == 0 || dice.chance(mixing, 1_000_000) {
+                op = if dice.chance(left[0], left[0] + left[1]) { Op::Read } else { Op::Write };
+            }
+            left[op as usize] -= 1;
+            self.op.push(op);
+        }
+    }
+
+    fn deal_commits(&mut self, model: &WorkloadModel, ends: &[usize], most: usize, dice: &mut Dice) {
+        let mut begin = 0;
+        let mut candidates = Vec::new();
+        for end in ends {
+            if *end - begin >= 3 && self.op[*end - 3..*end].iter().all(|op| *op == Op::Write) {
+                candidates.push(*end - 1);
+            }
+            begin = *end;
+        }
+        let wanted = percent_of(candidates.len() as u64, model.bursts.commit_pct) as usize;
+        for commit in dice.choose(&candidates, wanted.min(most)) {
+            self.role[commit] = Role::Commit;
+            self.role[commit - 1] = Role::Journal;
+            self.sequential[commit] = true;
+        }
+    }
+
+    /// Sequential requests follow their own kind within a burst; only what finds no place there goes elsewhere.
+    fn deal_sequential(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
+        let mut commits = [0, 0];
+        for (op, _) in self.op.iter().zip(&self.role).filter(|(_, role)| **role == Role::Commit) {
+            commits[*op as usize] += 1;
+        }
+        for op in [Op::Read, Op::Write] {
+            let mut wanted = (quota.sequential[op as usize] - commits[op as usize]) as usize;
+            let (mut near, mut far) = (Vec::new(), Vec::new());
+            for i in 1..self.op.len() {
+                if self.op[i] == op && self.role[i] != Role::Commit {
+                    let natural = !self.opens[i] && self.op[i - 1] == op && self.role[i] == Role::Data;
+                    if natural { near.push(i) } else { far.push(i) }
+                }
+            }
+            // Where a share of all places is chosen in groups, runs are as long as a group over the share left out.
+            let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
+            let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
+            for (tier, group) in [(near, group), (far, 1)] {
+                let chosen = dice.choose_groups(&tier, wanted, group);
+                wanted -= chosen.len();
+                for i in chosen {
+                    self.sequential[i] = true;
+                }
+            }
+        }
+    }
+
+    /// Data returns, the journal only where all data does. What a sequential request follows returns only as often as
+    /// sequential requests are to return themselves, while there is another choice.
+    fn deal_returns(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
+        for op in [Op::Read, Op::Write] {
+            let (mut followed, mut alone, mut journal) = (Vec::new(), Vec::new(), Vec::new());
+            for i in (0..self.op.len()).filter(|i| self.op[*i] == op && !self.sequential[*i]) {
+                match self.role[i] {
+                    Role::Data if self.sequential.get(i + 1) == Some(&true) => followed.push(i),
+                    Role::Data => alone.push(i),
+                    _ => journal.push(i),
+                }
+            }
+            let mut wanted = quota.reaccess[op as usize] as usize;
+            let natural = percent_of(followed.len() as u64, model.of(op).sequential_reaccess_pct) as usize;
+            dice.shuffle(&mut followed);
+            let spare = followed.split_off(natural);
+            for tier in [followed, alone, spare, journal] {
+                let chosen = dice.choose(&tier, wanted);
+                wanted -= chosen.len();
+                for i in chosen {
+                    self.returns[i] = true;
+                }
+            }
+        }
+    }
+}
+
+/// How many requests wait behind the first of each round.
+fn waiting_behind(model: &WorkloadModel, quota: &Quota, lengthen: u32, dice: &mut Dice) -> Vec<u64> {
+    let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
+    let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);
+    for requests in &mut behind {
+        *requests -= 1;
+    }
+    dice.shuffle(&mut behind);
+    let waiting = quota.reads + quota.writes - quota.rounds;
+    if waiting > 0 && behind.iter().all(|requests| *requests == 0) {
+        behind[0] = 1;
+    }
+    scale_to(&mut behind, waiting);
+    for _ in 0..lengthen {
+        let occupied: Vec<usize> = (0..behind.len()).filter(|i| behind[*i] > 0).collect();
+        for pair in occupied.chunks_exact(2) {
+            behind[pair[0]] += std::mem::take(&mut behind[pair[1]]);
+        }
+    }
+    behind
+}
+
+fn rounds_of_bursts(model: &WorkloadModel, quota: &Quota, dice: &mut Dice) -> Vec<u64> {
+    let mut rounds = strata(&model.bursts.rounds, quota.bursts, 0, 1);
+    for rounds in &mut rounds {
+        *rounds -= 1;
+    }
+    dice.shuffle(&mut rounds);
+    scale_to(&mut rounds, quota.rounds - quota.bursts);
+    for rounds in &mut rounds {
+        *rounds += 1;
+    }
+    rounds
+}

@@ -1,0 +1,38 @@
+//! Workload synthesis: a small model of what an application asks of its storage, and traces made from it.
+//!
+//! A [`WorkloadModel`] is a TOML file of a few kilobytes. Those in [`presets`] hold what the IISWC 2015 paper (Zhou et
+//! al.) publishes of its 25 traces; a [`Fitter`] takes one from any trace. A [`Synthesizer`] turns a model into
+//! requests of any number, duration or rate.
+//!
+//! **How figures come out exactly.** Nothing is drawn in the hope that averages converge. The generator works in
+//! chapters of at most 65,536 requests; each gets its share of every total (reads, writes, sizes, sequential
+//! requests, re-accesses, requests that need not wait, service time, response time, idle time), deals that share
+//! out, and shuffles it.
+//!
+//! **Words.** A *round* is a request that finds the device idle, with those that wait behind it. A *burst* is a run
+//! of rounds separated by short think times; idle gaps separate bursts. A burst of writes may end like a journal
+//! transaction: data, journal blocks, commit block.
+//!
+//! **Times.** Each request gets arrival, start, issue and completion from the model's own service times, so that the
+//! trace has the model's no-wait share and mean service and response time. A closed-loop replay uses of them only
+//! the think time between a completion and the next arrival, and takes service times from the simulated device.
+
+mod chapter;
+mod check;
+mod classes;
+mod deal;
+mod fit;
+mod fit_places;
+mod fit_times;
+mod layout;
+mod model;
+mod options;
+pub mod presets;
+mod service;
+mod space;
+mod synthesizer;
+
+pub use fit::Fitter;
+pub use model::{BurstModel, OperationModel, ServiceModel, WorkloadModel};
+pub use options::SynthOptions;
+pub use synthesizer::Synthesizer;

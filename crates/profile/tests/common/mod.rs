@@ -1,0 +1,78 @@
+//! Shared by the tests: real traces, and profiles of requests made by hand.
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
+use emmclab_trace::{
+    Batch, BatchBuilder, Header, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
+};
+
+/// A real trace, or `None` with the reason printed; a failure where CI=true.
+pub fn real_trace(name: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
+    let path = folder.join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
+    println!("skipped: {} is missing (set EMMCLAB_TRACES to the folder of the real traces)", path.display());
+    None
+}
+
+/// The batches of a trace, with its ledger and header.
+pub fn read(path: &Path) -> (Vec<Batch>, Ledger, Header) {
+    let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
+    let mut batches = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        batches.push(batch);
+    }
+    (batches, reader.ledger(), reader.header())
+}
+
+pub fn report_of_file(path: &Path) -> ProfileReport {
+    let (batches, ledger, header) = read(path);
+    let mut profile = Profile::new(ProfileOptions::default());
+    for batch in &batches {
+        profile.update(batch);
+    }
+    profile.finish(&ledger, &header)
+}
+
+/// A request with times in microseconds: arrival, and start, issue and completion after it.
+pub fn request(op: Op, arrival_us: i64, times_us: [i64; 3], sector: u64, sectors: u32) -> Request {
+    let at = |after| Some(Nanos::from_micros(arrival_us + after));
+    Request {
+        start: at(times_us[0]),
+        issue: at(times_us[1]),
+        complete: at(times_us[2]),
+        ..Request::new(Nanos::from_micros(arrival_us), op, Sector(sector), sectors)
+    }
+}
+
+pub fn batch(requests: &[Request]) -> Batch {
+    let mut devices = Names::default();
+    let mut processes = Names::default();
+    for index in 0..4 {
+        devices.intern(&format!("mmcblk{index}"));
+        processes.intern(&format!("process-{index}"));
+    }
+    let mut builder = BatchBuilder::default();
+    for request in requests {
+        builder.push(request);
+    }
+    builder.finish(&Arc::new(processes), &Arc::new(devices))
+}
+
+pub fn profile_of(requests: &[Request]) -> Profile {
+    let mut profile = Profile::new(ProfileOptions::default());
+    profile.update(&batch(requests));
+    profile
+}
+
+pub fn report_of(requests: &[Request]) -> ProfileReport {
+    profile_of(requests).finish(&Ledger::default(), &Header::default())
+}

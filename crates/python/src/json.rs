@@ -1,0 +1,16 @@
+//! Results of the core as JSON, and options for it from JSON.
+
+use emmclab_trace::{Error, Kind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// JSON of a result of the core.
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::new(Kind::Unsupported, error.to_string()))
+}
+
+/// Options of the core from JSON.
+pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::new(Kind::Config, format!("an option is wrong: {error}")))
+}

@@ -1,0 +1,49 @@
+//! Data that comes with emmclab and that Python reads: studies, claims, published tables.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+macro_rules! texts {
+    ($folder:literal, $ending:literal, $($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../presets/", $folder, "/", $name, $ending)))),*]
+    };
+}
+
+const STUDIES: &[(&str, &str)] = texts!("studies", ".toml", "iiswc15");
+const CLAIMS: &[(&str, &str)] = texts!("claims", ".toml", "iiswc15");
+const PUBLISHED: &[(&str, &str)] = texts!(
+    "published",
+    ".csv",
+    "claims",
+    "fast12_sdcards",
+    "iiswc15_table1_workloads",
+    "iiswc15_table3_size",
+    "iiswc15_table4_timing",
+    "iiswc15_table5_devices",
+);
+
+fn to_python<'py>(py: Python<'py>, texts: &[(&str, &str)]) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    for (name, text) in texts {
+        out.set_item(name, text)?;
+    }
+    Ok(out)
+}
+
+/// Studies that come with emmclab, as TOML by name.
+#[pyfunction]
+pub(crate) fn study_presets(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    to_python(py, STUDIES)
+}
+
+/// Claims ledgers that come with emmclab, as TOML by paper.
+#[pyfunction]
+pub(crate) fn claim_presets(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    to_python(py, CLAIMS)
+}
+
+/// Published tables, as CSV by name.
+#[pyfunction]
+pub(crate) fn published_csv(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    to_python(py, PUBLISHED)
+}

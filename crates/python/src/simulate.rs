@@ -1,0 +1,155 @@
+//! Simulated devices and runs on them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use emmclab_device::{DeviceConfig, Quiet, presets};
+use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces};
+use emmclab_trace::{Error, Kind};
+use pyo3::prelude::*;
+
+use crate::batch::PyBatch;
+use crate::errors::run;
+use crate::json::{from_json, to_json};
+use crate::reader::PyReader;
+use crate::writer::ledger_from_python;
+
+/// The settings of a simulated device.
+#[pyclass(name = "DeviceConfig", module = "emmclab._core", frozen)]
+pub(crate) struct PyDeviceConfig(DeviceConfig);
+
+#[pymethods]
+impl PyDeviceConfig {
+    /// A device that comes with emmclab.
+    #[staticmethod]
+    fn preset(py: Python<'_>, name: &str) -> PyResult<Self> {
+        run(py, || DeviceConfig::preset(name)).map(Self)
+    }
+
+    /// A device from a TOML file.
+    #[staticmethod]
+    fn file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        run(py, || DeviceConfig::from_file(&path)).map(Self)
+    }
+
+    /// The same device with some values set, by dotted key; values are TOML.
+    fn with_values(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<Self> {
+        run(py, || {
+            let mut config = self.0.clone();
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            config.set_all(&pairs)?;
+            Ok(Self(config))
+        })
+    }
+
+    /// The device's name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Every setting in full; the same settings give the same text.
+    fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || self.0.to_toml())
+    }
+
+    /// Every value with its unit, origin and meaning, as JSON.
+    fn explain(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.0.explain()))
+    }
+}
+
+/// Names of the devices that come with emmclab.
+#[pyfunction]
+pub(crate) fn device_presets() -> Vec<&'static str> {
+    presets().iter().map(|preset| preset.name).collect()
+}
+
+/// The JSON Schema of a device file.
+#[pyfunction]
+pub(crate) fn device_schema(py: Python<'_>) -> PyResult<String> {
+    run(py, || to_json(&emmclab_device::json_schema()))
+}
+
+/// A run and, where asked for, the rows that it writes.
+struct Running {
+    simulation: Simulation,
+    rows: Option<RequestRows>,
+}
+
+/// A device being driven by batches of requests.
+#[pyclass(name = "Simulation", module = "emmclab._core")]
+pub(crate) struct PySimulation(Mutex<Option<Running>>);
+
+impl PySimulation {
+    /// The run; the mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut Option<Running> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ended() -> Error {
+    Error::new(Kind::Config, "this run has ended")
+}
+
+#[pymethods]
+impl PySimulation {
+    /// A run with `options` (JSON of the replay options) on a new or preconditioned device, or on one aged by the traces
+    /// of readers; `images` is a folder that keeps aged devices; `rows` a Parquet file for one row per request.
+    #[new]
+    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None))]
+    fn new(
+        py: Python<'_>,
+        config: &PyDeviceConfig,
+        options: &str,
+        images: Option<PathBuf>,
+        rows: Option<PathBuf>,
+        aged_by: Option<Vec<PyRef<'_, PyReader>>>,
+    ) -> PyResult<Self> {
+        let aging = aged_by.map(|readers| PyReader::inputs(&readers));
+        run(py, || {
+            let options: ReplayOptions = from_json(options)?;
+            let rows = rows.map(|path| RequestRows::create(&path)).transpose()?;
+            let store = images.map(ImageStore::open).transpose()?;
+            let simulation = match aging {
+                Some(traces) => {
+                    Simulation::on(&config.0, &options, age_by_traces(&config.0, traces, store.as_ref())?)
+                }
+                None => Simulation::new(&config.0, &options, store.as_ref())?,
+            };
+            Ok(Self(Mutex::new(Some(Running { simulation, rows }))))
+        })
+    }
+
+    /// Drives a batch; false once the device has stopped.
+    fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
+        py.check_signals()?;
+        run(py, || {
+            let Running { simulation, rows } = self.inner().as_mut().ok_or_else(ended)?;
+            match rows {
+                Some(rows) => simulation.feed(&batch.0, rows),
+                None => simulation.feed(&batch.0, &mut Quiet),
+            }
+        })
+    }
+
+    /// Simulated time so far, in ns.
+    fn simulated_ns(&mut self) -> i64 {
+        self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
+    }
+
+    /// Ends the run: the result as JSON. With rows, puts their file in place.
+    fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>) -> PyResult<String> {
+        run(py, || {
+            let Running { simulation, mut rows } = self.inner().take().ok_or_else(ended)?;
+            let ledger = ledger_from_python(&ledger)?;
+            let result = match &mut rows {
+                Some(rows) => simulation.finish(Some(&ledger), rows)?,
+                None => simulation.finish(Some(&ledger), &mut Quiet)?,
+            };
+            rows.map_or(Ok(()), RequestRows::finish)?;
+            to_json(&result)
+        })
+    }
+}

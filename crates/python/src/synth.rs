@@ -1,0 +1,159 @@
+//! Workload models and traces made from them.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use emmclab_profile::synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
+use emmclab_trace::{Error, Header, Kind, Ledger, Nanos};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::batch::PyBatch;
+use crate::errors::run;
+use crate::reader::{header_to_python, ledger_to_python};
+
+/// What an application asks of its storage.
+#[pyclass(name = "WorkloadModel", module = "emmclab._core", frozen)]
+pub(crate) struct PyWorkloadModel(WorkloadModel);
+
+#[pymethods]
+impl PyWorkloadModel {
+    /// A workload that comes with emmclab; case does not matter.
+    #[staticmethod]
+    fn preset(py: Python<'_>, name: &str) -> PyResult<Self> {
+        run(py, || presets::model(name)).map(Self)
+    }
+
+    /// A workload from a TOML file.
+    #[staticmethod]
+    fn file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        run(py, || {
+            let text = std::fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
+            WorkloadModel::from_toml(&text).map_err(|error| error.in_file(&path))
+        })
+        .map(Self)
+    }
+
+    /// The workload's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Every value in full; the same model gives the same text.
+    fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || self.0.to_toml())
+    }
+}
+
+/// Names of the workloads that come with emmclab, in the order of the paper's tables.
+#[pyfunction]
+pub(crate) fn workload_presets() -> Vec<&'static str> {
+    presets::names().collect()
+}
+
+/// A synthetic trace as a stream of batches in order of arrival, with the methods of a reader.
+#[pyclass(name = "Synthesis", module = "emmclab._core")]
+pub(crate) struct PySynthesis {
+    header: Header,
+    made: u64,
+    /// The mutex is there only to make the class shareable, and is never contended.
+    stream: Mutex<Synthesizer>,
+}
+
+impl PySynthesis {
+    fn inner(&mut self) -> &mut Synthesizer {
+        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PySynthesis {
+    /// Plans a trace: its length in requests or nanoseconds, its rate in percent of the model's own.
+    #[new]
+    #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
+    fn new(
+        py: Python<'_>,
+        model: &PyWorkloadModel,
+        seed: u64,
+        requests: Option<u64>,
+        duration_ns: Option<i64>,
+        rate_pct: u64,
+    ) -> PyResult<Self> {
+        let options = SynthOptions {
+            seed,
+            requests,
+            duration: duration_ns.map(Nanos),
+            rate_pct,
+            ..SynthOptions::default()
+        };
+        let stream = run(py, || Synthesizer::new(&model.0, &options))?;
+        let header = Header {
+            source: model.0.source.clone(),
+            format: "synthetic".to_owned(),
+            clock: "relative".to_owned(),
+            note: model.0.note.clone(),
+            ..Header::default()
+        };
+        Ok(Self { header, made: 0, stream: Mutex::new(stream) })
+    }
+
+    /// The next batch, or None at the end.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
+        py.check_signals()?;
+        let batch = py.detach(|| self.inner().next());
+        self.made += batch.as_ref().map_or(0, |batch| batch.len() as u64);
+        Ok(batch.map(PyBatch))
+    }
+
+    /// What was made so far: every request that was planned is there.
+    fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
+    }
+
+    /// Where the model comes from.
+    fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        header_to_python(py, &self.header)
+    }
+
+    /// Requests made, and in all.
+    fn progress(&mut self) -> (u64, Option<u64>) {
+        (self.made, Some(self.inner().requests()))
+    }
+
+    /// A synthesis is no recording to be repeated: it is made longer.
+    fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
+        run(py, || {
+            let requests = self.inner().requests();
+            let problem = format!("a synthetic trace of {requests} requests cannot be given {passes} times");
+            Err(Error::new(Kind::Unsupported, problem)
+                .hint("synthesise a longer one: `--requests` or `--duration`"))
+        })
+    }
+}
+
+/// A model that grows by batches of a trace.
+#[pyclass(name = "Fitter", module = "emmclab._core")]
+pub(crate) struct PyFitter(Mutex<Option<Fitter>>);
+
+#[pymethods]
+impl PyFitter {
+    #[new]
+    fn new(name: &str) -> Self {
+        Self(Mutex::new(Some(Fitter::new(name))))
+    }
+
+    /// Adds a batch; batches come in order of arrival.
+    fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
+        if let Some(fitter) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            py.detach(|| fitter.push(&batch.0));
+        }
+    }
+
+    /// The model of everything seen.
+    fn finish(&mut self, py: Python<'_>) -> PyResult<PyWorkloadModel> {
+        let fitter = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        run(py, || fitter.ok_or_else(|| Error::new(Kind::Config, "this fit has ended"))?.finish())
+            .map(PyWorkloadModel)
+    }
+}

@@ -1,0 +1,223 @@
+//! Prints how fast the device is and what memory it takes: `cargo run --release -p emmclab-replay --example device_speed`.
+//!
+//! With the name of a case (`new`, `trace`, `random`, `full`, `sizes`, `lengths`) only that one, in a process of its own, so
+//! that the peak memory is its own.
+
+use std::time::Instant;
+
+use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_replay::{ReplayOptions, simulate};
+use emmclab_trace::{Combiner, Nanos, Op, Result, TraceInput};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+type Case = fn() -> Result<()>;
+
+fn main() -> Result<()> {
+    let wanted = std::env::args().nth(1);
+    let cases: [(&str, Case); 6] = [
+        ("new", start_up),
+        ("trace", trace),
+        ("random", random_writes),
+        ("full", full_device),
+        ("sizes", sizes),
+        ("lengths", lengths),
+    ];
+    for (name, case) in cases {
+        if wanted.as_deref().is_none_or(|wanted| wanted == name) {
+            case()?;
+        }
+    }
+    Ok(())
+}
+
+/// Peak resident memory of this process in bytes, from the kernel.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
+}
+
+fn report(what: &str, seconds: f64, operations: u64, unit: &str) {
+    println!(
+        "{what}: {seconds:.4} s, {:.2} million {unit}/s, peak {:.1} MB",
+        operations as f64 / seconds / 1e6,
+        peak_bytes() as f64 / 1_048_576.0
+    );
+}
+
+fn start_up() -> Result<()> {
+    for preset in ["iiswc15-4ps", "iiswc15-hps", "ssdsim"] {
+        let config = DeviceConfig::preset(preset)?;
+        let begin = Instant::now();
+        let device = Device::new(&config);
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("new 32 GB {preset}: {:.3} ms, {}", seconds * 1e3, device.geometry().capacity());
+    }
+    Ok(())
+}
+
+/// The Pixel trace that the peers were measured on, file reading and decompression included and apart.
+fn trace() -> Result<()> {
+    let Some(folder) = std::env::var_os("EMMCLAB_TRACES") else {
+        println!("trace: set EMMCLAB_TRACES to the folder of the real traces");
+        return Ok(());
+    };
+    let folder = std::path::PathBuf::from(folder);
+    for name in ["pixel6a/telegram_exec.csv.gz", "nexus5/log106_Messaging.txt"] {
+        let input = TraceInput { path: folder.join(name), ..TraceInput::default() };
+        for preset in ["ssdsim", "iiswc15-4ps", "iiswc15-hps"] {
+            let config = DeviceConfig::preset(preset)?;
+            let begin = Instant::now();
+            let mut traces = match Combiner::open(vec![input.clone()], 1) {
+                Ok(traces) => traces,
+                Err(error) => {
+                    println!("trace {name}: {error}");
+                    break;
+                }
+            };
+            let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+            let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
+            let operations = result.page_reads + result.page_programs;
+            report(
+                &format!("{name} on {preset}, {} requests, whole", result.requests),
+                begin.elapsed().as_secs_f64(),
+                operations,
+                "page operations",
+            );
+        }
+        replay_only(&input)?;
+    }
+    Ok(())
+}
+
+/// The same without reading the file.
+fn replay_only(input: &TraceInput) -> Result<()> {
+    let Ok(mut traces) = Combiner::open(vec![input.clone()], 1) else { return Ok(()) };
+    let mut batches = Vec::new();
+    while let Some(batch) = traces.next_batch()? {
+        batches.push(batch);
+    }
+    let config = DeviceConfig::preset("iiswc15-4ps")?;
+    let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+    let mut best = f64::MAX;
+    let mut operations = 0;
+    for _ in 0..3 {
+        let mut simulation = emmclab_replay::Simulation::new(&config, &options, None)?;
+        let begin = Instant::now();
+        for batch in &batches {
+            simulation.feed(batch, &mut Quiet)?;
+        }
+        best = best.min(begin.elapsed().as_secs_f64());
+        let result = simulation.finish(None, &mut Quiet)?;
+        operations = result.page_reads + result.page_programs;
+    }
+    report("  replay alone on iiswc15-4ps", best, operations, "page operations");
+    Ok(())
+}
+
+/// One write of `units` map units at `unit`, as soon as the last one is done.
+fn write(device: &mut Device, unit: u64, units: u32) -> Result<()> {
+    let sectors = device.geometry().unit_sectors;
+    let command = Command {
+        arrival: Nanos(device.idle_from().0.max(0)),
+        op: Op::Write,
+        sector: unit * u64::from(sectors),
+        sectors: units * sectors,
+    };
+    device.submit(&command, &mut Quiet)?;
+    Ok(())
+}
+
+fn fill(device: &mut Device) -> Result<()> {
+    let units = u64::from(device.geometry().logical_units);
+    let mut at = 0;
+    while at < units {
+        let count = (units - at).min(128);
+        write(device, at, count as u32)?;
+        at += count;
+    }
+    Ok(())
+}
+
+fn random_run(device: &mut Device, writes: u64) -> Result<f64> {
+    let units = u64::from(device.geometry().logical_units);
+    let mut random = Pcg64::new(1, 2);
+    let begin = Instant::now();
+    for _ in 0..writes {
+        write(device, ((random.next_u64() >> 32) * units) >> 32, 1)?;
+    }
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// Uniform random 4 KB writes: the peers' case on a new 1 GB device, and collection-bound on a full one with 7 %.
+fn random_writes() -> Result<()> {
+    let mut device = Device::new(&DeviceConfig::preset("small-1gb")?);
+    let seconds = random_run(&mut device, 786_432)?;
+    let programs = device.counters().all_page_programs();
+    report("786,432 random 4 KB writes on a new 1 GB device", seconds, programs, "page programs");
+    let mut device = Device::new(&DeviceConfig::preset("small-1gb")?);
+    fill(&mut device)?;
+    random_run(&mut device, 1_000_000)?;
+    device.rewind();
+    let seconds = random_run(&mut device, 2_000_000)?;
+    let programs = device.counters().all_page_programs();
+    report("random 4 KB writes on a full 1 GB device, 7 %", seconds, programs, "page programs");
+    println!("  write amplification {:.3}, stopped: {:?}", device.counters().waf(), device.stop());
+    Ok(())
+}
+
+fn sized(gb: u32) -> Result<DeviceConfig> {
+    let mut config = DeviceConfig::preset("small-1gb")?;
+    let blocks = (f64::from(gb) * 274.0 / 4.0).ceil().to_string();
+    config.set_all(&[
+        ("geometry.block_groups.0.pages_per_block", "1024"),
+        ("geometry.block_groups.0.blocks", &blocks),
+    ])?;
+    Ok(config)
+}
+
+/// Memory of a device that holds data everywhere.
+fn full_device() -> Result<()> {
+    let before = peak_bytes();
+    let mut device = Device::new(&sized(32)?);
+    let begin = Instant::now();
+    fill(&mut device)?;
+    let units = u64::from(device.geometry().logical_units);
+    report("32 GB filled in order", begin.elapsed().as_secs_f64(), units, "page programs");
+    let pages = device.geometry().raw().0 / 4096;
+    println!("  {:.2} bytes per flash page", (peak_bytes() - before) as f64 / pages as f64);
+    Ok(())
+}
+
+/// Cost of a page program against the size of the device: a full device under random writes.
+fn sizes() -> Result<()> {
+    for gb in [1, 4, 16, 64, 256, 1024] {
+        let mut device = Device::new(&sized(gb)?);
+        fill(&mut device)?;
+        random_run(&mut device, 200_000)?;
+        device.rewind();
+        let seconds = random_run(&mut device, 2_000_000)?;
+        let programs = device.counters().all_page_programs();
+        report(&format!("{gb} GB full, random 4 KB writes"), seconds, programs, "page programs");
+    }
+    Ok(())
+}
+
+/// Cost of a request against the length of the run.
+fn lengths() -> Result<()> {
+    for millions in [0.1, 1.0, 10.0, 100.0] {
+        let mut device = Device::new(&sized(4)?);
+        fill(&mut device)?;
+        device.rewind();
+        let seconds = random_run(&mut device, (millions * 1e6) as u64)?;
+        let programs = device.counters().all_page_programs();
+        report(
+            &format!("{millions} million random writes on a full 4 GB device"),
+            seconds,
+            programs,
+            "page programs",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Aged devices on disk, named by what made them, so that aging is paid once.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use emmclab_device::{Device, DeviceConfig};
+use emmclab_trace::{AtomicFile, Error, Result};
+
+/// Compression level: images compress well and are read more often than written.
+const LEVEL: i32 = 3;
+
+/// A folder of device images.
+#[derive(Clone, Debug)]
+pub struct ImageStore {
+    folder: PathBuf,
+}
+
+impl ImageStore {
+    /// A store in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
+        let folder = folder.into();
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        Ok(Self { folder })
+    }
+
+    /// The file for a device aged by `recipe`: the name is a hash of settings, recipe and version.
+    fn path(&self, config: &DeviceConfig, recipe: &str) -> Result<PathBuf> {
+        let text = format!("{}\n{recipe}\n{}", config.to_toml()?, env!("CARGO_PKG_VERSION"));
+        Ok(self.folder.join(format!("{:032x}.emmcimg", fnv1a(text.as_bytes()))))
+    }
+
+    /// The aged device, where the store holds it.
+    ///
+    /// # Errors
+    /// Where the file is there but cannot be read or is damaged.
+    pub fn load(&self, config: &DeviceConfig, recipe: &str) -> Result<Option<Device>> {
+        let path = self.path(config, recipe)?;
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            result => result.map_err(|error| Error::io(&path, error))?,
+        };
+        let bytes = zstd::decode_all(bytes.as_slice()).map_err(|error| {
+            Error::io(&path, error).hint("delete the damaged image; it will be made again")
+        })?;
+        let device = Device::from_image(config, &bytes).map_err(|error| error.in_file(&path))?;
+        Ok(Some(device))
+    }
+
+    /// Keeps an aged device.
+    ///
+    /// # Errors
+    /// Where the disk is full or the folder cannot be written.
+    pub fn save(&self, config: &DeviceConfig, recipe: &str, device: &Device) -> Result<()> {
+        let path = self.path(config, recipe)?;
+        let fail = |error| Error::io(&path, error);
+        let bytes = zstd::encode_all(device.to_image().as_slice(), LEVEL).map_err(fail)?;
+        let mut file = AtomicFile::create(&path)?;
+        file.write_all(&bytes).map_err(fail)?;
+        file.commit()
+    }
+}
+
+/// FNV-1a with 128 bits: names, not secrets.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D, |hash, byte| {
+        (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B)
+    })
+}

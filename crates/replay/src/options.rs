@@ -1,0 +1,104 @@
+//! How a workload is driven into a device.
+
+use emmclab_trace::{Error, Kind, Nanos, Result};
+use serde::{Deserialize, Serialize};
+
+/// When a request comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// At its recorded arrival time, however slow the device is.
+    #[default]
+    Open,
+    /// A request that did not overlap its predecessor in the recording keeps its think time after the predecessor's
+    /// simulated completion; one that did keeps its distance from the predecessor's arrival. Needs recorded completions.
+    Closed,
+}
+
+/// What the device holds before the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precondition {
+    /// Nothing: a brand new device.
+    #[default]
+    None,
+    /// This share of the logical capacity, written once in order, in percent.
+    Sequential(f64),
+    /// This share of the logical capacity, written once in random order of 4 KB (or map unit) writes, in percent.
+    Random(f64),
+    /// Full, then overwritten at random until write amplification is flat, at most this many times the capacity.
+    SteadyState {
+        /// Bound of the overwriting, in capacities.
+        most_capacities: f64,
+    },
+}
+
+/// A factor on the rate of arrivals, exact to a millionth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Rate {
+    millionths: u64,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { millionths: 1_000_000 }
+    }
+}
+
+impl TryFrom<f64> for Rate {
+    type Error = Error;
+    fn try_from(factor: f64) -> Result<Self> {
+        Self::new(factor)
+    }
+}
+
+impl From<Rate> for f64 {
+    fn from(rate: Rate) -> Self {
+        rate.millionths as f64 / 1e6
+    }
+}
+
+impl Rate {
+    /// Twice the rate halves the time between requests.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] outside 0.000001..=1000000.
+    pub fn new(factor: f64) -> Result<Self> {
+        if !(1e-6..=1e6).contains(&factor) {
+            return Err(Error::new(Kind::Config, format!("a rate of {factor} is impossible"))
+                .hint("1 keeps the recorded times, 2 halves them"));
+        }
+        Ok(Self { millionths: (factor * 1e6).round() as u64 })
+    }
+
+    /// A recorded duration at this rate.
+    #[inline]
+    pub(crate) fn scale(self, recorded: i64) -> i64 {
+        if self.millionths == 1_000_000 {
+            return recorded;
+        }
+        let scaled = i128::from(recorded) * 1_000_000 / i128::from(self.millionths);
+        i64::try_from(scaled).unwrap_or(i64::MAX)
+    }
+}
+
+/// How a workload is driven into a device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplayOptions {
+    /// Open or closed loop.
+    pub mode: Mode,
+    /// Factor on the rate of arrivals.
+    pub rate: Rate,
+    /// Time of the first arrival.
+    pub start_offset: Nanos,
+    /// Fold addresses into a device that is smaller than the trace; otherwise such a trace is refused.
+    pub fold: bool,
+    /// What the device holds before the run.
+    pub precondition: Precondition,
+    /// Seed of random preconditioning.
+    pub seed: u64,
+    /// Check the device's invariants and contents after every request.
+    pub check: bool,
+}

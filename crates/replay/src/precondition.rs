@@ -1,0 +1,192 @@
+//! Making a used device out of a new one. Every way ends: fills write each unit once, the steady state has a bound.
+
+use std::fmt::Write;
+
+use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_trace::{Combiner, Error, Kind, Nanos, Op, Result, TraceInput};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+use crate::fold;
+use crate::images::{ImageStore, fnv1a};
+use crate::options::{Precondition, ReplayOptions};
+
+/// Share of the capacity between two looks at write amplification.
+const STEP: f64 = 0.1;
+/// Relative change of write amplification from one whole capacity to the next at which it is flat.
+const FLAT: f64 = 0.01;
+/// Looks that make a capacity.
+const LOOKS: usize = 10;
+
+/// The device that the options ask for, from the store where it has been made before.
+pub(crate) fn precondition(
+    config: &DeviceConfig,
+    options: &ReplayOptions,
+    store: Option<&ImageStore>,
+) -> Result<Device> {
+    if options.precondition == Precondition::None {
+        return Ok(Device::new(config));
+    }
+    let recipe = format!("{:?} seed {}", options.precondition, options.seed);
+    if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
+        return Ok(device);
+    }
+    let device = make(config, options)?;
+    if let Some(store) = store {
+        store.save(config, &recipe, &device)?;
+    }
+    Ok(device)
+}
+
+/// A device that has seen `traces`, each request as soon as the one before is done; from the store where it has been made
+/// before of the same settings and the same bytes. Addresses are folded where they lie beyond the device.
+///
+/// # Errors
+/// Where a trace cannot be read, the device stops on the way, or the store fails.
+pub fn age_by_traces(
+    config: &DeviceConfig,
+    inputs: Vec<TraceInput>,
+    store: Option<&ImageStore>,
+) -> Result<Device> {
+    let mut recipe = "traces".to_owned();
+    for input in &inputs {
+        let bytes = std::fs::read(&input.path).map_err(|error| Error::io(&input.path, error))?;
+        let _ = write!(recipe, " {:032x} {:?} {}", fnv1a(&bytes), input.options, input.start_offset);
+    }
+    if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
+        return Ok(device);
+    }
+    let mut age = Age::new(config, 0);
+    let capacity = u64::from(age.units) * u64::from(age.unit_sectors);
+    let mut traces = Combiner::open(inputs, 1)?;
+    while let Some(batch) = traces.next_batch()? {
+        for request in batch.iter() {
+            let (sector, sectors, _) = fold::place(&request, capacity, true)?;
+            age.submit(request.op, sector, sectors)?;
+        }
+    }
+    if let Some(store) = store {
+        store.save(config, &recipe, &age.device)?;
+    }
+    Ok(age.device)
+}
+
+fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
+    let mut age = Age::new(config, options.seed);
+    let share = match options.precondition {
+        Precondition::None => return Ok(age.device),
+        Precondition::Sequential(share) | Precondition::Random(share) => share,
+        Precondition::SteadyState { most_capacities } => {
+            if !(most_capacities.is_finite() && (0.0..=1000.0).contains(&most_capacities)) {
+                return Err(bad(
+                    format!("a bound of {most_capacities} capacities is impossible"),
+                    "give 1 to 1000",
+                ));
+            }
+            100.0
+        }
+    };
+    if !(0.0..=100.0).contains(&share) {
+        return Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100"));
+    }
+    let units = (f64::from(age.units) * share / 100.0) as u32;
+    if matches!(options.precondition, Precondition::Random(_)) {
+        age.fill_at_random(units)?;
+    } else {
+        age.fill(units)?;
+    }
+    if let Precondition::SteadyState { most_capacities } = options.precondition {
+        age.until_flat(most_capacities)?;
+    }
+    Ok(age.device)
+}
+
+fn bad(problem: String, hint: &str) -> Error {
+    Error::new(Kind::Config, problem).hint(hint)
+}
+
+struct Age {
+    device: Device,
+    units: u32,
+    unit_sectors: u32,
+    random: Pcg64,
+}
+
+impl Age {
+    fn new(config: &DeviceConfig, seed: u64) -> Self {
+        let device = Device::new(config);
+        let geometry = device.geometry();
+        Self {
+            units: geometry.logical_units,
+            unit_sectors: geometry.unit_sectors,
+            random: Pcg64::new(u128::from(seed), 0x00C0_FFEE),
+            device,
+        }
+    }
+
+    fn write(&mut self, unit: u32, count: u32) -> Result<()> {
+        self.submit(Op::Write, u64::from(unit) * u64::from(self.unit_sectors), count * self.unit_sectors)
+    }
+
+    /// One after the other: time does not matter here, so each comes when the last is done.
+    fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
+        let arrival = Nanos(self.device.idle_from().0.max(0));
+        let command = Command { arrival, op, sector, sectors };
+        self.device.submit(&command, &mut Quiet)?;
+        self.device.settle(&mut Quiet);
+        match self.device.stop() {
+            None => Ok(()),
+            Some(stop) => Err(bad(
+                format!("preconditioning had to stop: {}", stop.reason()),
+                "fill a smaller share, or turn collection on (gc.policy) with some over-provisioning",
+            )),
+        }
+    }
+
+    fn fill(&mut self, units: u32) -> Result<()> {
+        // 512 KB, the largest request of the kernels of these devices.
+        let chunk = (1024 / self.unit_sectors).max(1);
+        let mut at = 0;
+        while at < units {
+            let count = chunk.min(units - at);
+            self.write(at, count)?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    fn fill_at_random(&mut self, units: u32) -> Result<()> {
+        let mut order: Vec<u32> = (0..self.units).collect();
+        for i in 0..units {
+            let left = u64::from(self.units - i);
+            let other = i + (((self.random.next_u64() >> 32) * left) >> 32) as u32;
+            order.swap(i as usize, other as usize);
+            self.write(order[i as usize], 1)?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites at random until the write amplification of a capacity is that of the one before.
+    fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
+        let step = (f64::from(self.units) * STEP).max(1.0) as u64;
+        let looks = (most_capacities / STEP).ceil() as u64;
+        let mut programs: Vec<u64> = Vec::new();
+        for _ in 0..looks {
+            let before = self.device.counters().all_page_programs();
+            for _ in 0..step {
+                let unit = ((self.random.next_u64() >> 32) * u64::from(self.units)) >> 32;
+                self.write(unit as u32, 1)?;
+            }
+            programs.push(self.device.counters().all_page_programs() - before);
+            let counted = programs.len();
+            if counted > LOOKS && counted.is_multiple_of(LOOKS) {
+                let (earlier, last) = programs[counted - 2 * LOOKS..].split_at(LOOKS);
+                let (earlier, last) = (earlier.iter().sum::<u64>() as f64, last.iter().sum::<u64>() as f64);
+                if (last - earlier).abs() <= FLAT * earlier {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

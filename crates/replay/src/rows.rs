@@ -1,0 +1,142 @@
+//! One row per request, streamed to Parquet.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array, UInt32Array, UInt64Array,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
+use arrow::record_batch::RecordBatch;
+use emmclab_device::{Observer, RequestCompleted};
+use emmclab_trace::{AtomicFile, BATCH_ROWS, Error, Kind, Op, Result};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+/// Names of the columns of whole nanoseconds.
+const TIMES: [&str; 9] = [
+    "arrival_ns",
+    "start_ns",
+    "complete_ns",
+    "wait_queue_ns",
+    "wait_controller_ns",
+    "wait_bus_ns",
+    "wait_array_ns",
+    "wait_gc_ns",
+    "wait_wake_up_ns",
+];
+
+/// Collects a row for every request and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
+pub struct RequestRows {
+    writer: ArrowWriter<AtomicFile>,
+    schema: SchemaRef,
+    times: [Vec<i64>; 9],
+    sector: Vec<u64>,
+    sectors: Vec<u32>,
+    subrequests: Vec<u32>,
+    op: Vec<u8>,
+    /// An observer cannot fail; what went wrong is told at the end.
+    failed: Option<Error>,
+}
+
+impl RequestRows {
+    /// Starts a file at `path`.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn create(path: &Path) -> Result<Self> {
+        let schema = Self::schema();
+        let compression = Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?);
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let writer = ArrowWriter::try_new(AtomicFile::create(path)?, schema.clone(), Some(properties))
+            .map_err(failed)?;
+        Ok(Self {
+            writer,
+            schema,
+            times: Default::default(),
+            sector: Vec::new(),
+            sectors: Vec::new(),
+            subrequests: Vec::new(),
+            op: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// The columns: times on the clock of the run, and the parts of the response time, which add up to
+    /// `complete_ns - arrival_ns`.
+    pub fn schema() -> SchemaRef {
+        let op = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
+        let times = TIMES.map(|name| Field::new(name, DataType::Int64, false));
+        let rest = [
+            Field::new("sector", DataType::UInt64, false),
+            Field::new("sectors", DataType::UInt32, false),
+            Field::new("subrequests", DataType::UInt32, false),
+            Field::new("op", op, false),
+        ];
+        Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(13);
+        for column in &mut self.times {
+            columns.push(Arc::new(Int64Array::from(std::mem::take(column))));
+        }
+        columns.push(Arc::new(UInt64Array::from(std::mem::take(&mut self.sector))));
+        columns.push(Arc::new(UInt32Array::from(std::mem::take(&mut self.sectors))));
+        columns.push(Arc::new(UInt32Array::from(std::mem::take(&mut self.subrequests))));
+        let words = Arc::new(StringArray::from_iter_values(Op::ALL.map(Op::name)));
+        let op = UInt8Array::from(std::mem::take(&mut self.op));
+        columns.push(Arc::new(DictionaryArray::<UInt8Type>::try_new(op, words).map_err(failed)?));
+        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(failed)?;
+        self.writer.write(&batch).map_err(failed)
+    }
+
+    /// Writes the last rows and puts the file in place.
+    ///
+    /// # Errors
+    /// Where writing failed at any time; nothing is then left behind.
+    pub fn finish(mut self) -> Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.flush()?;
+        self.writer.into_inner().map_err(failed)?.commit()
+    }
+}
+
+fn failed(error: impl std::error::Error) -> Error {
+    Error::new(Kind::Io, format!("the request rows could not be written: {error}"))
+        .hint("is the disk full? nothing was left behind")
+}
+
+impl Observer for RequestRows {
+    const UNITS: bool = false;
+
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        let waits = &event.waits;
+        let values = [
+            event.arrival,
+            event.start,
+            event.complete,
+            waits.queue_ns,
+            waits.controller_ns,
+            waits.bus_ns,
+            waits.array_ns,
+            waits.gc_ns,
+            waits.wake_up_ns,
+        ];
+        for (column, value) in self.times.iter_mut().zip(values) {
+            column.push(value);
+        }
+        self.sector.push(event.sector);
+        self.sectors.push(event.sectors);
+        self.subrequests.push(event.subrequests);
+        self.op.push(event.op as u8);
+        if self.op.len() == BATCH_ROWS
+            && let Err(error) = self.flush()
+        {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A run, step by step.
+
+use std::time::Instant;
+
+use emmclab_device::checker::Checker;
+use emmclab_device::{Command, Device, DeviceConfig, Observer};
+use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Result};
+
+use crate::fold;
+use crate::images::ImageStore;
+use crate::measure::Measure;
+use crate::options::ReplayOptions;
+use crate::pace::Pace;
+use crate::precondition::precondition;
+use crate::result::SimulationResult;
+
+/// A device being driven. Feed it requests in order of arrival, then finish it.
+pub struct Simulation {
+    config: DeviceConfig,
+    options: ReplayOptions,
+    device: Device,
+    pace: Pace,
+    measure: Measure,
+    checker: Option<Box<Checker>>,
+    capacity: u64,
+    folded: u64,
+    kept: u64,
+    completed: i64,
+    started: Instant,
+}
+
+impl Simulation {
+    /// A device made ready for the run: new, or preconditioned as the options say. With a store, an aged device is kept
+    /// there and taken from there.
+    ///
+    /// # Errors
+    /// Where preconditioning is impossible on this device, or the store cannot be read or written.
+    pub fn new(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Self> {
+        let device = precondition(config, options, store)?;
+        Ok(Self::on(config, options, device))
+    }
+
+    /// A run on a device that exists, as it is; its time and counters start again.
+    pub fn on(config: &DeviceConfig, options: &ReplayOptions, mut device: Device) -> Self {
+        device.rewind();
+        let geometry = device.geometry();
+        let capacity = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        Self {
+            checker: options.check.then(|| Box::new(Checker::of(&device))),
+            config: config.clone(),
+            options: options.clone(),
+            pace: Pace::new(options),
+            measure: Measure::default(),
+            capacity,
+            folded: 0,
+            kept: 0,
+            completed: options.start_offset.0,
+            started: Instant::now(),
+            device,
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What was measured so far.
+    pub fn measure(&self) -> &Measure {
+        &self.measure
+    }
+
+    /// Simulated time so far, from the first arrival.
+    pub fn simulated(&self) -> Nanos {
+        Nanos(self.measure.last_complete - self.measure.first_arrival.unwrap_or(self.measure.last_complete))
+    }
+
+    /// Drives a batch of requests; false once the device has stopped.
+    ///
+    /// # Errors
+    /// For a request beyond the device without folding, closed loop without recorded completions, and a broken
+    /// invariant under `check`.
+    pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
+        for request in batch.iter() {
+            if !self.push(&request, observer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Drives one request; false once the device has stopped.
+    ///
+    /// # Errors
+    /// As [`Simulation::feed`].
+    #[inline]
+    pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
+        let (sector, sectors, folded) = fold::place(request, self.capacity, self.options.fold)?;
+        if self.pace.waits(request) {
+            self.settle(observer);
+        }
+        let arrival = Nanos(self.pace.arrival(request, self.completed)?);
+        let command = Command { arrival, op: request.op, sector, sectors };
+        self.folded += u64::from(folded);
+        self.kept += 1;
+        let done = if let Some(checker) = &mut self.checker {
+            checker.expect(&command);
+            let done = self
+                .device
+                .submit(&command, &mut (&mut self.measure, &mut (&mut **checker, &mut *observer)))?;
+            checker.verify_now_and_then(&self.device)?;
+            done
+        } else {
+            self.device.submit(&command, &mut (&mut self.measure, &mut *observer))?
+        };
+        if let Some(done) = done {
+            self.completed = done.0;
+        }
+        Ok(self.device.stop().is_none())
+    }
+
+    /// Lets the device dispatch all that waits; the predecessor's completion is known then.
+    fn settle<O: Observer>(&mut self, observer: &mut O) {
+        self.completed = match &mut self.checker {
+            Some(checker) => {
+                self.device.settle(&mut (&mut self.measure, &mut (&mut **checker, &mut *observer))).0
+            }
+            None => self.device.settle(&mut (&mut self.measure, &mut *observer)).0,
+        };
+    }
+
+    /// Ends the run and sums it up, with what the readers counted.
+    ///
+    /// # Errors
+    /// For a broken invariant under `check`.
+    pub fn finish<O: Observer>(
+        mut self,
+        ledger: Option<&Ledger>,
+        observer: &mut O,
+    ) -> Result<SimulationResult> {
+        self.settle(observer);
+        if let Some(checker) = &mut self.checker {
+            checker.verify(&self.device)?;
+        }
+        let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
+        result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
+            seen: self.kept,
+            kept: self.kept,
+            ..Ledger::default()
+        });
+        result.ledger.folded += self.folded;
+        result.wall_s = self.started.elapsed().as_secs_f64();
+        let operations = (result.page_reads + result.page_programs) as f64;
+        result.page_operations_per_s = if result.wall_s > 0.0 { operations / result.wall_s } else { 0.0 };
+        Ok(result)
+    }
+
+    /// Gives the device back, with all its data, as preconditioning does.
+    pub fn into_device(self) -> Device {
+        self.device
+    }
+}
+
+/// Runs whole traces into a device.
+///
+/// # Errors
+/// Where a trace cannot be read, and as [`Simulation::new`] and [`Simulation::feed`].
+pub fn simulate<O: Observer>(
+    config: &DeviceConfig,
+    traces: &mut Combiner,
+    options: &ReplayOptions,
+    observer: &mut O,
+) -> Result<SimulationResult> {
+    let mut simulation = Simulation::new(config, options, None)?;
+    while let Some(batch) = traces.next_batch()? {
+        if !simulation.feed(&batch, observer)? {
+            break;
+        }
+    }
+    simulation.finish(Some(&traces.ledger()), observer)
+}

@@ -1,0 +1,231 @@
+//! Several traces as one: their requests interleaved on one clock, and replayed again if asked.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::names::{NameId, Names};
+use crate::reader::{Header, Progress, ReadOptions, TraceReader};
+use crate::request::Request;
+use crate::units::Nanos;
+
+/// A trace to combine.
+#[derive(Clone, Debug, Default)]
+pub struct TraceInput {
+    /// The file.
+    pub path: PathBuf,
+    /// How to read it.
+    pub options: ReadOptions,
+    /// When its first request comes on the common clock.
+    pub start_offset: Nanos,
+}
+
+/// Interleaves traces as if all had started together, at time 0 (or at their offsets); equal arrivals keep the order of
+/// the traces. A single trace, read once, passes through as it is.
+///
+/// Addresses stay as they are: traces of the same device share it. Service times are those that each trace had alone.
+pub struct Combiner {
+    inputs: Vec<TraceInput>,
+    streams: Vec<Stream>,
+    processes: Arc<Names>,
+    devices: Arc<Names>,
+    builder: BatchBuilder,
+    /// True for one trace, read once, without an offset.
+    plain: bool,
+    /// Passes still to come.
+    passes: u32,
+    /// Added to the times of this pass.
+    shift: Nanos,
+    last: Nanos,
+    requests: u64,
+    /// What was counted in earlier passes.
+    earlier: Ledger,
+}
+
+/// A trace and the place in it.
+struct Stream {
+    reader: TraceReader,
+    batch: Option<Batch>,
+    row: usize,
+    /// The next request, on the clock of the pass; `None` at the end.
+    head: Option<Request>,
+    /// Taken off the trace's times; known from its first request on.
+    origin: Nanos,
+    /// Our ids of the names of the current batch.
+    processes: Vec<NameId>,
+    devices: Vec<NameId>,
+}
+
+impl Combiner {
+    /// Opens the inputs, to be read `passes` times one after the other (at least once). A pass begins one mean
+    /// inter-arrival time after the last request of the one before.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] without an input; otherwise as [`TraceReader::open`] and [`TraceReader::next_batch`].
+    pub fn open(inputs: Vec<TraceInput>, passes: u32) -> Result<Self> {
+        if inputs.is_empty() {
+            let error = Error::new(Kind::Config, "there is no trace to combine");
+            return Err(error.hint("name at least one trace"));
+        }
+        let mut combiner = Self {
+            plain: inputs.len() == 1 && passes <= 1 && inputs[0].start_offset == Nanos::ZERO,
+            inputs,
+            streams: Vec::new(),
+            processes: Arc::default(),
+            devices: Arc::default(),
+            builder: BatchBuilder::default(),
+            passes: passes.saturating_sub(1),
+            shift: Nanos::ZERO,
+            last: Nanos::ZERO,
+            requests: 0,
+            earlier: Ledger::default(),
+        };
+        combiner.open_streams()?;
+        Ok(combiner)
+    }
+
+    /// Opens every input at its beginning.
+    fn open_streams(&mut self) -> Result<()> {
+        self.streams.clear();
+        for input in &self.inputs {
+            let mut stream = Stream {
+                reader: TraceReader::open(&input.path, &input.options)?,
+                batch: None,
+                row: 0,
+                head: None,
+                origin: Nanos::ZERO,
+                processes: Vec::new(),
+                devices: Vec::new(),
+            };
+            if !self.plain {
+                stream.advance(&mut self.processes, &mut self.devices)?;
+                if let Some(head) = &mut stream.head {
+                    stream.origin = head.arrival - input.start_offset;
+                    *head = since(head, stream.origin);
+                }
+            }
+            self.streams.push(stream);
+        }
+        Ok(())
+    }
+
+    /// The next batch, or `None` at the end of the last trace's last pass.
+    ///
+    /// # Errors
+    /// As [`TraceReader::next_batch`].
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        if self.plain {
+            return self.streams[0].reader.next_batch();
+        }
+        while self.builder.len() < BATCH_ROWS {
+            let next = self.streams.iter_mut().filter(|stream| stream.head.is_some()).min_by_key(|stream| {
+                // `min_by_key` keeps the first of equals.
+                stream.head.map(|head| head.arrival)
+            });
+            let Some(stream) = next else {
+                if self.passes == 0 {
+                    break;
+                }
+                self.next_pass()?;
+                continue;
+            };
+            if let Some(head) = stream.head {
+                let head = since(&head, Nanos::ZERO - self.shift);
+                self.last = head.arrival;
+                self.requests += 1;
+                self.builder.push(&head);
+            }
+            stream.advance(&mut self.processes, &mut self.devices)?;
+        }
+        Ok((!self.builder.is_empty()).then(|| self.builder.finish(&self.processes, &self.devices)))
+    }
+
+    fn next_pass(&mut self) -> Result<()> {
+        self.passes -= 1;
+        self.earlier = self.ledger();
+        self.shift = self.last + Nanos(self.last.0 / self.requests.max(1).cast_signed());
+        self.open_streams()
+    }
+
+    /// The ledgers of all traces and passes, added up.
+    pub fn ledger(&self) -> Ledger {
+        let mut all = self.earlier.clone();
+        self.streams.iter().for_each(|stream| all.add(&stream.reader.ledger()));
+        all
+    }
+
+    /// Names all sources.
+    pub fn header(&self) -> Header {
+        let headers: Vec<Header> = self.streams.iter().map(|stream| stream.reader.header()).collect();
+        if let ([only], true) = (headers.as_slice(), self.plain) {
+            return only.clone();
+        }
+        let joined = |field: fn(&Header) -> &str| {
+            let mut parts: Vec<&str> = headers.iter().map(field).collect();
+            parts.dedup();
+            parts.join(" + ")
+        };
+        let device = headers[0]
+            .device
+            .clone()
+            .filter(|_| headers.iter().all(|header| header.device == headers[0].device));
+        Header {
+            source: joined(|header| &header.source),
+            format: joined(|header| &header.format),
+            device,
+            clock: "relative".to_owned(),
+            note: Some(format!("{} traces combined, all from time 0", headers.len())),
+        }
+    }
+
+    /// How far reading has come over all files in this pass.
+    pub fn progress(&self) -> Progress {
+        let parts = || self.streams.iter().map(|stream| stream.reader.progress());
+        Progress { done: parts().map(|part| part.done).sum(), total: parts().map(|part| part.total).sum() }
+    }
+}
+
+impl Stream {
+    /// Goes to the next request.
+    fn advance(&mut self, processes: &mut Arc<Names>, devices: &mut Arc<Names>) -> Result<()> {
+        self.row += 1;
+        while self.batch.as_ref().is_none_or(|batch| self.row >= batch.len()) {
+            let Some(batch) = self.reader.next_batch()? else {
+                self.head = None;
+                return Ok(());
+            };
+            translate(batch.processes(), processes, &mut self.processes);
+            translate(batch.devices(), devices, &mut self.devices);
+            self.batch = Some(batch);
+            self.row = 0;
+        }
+        let ours = |ids: &[NameId], id: Option<NameId>| id.and_then(|id| ids.get(id.0 as usize).copied());
+        self.head = self.batch.as_ref().map(|batch| batch.get(self.row)).map(|request| Request {
+            process: ours(&self.processes, request.process),
+            device: ours(&self.devices, request.device),
+            ..since(&request, self.origin)
+        });
+        Ok(())
+    }
+}
+
+/// Our ids for a growing table of names.
+fn translate(theirs: &Names, ours: &mut Arc<Names>, ids: &mut Vec<NameId>) {
+    for name in theirs.iter().skip(ids.len()) {
+        ids.push(Arc::make_mut(ours).intern(name));
+    }
+}
+
+/// The request with times counted from `origin`.
+fn since(request: &Request, origin: Nanos) -> Request {
+    let shift = |time: Nanos| Nanos(time.0.saturating_sub(origin.0));
+    Request {
+        arrival: shift(request.arrival),
+        start: request.start.map(shift),
+        issue: request.issue.map(shift),
+        complete: request.complete.map(shift),
+        ..*request
+    }
+}

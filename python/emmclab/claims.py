@@ -1,0 +1,181 @@
+"""The claims ledger: what a paper says, how it is computed, what came out, and a verdict."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+from emmclab.study.measures import measure
+from emmclab.study.results import Results
+
+REPRODUCED = "reproduced"
+DIRECTION = "reproduced in direction"
+NOT = "not reproduced"
+CANNOT = "cannot be checked here"
+VERDICTS = (REPRODUCED, DIRECTION, NOT, CANNOT)
+
+#: What it means that a statistic of a synthetic trace agrees with the publication that the trace was made
+#: from.
+_RESTATED = (
+    "The synthetic workloads were made from this publication: agreement shows that tables and text fit "
+    "together and "
+    "that the synthesis keeps them, and is no independent evidence."
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A value held against the published one.
+
+    `within` is the tolerance; `least` and `most` are the limits inside which at least the direction is right.
+    """
+
+    value: str
+    published: float | None = None
+    within: float = 0.0
+    least: float = float("-inf")
+    most: float = float("inf")
+
+    def exact(self, measured: float) -> bool:
+        """Tell whether the value is the published one, within tolerance."""
+        return self.published is None or abs(measured - self.published) <= self.within
+
+    def direction(self, measured: float) -> bool:
+        """Tell whether at least the direction is right."""
+        return self.least <= measured <= self.most
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A claim as the ledger declares it; tolerances are set, with their reason, before any result is seen."""
+
+    id: str
+    checks: tuple[Check, ...] = ()
+    measure: str = ""
+    tolerance: str = ""
+    restated: bool = False
+    cannot: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with what came out."""
+
+    id: str
+    source: str
+    claim: str
+    published: str
+    measured: str
+    tolerance: str
+    verdict: str
+    reason: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Give all fields."""
+        return asdict(self)
+
+
+def rules(paper: str) -> list[Rule]:
+    """Read a paper's ledger.
+
+    Raises:
+        ConfigError: there is no such paper, or its ledger is wrong.
+    """
+    texts = _core.claim_presets()
+    if paper not in texts:
+        raise ConfigError(
+            f"there is no claims ledger of `{paper}`",
+            kind="config",
+            field="--paper",
+            hint=f"there are: {', '.join(texts)}",
+        )
+    return parse(texts[paper], paper)
+
+
+def parse(text: str, name: str) -> list[Rule]:
+    """Read a ledger from TOML; unknown keys and functions are refused."""
+    found = []
+    for entry in tomllib.loads(text)["claim"]:
+        try:
+            rule = Rule(**{**entry, "checks": tuple(Check(**check) for check in entry.get("checks", ()))})
+        except TypeError as error:
+            raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", kind="config") from error
+        if not rule.cannot and (
+            rule.measure not in measure.functions or not rule.checks or not rule.tolerance
+        ):
+            raise ConfigError(
+                f"{name}: claim `{rule.id}` needs a known measure, checks and a tolerance, or says why it "
+                "cannot be checked",
+                kind="config",
+                hint=f"measures: {', '.join(measure.functions)}",
+            )
+        found.append(rule)
+    return found
+
+
+def said(paper: str) -> dict[str, dict[str, str]]:
+    """Give the published statements of a paper by id.
+
+    >>> said("iiswc15")["iiswc-c1"]["source"]
+    'IISWC15 Characteristic 1'
+    """
+    prefix = {"iiswc15": "iiswc-"}[paper]
+    rows = csv.DictReader(io.StringIO(_core.published_csv()["claims"]))
+    return {row["id"]: row for row in rows if row["id"].startswith(prefix)}
+
+
+def verdict(checks: tuple[Check, ...], values: dict[str, float]) -> str:
+    """Judge measured values.
+
+    >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": 83.0})
+    'reproduced'
+    >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": 97.0})
+    'reproduced in direction'
+    >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": -3.0})
+    'not reproduced'
+    """
+    if any(check.value not in values for check in checks):
+        return CANNOT
+    if not all(check.direction(values[check.value]) for check in checks):
+        return NOT
+    numbers = all(check.exact(values[check.value]) for check in checks)
+    stated = any(check.published is not None for check in checks)
+    return REPRODUCED if numbers and stated else DIRECTION
+
+
+def judge(results: Results, paper: str = "iiswc15") -> list[Claim]:
+    """Judge every claim of a paper on the results of its study, in the order of the published list."""
+    by_id = {rule.id: rule for rule in rules(paper)}
+    return [_judge(row, by_id.get(name), results) for name, row in said(paper).items()]
+
+
+def _judge(row: dict[str, str], rule: Rule | None, results: Results) -> Claim:
+    common = {"id": row["id"], "source": row["source"], "claim": row["claim"], "published": row["published"]}
+    if rule is None:
+        return Claim(**common, measured="–", tolerance="–", verdict=CANNOT, reason="No rule computes it yet.")
+    if rule.cannot:
+        return Claim(**common, measured="–", tolerance="–", verdict=CANNOT, reason=rule.cannot)
+    found = measure.functions[rule.measure](results)
+    parts = [found.note, _RESTATED if rule.restated else ""]
+    return Claim(
+        **common,
+        measured=found.text,
+        tolerance=rule.tolerance,
+        verdict=verdict(rule.checks, found.values),
+        reason=" ".join(part for part in parts if part),
+    )
+
+
+def counts(claims: list[Claim]) -> dict[str, int]:
+    """Count the claims by verdict, in the order of `VERDICTS`."""
+    return {name: sum(claim.verdict == name for claim in claims) for name in VERDICTS}
+
+
+def to_json(claims: list[Claim]) -> list[dict[str, Any]]:
+    """Give the claims as JSON values."""
+    return [claim.to_dict() for claim in claims]

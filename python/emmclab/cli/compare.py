@@ -1,0 +1,88 @@
+"""`emmclab compare TRACE... --devices A,B,C`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFiles
+from emmclab.cli.profile import distinct
+from emmclab.cli.simulation import (
+    Check,
+    Fold,
+    Images,
+    Mode,
+    Passes,
+    Precondition,
+    Rate,
+    Replay,
+    Seed,
+    Settings,
+    configured,
+    device_names,
+    show_compared_results,
+)
+from emmclab.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Example: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps --html out.html[/]"
+    )(compare)
+
+
+def compare(
+    traces: TraceFiles,
+    devices: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="The devices, presets or TOML files; the first is the one that others are compared with.",
+            autocompletion=device_names,
+            rich_help_panel="Device",
+        ),
+    ] = "iiswc15-4ps,iiswc15-8ps,iiswc15-hps",
+    settings: Settings = [],  # noqa: B006
+    mode: Mode = "open",
+    precondition: Precondition = "none",
+    rate: Rate = 1.0,
+    passes: Passes = 1,
+    fold: Fold = False,
+    seed: Seed = 1,
+    check: Check = False,
+    images: Images = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
+    as_json: AsJson = False,
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+) -> None:
+    """Replay each trace on several devices and put the results side by side."""
+    names = [name.strip() for name in devices.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(
+            "there is no device to compare",
+            kind="config",
+            field="--devices",
+            hint="as `--devices iiswc15-4ps,iiswc15-hps`",
+        )
+    configurations = [configured(name, settings) for name in names]
+    reading = Reading(format, lenient, columns, time_unit, size_unit)
+    replay = Replay(mode, precondition, rate, passes, fold, seed, check, images)
+    sources = distinct([reading.open(path) for path in traces])
+    results = [replay.run(device, [source]) for source in sources for device in configurations]
+    if as_json:
+        print_json([result.to_dict() for result in results])
+    else:
+        show_compared_results(stdout(), results)
+    if html is not None:
+        from emmclab.report import write_simulation_report
+
+        write_simulation_report(results, configurations, html)
+        stderr().print(f"report: {html}", markup=False, soft_wrap=True)

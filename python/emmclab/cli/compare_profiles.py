@@ -1,0 +1,52 @@
+"""`emmclab compare-profiles A B`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.options import AsJson
+from emmclab.cli.profile import run
+from emmclab.cli.show import framed
+from emmclab.fields import TABLES
+from emmclab.workload import differences, open_input
+
+_Input = Annotated[str, typer.Argument(help="A trace, a workload of the paper by name, or a model (.toml).")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("compare-profiles", epilog="Example: [cyan]emmclab compare-profiles trace.txt Messaging[/]")(
+        compare_profiles
+    )
+
+
+def compare_profiles(
+    first: _Input,
+    second: _Input,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of synthetic traces.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Put Tables III and IV of two traces side by side; differences in percent of the first."""
+    profiles = [run(open_input(name, seed)) for name in (first, second)]
+    rows = differences(*profiles)
+    if as_json:
+        print_json({"first": profiles[0].name, "second": profiles[1].name, "fields": rows})
+        return
+    fields = {field.name: field for _, fields in TABLES for field in fields}
+    table = framed("Profiles compared")
+    table.add_column("")
+    for heading in (profiles[0].name, profiles[1].name, "Difference, %"):
+        table.add_column(Text(heading), justify="right")
+    for row in rows:
+        field, gap = fields[row["field"]], row["difference_pct"]
+        table.add_row(
+            field.heading,
+            field.text(row["first"]),
+            field.text(row["second"]),
+            "–" if gap is None else f"{gap:+.2f}",
+        )
+    stdout().print(table)

@@ -1,0 +1,44 @@
+"""Data to stdout, words to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+
+#: Columns of output that goes to a file or a pipe, where nothing says how wide the reader's window is.
+_PIPE_WIDTH = 160
+
+
+class ClosedPipe(Exception):  # noqa: N818 - not an error: whoever reads has seen enough.
+    """Nobody reads stdout any more. Not a `BrokenPipeError`, of which typer would make its own exit code."""
+
+
+class DataConsole(Console):
+    """A console that leaves a closed pipe to the one place where exceptions become exit codes."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass it on, where rich would exit."""
+        raise ClosedPipe
+
+
+def stdout() -> Console:
+    """Give the console for data; colours only on a terminal and without NO_COLOR."""
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return DataConsole(file=sys.stdout, highlight=False, width=wide, soft_wrap=False, emoji=False)
+
+
+def stderr() -> Console:
+    """Give the console for words."""
+    return Console(file=sys.stderr, highlight=False, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; the same value gives the same bytes."""
+    try:
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    except BrokenPipeError:
+        raise ClosedPipe from None

@@ -1,0 +1,122 @@
+"""`emmclab explain TRACE` and `emmclab explain DEVICE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from emmclab import _core
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit
+from emmclab.device import Device
+
+_CLOCKS = {
+    "unix": "time 0 is 1 January 1970 UTC",
+    "monotonic": "time 0 is when the recording machine started",
+    "relative": "time 0 is the start of the recording",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/]")(
+        explain
+    )
+
+
+def explain(
+    trace: Annotated[
+        Path,
+        typer.Argument(metavar="TRACE|DEVICE", help="A trace, the name of a device, or its TOML file."),
+    ],
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a trace is (format, clock, ledger, columns), or what each setting of a device is."""
+    if not trace.exists() and str(trace) in _core.device_presets():
+        _explain_device(Device.preset(str(trace)), as_json)
+        return
+    if trace.suffix == ".toml":
+        _explain_device(Device.file(trace), as_json)
+        return
+    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    with Meter(f"read {source.name}") as meter:
+        for _ in source.batches(meter):
+            pass
+    about = {entry["name"]: entry["about"] for entry in _core.formats()}
+    explained = {
+        "file": str(trace),
+        "recognised_by": "its content" if format is None else "--format",
+        "format": source.header["format"],
+        "format_about": about.get(source.header["format"] or ""),
+        "clock_about": _CLOCKS.get(source.header["clock"] or ""),
+        "header": source.header,
+        "ledger": source.ledger,
+        "columns": _core.trace_columns(),
+    }
+    if as_json:
+        print_json(explained)
+    else:
+        _show(stdout(), explained)
+
+
+def _explain_device(device: Device, as_json: bool) -> None:
+    settings = device.explain()
+    if as_json:
+        print_json(settings)
+        return
+    table = _table(f"Settings of {device.name}", ("Setting", "Value", "Unit", "From", "Meaning"))
+    for setting in settings:
+        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin", "doc")))
+    stdout().print(table)
+
+
+def _show(console: Console, explained: dict[str, Any]) -> None:
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="bold")
+    facts.add_column()
+    header = explained["header"]
+    facts.add_row("file", Text(explained["file"]))
+    facts.add_row("recognised by", Text(explained["recognised_by"]))
+    facts.add_row(
+        "first read from", Text(f"{header['source']} ({explained['format']}: {explained['format_about']})")
+    )
+    facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))
+    for name in ("device", "note"):
+        facts.add_row(name, Text(header[name] or "not recorded"))
+    console.print(facts)
+    labels = _core.ledger_labels()
+    ledger = _table("Ledger", ("Count", "Of"))
+    ledger.columns[0].justify = "right"
+    for name, count in explained["ledger"].items():
+        ledger.add_row(f"{count:,}", labels[name])
+    console.print(ledger)
+    columns = _table("Columns", ("Name", "Type", "Unit", "Meaning"))
+    for column in explained["columns"]:
+        columns.add_row(column["name"], column["type"], column["unit"], Text(column["about"]))
+    console.print(columns)
+
+
+def _table(title: str, headings: tuple[str, ...]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for heading in headings:
+        table.add_column(heading)
+    return table

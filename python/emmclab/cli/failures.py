@@ -1,0 +1,102 @@
+"""From exceptions to words on stderr and exit codes; a traceback never reaches a user."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from emmclab import __version__
+from emmclab.cli.console import ClosedPipe
+from emmclab.errors import EmmclabError
+
+BAD_INPUT, FAILED_RUN, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
+
+#: Refusals of the operating system that no other argument would have avoided.
+_RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
+
+_HINTS = {
+    errno.ENOENT: "check the path; the folder of an output has to exist",
+    errno.EISDIR: "name a file, not a folder",
+    errno.EACCES: "check the permissions of the file and its folder",
+    errno.ENOSPC: "free some space or write elsewhere; nothing was left behind",
+}
+
+
+def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
+    """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
+    signal.signal(signal.SIGTERM, _terminate)
+    _buffer_stdout()
+    try:
+        code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (ClosedPipe, BrokenPipeError):
+        return CLOSED_PIPE
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted; unfinished files were removed")
+        return INTERRUPTED
+    except EmmclabError as error:
+        _report(str(error), error.hint)
+        return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "emmclab"
+        message = error.format_message().rstrip(".")
+        _report(message[:1].lower() + message[1:], f"`{path} --help` lists what it takes")
+        return BAD_INPUT
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _report(f"{place}{error.strerror or error}", _HINTS.get(error.errno or 0))
+        return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
+    except MemoryError:
+        _report("there is not enough memory", "profile fewer traces at once, or a part of the trace")
+        return FAILED_RUN
+    except Exception as error:  # A bug; whatever it is, the user gets one line.
+        if os.environ.get("EMMCLAB_DEBUG"):
+            traceback.print_exc()
+        _report(
+            f"this is a bug in emmclab {__version__} ({type(error).__name__}: {error})",
+            "run it again with EMMCLAB_DEBUG=1 and report its output to the project's issue list",
+        )
+        return FAILED_RUN
+    finally:
+        _settle_stdout()
+
+
+def _settle_stdout() -> None:
+    """Drop what stdout did not take, so that the interpreter does not complain once more when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _buffer_stdout() -> None:
+    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: Python would lose short writes."""
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
+
+
+def _terminate(number: int, _frame: object) -> None:
+    """Stop as on Ctrl-C, so that unfinished files are removed."""
+    raise SystemExit(128 + number)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # Nobody may be listening.
+        print(text, file=sys.stderr, flush=True)
+
+
+def _report(message: str, hint: str | None) -> None:
+    _say(f"error: {message}")
+    if hint:
+        _say(f"hint: {hint}")

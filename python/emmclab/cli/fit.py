@@ -1,0 +1,43 @@
+"""`emmclab fit TRACE -o profile.toml`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import stderr
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+from emmclab.files import write_whole
+from emmclab.workload import fit as fit_workload
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab fit trace.txt -o behaviour.toml[/]")(fit)
+
+
+def fit(
+    trace: TraceFile,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The model; stdout where not given.")
+    ] = None,
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+) -> None:
+    """Take a workload model from a trace: its behaviour without its addresses, names and times."""
+    recorded = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    with Meter(f"fit {recorded.name}") as meter:
+        model = fit_workload(recorded, progress=meter)
+    if output is None:
+        sys.stdout.write(model.to_toml())
+        return
+    write_whole(output, model.to_toml())
+    line = f"{output}: model {model.digest}; `emmclab synth {output} OUT` makes traces of it"
+    stderr().print(line, markup=False, soft_wrap=True)

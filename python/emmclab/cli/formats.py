@@ -1,0 +1,31 @@
+"""`emmclab formats`."""
+
+from __future__ import annotations
+
+import typer
+from rich import box
+from rich.table import Table
+
+from emmclab import _core
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.options import AsJson
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab formats --json[/]")(formats)
+
+
+def formats(as_json: AsJson = False) -> None:
+    """List the trace formats that can be read and written."""
+    entries = _core.formats()
+    if as_json:
+        print_json(entries)
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in ("Format", "Read", "Write", "About"):
+        table.add_column(heading)
+    for entry in entries:
+        ways = ("yes" if entry[way] else "" for way in ("reads", "writes"))
+        table.add_row(entry["name"], *ways, entry["about"])
+    stdout().print(table)

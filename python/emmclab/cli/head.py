@@ -1,0 +1,67 @@
+"""`emmclab head TRACE`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab head trace.txt -n 20[/]")(head)
+
+
+def head(
+    trace: TraceFile,
+    requests: Annotated[int, typer.Option("-n", "--requests", help="How many.", min=1, max=100_000)] = 10,
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the first requests, in order of arrival, with units."""
+    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    rows = source.rows(requests)
+    if as_json:
+        print_json(rows)
+    elif rows:
+        stdout().print(_table(rows))
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    """Times count from the first arrival, later steps of a request from its own arrival."""
+    first = rows[0]["arrival_ns"]
+    columns: list[tuple[str, list[str]]] = [
+        ("arrival\ns", [f"{(row['arrival_ns'] - first) / 1e9:.6f}" for row in rows])
+    ]
+    for step in ("start", "issue", "complete"):
+        after = [row[f"{step}_ns"] for row in rows]
+        times = [
+            "–" if time is None else f"+{(time - row['arrival_ns']) / 1e6:.3f}"
+            for row, time in zip(rows, after, strict=True)
+        ]
+        columns.append((f"{step}\nms", times if any(time is not None for time in after) else []))
+    columns += [
+        ("sector\n512 B", [str(row["sector"]) for row in rows]),
+        ("size\nKB", [f"{row['sectors'] / 2:g}" for row in rows]),
+        ("op", [row["op"] for row in rows]),
+        ("flags", [" ".join(flag for flag in row["flags"] if flag != "no_wait_known") for row in rows]),
+    ]
+    for name in ("pid", "process", "device"):
+        columns.append((name, ["" if row[name] is None else str(row[name]) for row in rows]))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    shown = [(heading, texts) for heading, texts in columns if any(texts)]
+    for heading, _ in shown:
+        table.add_column(heading, justify="right" if "\n" in heading or heading == "pid" else "left")
+    for texts in zip(*(texts for _, texts in shown), strict=True):
+        table.add_row(*(Text(text) for text in texts))
+    return table

@@ -1,0 +1,66 @@
+"""Progress of long work, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from emmclab.cli.console import stderr
+
+#: Work shorter than this passes in silence, seconds.
+_SILENCE_S = 1.0
+#: Time between two plain lines, seconds.
+_LINE_S = 5.0
+
+
+class Meter:
+    """Shows how far a pass over a trace has come: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, what: str) -> None:
+        """Name the work."""
+        self.what = what
+        self._started = time.monotonic()
+        self._next = self._started + _SILENCE_S
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int | None, requests: int) -> None:
+        """Take note of bytes done, bytes in all, and requests so far."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        rate = f"{requests:,} requests, {requests / (now - self._started) / 1e6:.1f} M/s"
+        if sys.stderr.isatty():
+            self._next = now + 0.1
+            self._update_bar(done, total, rate)
+        else:
+            self._next = now + _LINE_S
+            share = f"{100 * done / total:.0f} %, " if total else ""
+            print(f"{self.what}: {share}{rate}", file=sys.stderr, flush=True)
+
+    def _update_bar(self, done: int, total: int | None, rate: str) -> None:
+        if self._bar is None:
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[rate]}", markup=False),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=stderr(), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self.what, rate=rate)
+        self._bar.update(self._task, completed=done, total=total, rate=rate)

@@ -1,0 +1,84 @@
+"""`emmclab profile TRACE...`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFiles
+from emmclab.cli.show import show_compared, show_each
+from emmclab.profile import Profile
+from emmclab.trace import Trace, combine
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab profile trace.txt --html report.html[/]   "
+        "[cyan]emmclab profile a.csv.gz b.csv.gz --compare[/]"
+    )(profile)
+
+
+def profile(
+    traces: TraceFiles,
+    as_json: AsJson = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the report page, one file without a network."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write each figure as SVG, and its data as CSV.")
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Only what stands side by side.")] = False,
+    together: Annotated[
+        bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
+    ] = False,
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+) -> None:
+    """Characterise traces: Tables III and IV, distributions, and a verdict in plain words."""
+    reading = Reading(format, lenient, columns, time_unit, size_unit)
+    sources = distinct([reading.open(path) for path in traces])
+    if together:
+        sources = [combine(sources)]
+    profiles = [run(source) for source in sources]
+    if as_json:
+        print_json([found.to_dict() for found in profiles])
+    elif compare:
+        show_compared(stdout(), profiles)
+    else:
+        show_each(stdout(), profiles)
+    if html is not None:
+        from emmclab.report import write_report
+
+        write_report(profiles, html)
+        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+    if figures is not None:
+        from emmclab.plots import write_figures
+
+        count = write_figures(profiles, figures)
+        stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
+
+
+def run(source: Trace) -> Profile:
+    """Profile a trace under a progress meter."""
+    with Meter(f"profile {source.name}") as meter:
+        return source.profile(meter)
+
+
+def distinct(sources: list[Trace]) -> list[Trace]:
+    """Number the traces whose files have the same name, so that every row can be told apart."""
+    seen: Counter[str] = Counter()
+    for source in sources:
+        seen[source.name] += 1
+        if seen[source.name] > 1:
+            source.name = f"{source.name} ({seen[source.name]})"
+    return sources

@@ -1,0 +1,55 @@
+"""`emmclab published`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.options import AsJson
+from emmclab.cli.show import as_printed, framed
+from emmclab.fields import TABLES
+from emmclab.published import doubts
+from emmclab.published import published as published_tables
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab published --json[/]")(published)
+
+
+def published(as_json: AsJson = False) -> None:
+    """Print the paper's Tables III and IV, and name the figures in them that cannot be right."""
+    tables = published_tables()
+    if as_json:
+        print_json(tables)
+        return
+    console = stdout()
+    for title, fields in TABLES:
+        table = framed(f"{title} (Zhou et al., IISWC 2015)")
+        table.add_column("Application")
+        for field in fields:
+            table.add_column(field.heading.replace(" ", "\n", 1), justify="right")
+        for row in tables["rows"]:
+            cells = [
+                Text(as_printed(field, row[field.name]) + ("*" if doubts(row, field.name) else " "))
+                for field in fields
+            ]
+            table.add_row(Text(row["name"]), *cells)
+        console.print(table)
+        console.print()
+    console.print(_inconsistencies(tables["inconsistencies"]))
+
+
+def _inconsistencies(entries: list[dict[str, Any]]) -> Table:
+    table = framed(f"* {len(entries)} contradictions: the other figures of the paper do not allow these")
+    table.add_column("Application")
+    table.add_column("Why")
+    last = None
+    for entry in entries:
+        table.add_row(Text("" if entry["name"] == last else entry["name"]), Text(entry["explanation"]))
+        last = entry["name"]
+    return table

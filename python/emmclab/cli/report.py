@@ -1,0 +1,48 @@
+"""`emmclab report STUDY`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab import _core
+from emmclab.claims import judge
+from emmclab.cli.console import stderr
+from emmclab.cli.studies import RESULTS, ResultsFolder, StudyName
+from emmclab.report import write_report
+from emmclab.study import Results, Study
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab report iiswc15 --html page.html[/]")(report)
+
+
+def report(
+    study: StudyName,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes.")] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
+    ] = None,
+    results: ResultsFolder = RESULTS,
+) -> None:
+    """Draw the page of a study that has been run, without running anything."""
+    name = Study.named(study).name
+    found = Results.load(results / name)
+    page = html or Path(f"{name}.html")
+    if name in _core.claim_presets():
+        from emmclab.study.page import write_page
+
+        count = write_page(found, judge(found, name), page, figures)
+    else:
+        from emmclab.plots import write_figures
+
+        profiles = list(found.profiles.values())
+        write_report(profiles, page)
+        count = write_figures(profiles, figures) if figures is not None else 0
+    if figures is not None:
+        stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
+    stderr().print(f"report: {page}", markup=False, soft_wrap=True)

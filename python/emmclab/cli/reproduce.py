@@ -1,0 +1,62 @@
+"""`emmclab reproduce PAPER`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from emmclab.claims import judge, rules, to_json
+from emmclab.cli.claims import show_claims
+from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.options import AsJson
+from emmclab.cli.studies import (
+    RESULTS,
+    Fresh,
+    Jobs,
+    ResultsFolder,
+    TraceInputs,
+    recorded_traces,
+    run_with_meter,
+)
+from emmclab.study import Study
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html[/]")(reproduce)
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="The paper.")] = "iiswc15",
+    jobs: Jobs = 0,
+    fresh: Fresh = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes.")] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
+    ] = None,
+    traces: TraceInputs = [],  # noqa: B006
+    results: ResultsFolder = RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Run a paper's whole study and write one page: every table, figure and claim beside what came out."""
+    from emmclab.study.page import write_page
+
+    rules(paper)
+    study = Study.named(paper).with_inputs(recorded_traces(traces))
+    found = run_with_meter(study, results / study.name, jobs, fresh)
+    judged = judge(found, paper)
+    page = html or Path(f"{paper}.html")
+    count = write_page(found, judged, page, figures)
+    if as_json:
+        print_json({"report": str(page.resolve()), "digest": found.digest, "claims": to_json(judged)})
+        return
+    console = stdout()
+    show_claims(console, judged)
+    if figures is not None:
+        stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
+    console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
+    console.print(Text(f"Report: {page.resolve()}"), soft_wrap=True)

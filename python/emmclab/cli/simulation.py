@@ -1,0 +1,244 @@
+"""The options that simulating commands share, and how results look on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.bars import bar
+from emmclab.cli.meter import Meter
+from emmclab.cli.show import framed
+from emmclab.device import Device, Result, presets
+from emmclab.errors import ConfigError
+from emmclab.profile import ledger_line
+from emmclab.trace import Trace
+
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, as `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
+        rich_help_panel="Device",
+    ),
+]
+Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="open|closed",
+        help="Open loop keeps arrival times; closed loop keeps think times.",
+        rich_help_panel="Replay",
+    ),
+]
+Precondition = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT",
+        help="Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], or a trace.",
+        rich_help_panel="Replay",
+    ),
+]
+Rate = Annotated[
+    float, typer.Option(metavar="FACTOR", help="Factor on the rate of arrivals.", rich_help_panel="Replay")
+]
+Passes = Annotated[
+    int, typer.Option(metavar="N", help="Replay the trace so often.", rich_help_panel="Replay")
+]
+Fold = Annotated[
+    bool,
+    typer.Option(
+        "--fold", help="Fold the addresses of a trace larger than the device.", rich_help_panel="Replay"
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Check all invariants and contents against a reference model (slow).",
+        rich_help_panel="Replay",
+    ),
+]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Keep preconditioned devices there and reuse them.", rich_help_panel="Replay"
+    ),
+]
+
+
+def device_names(incomplete: str) -> list[str]:
+    """Complete the name of a device."""
+    return [name for name in presets() if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How to replay, as given on the command line."""
+
+    mode: str
+    precondition: str
+    rate: float
+    passes: int
+    fold: bool
+    seed: int
+    check: bool
+    images: Path | None
+
+    def run(self, device: Device, traces: Sequence[Trace], events: Path | None = None) -> Result:
+        """Simulate under a progress meter."""
+        names = ", ".join(trace.name for trace in traces)
+        with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
+            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self))
+
+
+class _SimulationMeter(Meter):
+    """A meter that also tells the simulated time."""
+
+    def note(self, done: int, total: int | None, requests: int, simulated_s: float) -> None:
+        base = self.what.partition(",")[0]
+        self.what = f"{base}, {simulated_s:,.0f} s simulated" if not sys.stderr.isatty() else base
+        self(done, total, requests)
+
+
+def configured(name: str, settings: Sequence[str]) -> Device:
+    """Take a device by name or path and change its settings, all checked at once."""
+    device = Device.named(name)
+    values: dict[str, str | float | bool] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(
+                f"`{setting}` is no KEY=VALUE",
+                kind="config",
+                field="--set",
+                hint="as `--set timing.parallelism=both`",
+            )
+        values[key.strip()] = value.strip()
+    return device.set(values) if values else device
+
+
+def show_provenance(console: Console, results: Sequence[Result]) -> None:
+    """Print the ledger of each trace and what decides the results."""
+    seen: set[str] = set()
+    for result in results:
+        if result["trace"] not in seen:
+            seen.add(result["trace"])
+            console.print(
+                Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}")
+            )
+    first = results[0]
+    console.print(
+        Text(
+            f"{first['mode']} loop, preconditioned: {first['options']['precondition']}, "
+            f"rate x{first['options']['rate']:g}, seed {first['options']['seed']}",
+            "dim",
+        )
+    )
+
+
+#: Rows of the table of one run: label, field, digits, unit.
+_FACTS = (
+    ("Mean response", "mean_response_ms", 3, "ms"),
+    ("Median response", "p50_response_ms", 3, "ms"),
+    ("p99 response", "p99_response_ms", 3, "ms"),
+    ("Mean service", "mean_service_ms", 3, "ms"),
+    ("Mean response of reads", "mean_response_ms_read", 3, "ms"),
+    ("Mean response of writes", "mean_response_ms_write", 3, "ms"),
+    ("No-wait", "no_wait_pct", 2, "%"),
+    ("Throughput", "throughput_mb_per_s", 3, "MB/s"),
+    ("Space utilisation", "space_utilisation", 4, ""),
+    ("Write amplification", "waf", 4, ""),
+    ("Page reads", "page_reads", 0, ""),
+    ("Page programs", "page_programs", 0, ""),
+    ("Block erases", "block_erases", 0, ""),
+    ("Collections", "gc_count", 0, ""),
+    ("Energy", "energy_mj", 1, "mJ"),
+    ("Simulated time", "simulated_s", 1, "s"),
+)
+_WAITS = ("queue", "controller", "bus", "array", "gc", "wake_up")
+
+
+def show_result(console: Console, result: Result) -> None:
+    """Print one run: figures, where the time went, how it ended."""
+    show_provenance(console, [result])
+    console.print()
+    complete = f"writes complete when {result['write_complete']}"
+    title = f"{result['device']}: parallelism {result['parallelism']}, {complete}"
+    table = framed(title)
+    for heading in ("", "Value", "Unit"):
+        table.add_column(heading, justify="right" if heading == "Value" else "left")
+    table.add_row("Requests", f"{result['requests']:,}", "")
+    for label, field, digits, unit in _FACTS:
+        table.add_row(label, f"{result[field]:,.{digits}f}", unit)
+    if life := result["lifetime"]:
+        table.add_row(
+            "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"
+        )
+    console.print(table)
+    waits = {cause: result[f"wait_{cause}_ms"] for cause in _WAITS}
+    most = max(waits.values(), default=0.0)
+    if most > 0:
+        console.print()
+        table = framed("Where the response time goes (means)")
+        for heading in ("", "", "ms"):
+            table.add_column(heading, justify="right" if heading == "ms" else "left")
+        for cause, value in waits.items():
+            table.add_row(cause.replace("_", "-"), Text(bar(value, most, 24), "cyan"), f"{value:.3f}")
+        console.print(table)
+    if result["stopped"]:
+        console.print(Text(f"The run ended early: {result['stopped']}", "yellow"), soft_wrap=True)
+
+
+def show_compared_results(console: Console, results: Sequence[Result]) -> None:
+    """Print devices beside each other, each against the first."""
+    show_provenance(console, results)
+    console.print()
+    table = framed("Devices compared; change of the mean response against the first device")
+    headings = (
+        ("Trace", ""),
+        ("Device", ""),
+        ("Parallelism", ""),
+        ("Mean", "ms"),
+        ("Change", "%"),
+        ("p99", "ms"),
+        ("Service", "ms"),
+        ("Space util.", ""),
+        ("WAF", ""),
+        ("Erases", ""),
+    )
+    for label, unit in headings:
+        left = label in ("Trace", "Device", "Parallelism")
+        table.add_column(f"{label}\n{unit}", justify="left" if left else "right")
+    first: dict[str, float] = {}
+    for result in results:
+        base = first.setdefault(result["trace"], result["mean_response_ms"])
+        mean = result["mean_response_ms"]
+        table.add_row(
+            Text(result["trace"]),
+            Text(result["device"] + (" (stopped)" if result["stopped"] else "")),
+            result["parallelism"],
+            f"{mean:,.3f}",
+            f"{100 * (mean / base - 1):+.1f}" if base else "–",
+            f"{result['p99_response_ms']:,.3f}",
+            f"{result['mean_service_ms']:,.3f}",
+            f"{result['space_utilisation']:.4f}",
+            f"{result['waf']:.3f}",
+            f"{result['block_erases']:,}",
+        )
+    console.print(table)
+    for result in results:
+        if result["stopped"]:
+            console.print(
+                Text(f"{result['trace']} on {result['device']} ended early: {result['stopped']}", "yellow"),
+                soft_wrap=True,
+            )

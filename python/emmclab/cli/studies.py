@@ -1,0 +1,84 @@
+"""The options that commands on studies share, and how far a study has come."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.errors import ConfigError
+from emmclab.study import Executor, Pool, Results, Serial, Study, run_study
+
+#: Where results are kept when nothing else is said.
+RESULTS = Path("emmclab-results")
+
+StudyName = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A study that comes with emmclab (iiswc15), or a TOML file.")
+]
+Jobs = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Processes; 0 for one per processor.", rich_help_panel="Running"),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh/--resume",
+        help="Run everything anew, or only what is not finished or was made by another build.",
+        rich_help_panel="Running",
+    ),
+]
+ResultsFolder = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Results folder; each study has its own in it.")
+]
+TraceInputs = Annotated[
+    list[Path],
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="A real trace beside the workloads; may be given again. EMMCLAB_TRACES names a folder of them.",
+    ),
+]
+_LINE_S = 5.0
+
+
+def executor(jobs: int) -> Executor:
+    """One process or several."""
+    count = jobs or os.cpu_count() or 1
+    return Serial() if count == 1 else Pool(count)
+
+
+def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
+    """Run a study and say on stderr how far it has come."""
+    started = time.monotonic()
+    last = started
+
+    def note(done: int, total: int, before: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        terminal = sys.stderr.isatty()
+        if now - last < (0.1 if terminal else _LINE_S) and done < total:
+            return
+        if not terminal and now - started < 1:
+            return
+        last = now
+        kept = f", {before:,} were finished before" if before else ""
+        line = f"{study.name}: {done:,} of {total:,} cells{kept}"
+        end = "\r" if terminal and done < total else "\n"
+        print(line, end=end, file=sys.stderr, flush=True)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return run_study(study, folder, executor(jobs), fresh=fresh, progress=note)
+
+
+def recorded_traces(paths: list[Path]) -> list[str]:
+    """Give real traces as inputs: those named, else those of the Nexus 5 in the folder EMMCLAB_TRACES."""
+    for path in paths:
+        if not path.is_file():
+            raise ConfigError(f"{path}: there is no such file", kind="config", field="--trace")
+    if paths or "EMMCLAB_TRACES" not in os.environ:
+        return [str(path) for path in paths]
+    return [str(path) for path in sorted(Path(os.environ["EMMCLAB_TRACES"]).glob("nexus5/*.txt"))]

@@ -1,0 +1,93 @@
+"""`emmclab synth NAME OUT`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson, Format
+from emmclab.cli.show import framed
+from emmclab.errors import ConfigError
+from emmclab.workload import Workload, workloads
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab synth Messaging messaging.parquet --seed 7[/]")(synth)
+
+
+def _workload_names(incomplete: str) -> list[str]:
+    return [name for name in workloads() if name.casefold().startswith(incomplete.casefold())]
+
+
+def synth(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A workload of the IISWC 2015 paper, or a model that `emmclab fit` wrote (.toml).",
+            autocompletion=_workload_names,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="The trace; its ending says the format.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same trace.")] = 1,
+    requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="How many requests.")] = None,
+    duration: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="First arrival to last completion.")
+    ] = None,
+    rate_pct: Annotated[
+        int, typer.Option(min=1, metavar="PERCENT", help="Rate of arrivals, percent of the workload's own.")
+    ] = 100,
+    format: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a trace of a workload from its model; without a name, list the workloads."""
+    if name is None:
+        _list(as_json)
+        return
+    if out is None:
+        raise ConfigError(
+            "there is no file to write the trace to",
+            kind="config",
+            field="OUT",
+            hint=f"as `emmclab synth {name} trace.parquet`",
+        )
+    if duration is not None and not 0 < duration < 1e9:
+        raise ConfigError(
+            f"a trace of {duration} s", kind="config", field="--duration", hint="give 0 to 1e9 s"
+        )
+    model = Workload.named(name)
+    trace = model.trace(seed, requests=requests, duration_s=duration, rate_pct=rate_pct)
+    with Meter(f"synthesise {model.name}") as meter:
+        ledger = trace.write(out, format, progress=meter).ledger
+    made = {
+        "workload": model.name,
+        "model": model.digest,
+        "seed": seed,
+        "requests": ledger["kept"],
+        "out": str(out),
+    }
+    if as_json:
+        print_json(made)
+    else:
+        line = f"{out}: {ledger['kept']:,} requests of {model.name} (model {model.digest}, seed {seed})"
+        stderr().print(line, markup=False, soft_wrap=True)
+
+
+def _list(as_json: bool) -> None:
+    models = [Workload.preset(name) for name in workloads()]
+    if as_json:
+        print_json([{"workload": model.name, "model": model.digest} for model in models])
+        return
+    table = framed("Workloads of the IISWC 2015 paper, from its published figures")
+    table.add_column("Workload")
+    table.add_column("Model")
+    for model in models:
+        table.add_row(model.name, model.digest)
+    stdout().print(table)

@@ -1,0 +1,239 @@
+"""Simulated devices: settings, runs, results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+from emmclab.trace import Ledger, Trace, combine, read
+
+#: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
+SimulationProgress = Callable[[int, int | None, int, float], None]
+
+#: Fields of a result that differ from run to run: they tell of this computer, not of the device.
+WALL_FIELDS = ("wall_s", "page_operations_per_s")
+
+_ENOUGH_CAPACITIES = 4.0
+
+
+class Device:
+    """The settings of a simulated device; never changed in place.
+
+    >>> device = Device.preset("iiswc15-hps").set({"timing.parallelism": "both"})
+    >>> device.name
+    'iiswc15-hps'
+    """
+
+    def __init__(self, config: _core.DeviceConfig) -> None:
+        """Hold settings of the core; `preset`, `file` and `named` make them."""
+        self._config = config
+
+    @staticmethod
+    def preset(name: str) -> Device:
+        """Take a device that comes with emmclab.
+
+        >>> len(presets()) >= 7
+        True
+        """
+        return Device(_core.DeviceConfig.preset(name))
+
+    @staticmethod
+    def file(path: str | PathLike[str]) -> Device:
+        """Read a device from a TOML file; what it does not say has its default.
+
+        Raises:
+            ConfigError: with every unknown key, wrong type and impossible value at once.
+        """
+        return Device(_core.DeviceConfig.file(path))
+
+    @staticmethod
+    def named(name: str) -> Device:
+        """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`)."""
+        return Device.file(name) if "/" in name or name.endswith(".toml") else Device.preset(name)
+
+    def set(self, values: Mapping[str, str | float | bool]) -> Device:
+        """Set values by dotted key, as `{"timing.parallelism": "both"}`; all are checked together.
+
+        >>> Device.preset("small-1gb").set({"gc.polcy": "fifo"})
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no setting `gc.polcy`...
+        """
+        pairs = [
+            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
+        ]
+        return Device(self._config.with_values(pairs))
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name that results carry."""
+        return self._config.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all settings, first 16 digits."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """Write every setting in full; the same settings give the same text."""
+        return self._config.to_toml()
+
+    def explain(self) -> list[dict[str, str]]:
+        """Give every setting with its value, unit, origin and meaning."""
+        rows: list[dict[str, str]] = json.loads(self._config.explain())
+        return rows
+
+    def simulate(
+        self,
+        *traces: Trace,
+        mode: str = "open",
+        precondition: str = "none",
+        rate: float = 1.0,
+        start_offset_ns: int = 0,
+        passes: int = 1,
+        fold: bool = False,
+        seed: int = 1,
+        check: bool = False,
+        events: str | PathLike[str] | None = None,
+        images: str | PathLike[str] | None = None,
+        progress: SimulationProgress | None = None,
+    ) -> Result:
+        """Drive traces (several: on one clock, starts aligned) through the device.
+
+        Args:
+            traces: what the host asks.
+            mode: `open` (recorded arrival times) or `closed` (recorded think times).
+            precondition: what the device holds before: `none`, `sequential:PCT`, `random:PCT`,
+                `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
+            rate: factor on the rate of arrivals.
+            start_offset_ns: time of the first arrival on the simulated clock.
+            passes: how often the traces are replayed, one after the other.
+            fold: fold the addresses of a trace that is larger than the device; else it is refused.
+            seed: seed of random preconditioning.
+            check: check every invariant and the contents against a reference model (slow).
+            events: Parquet file for one row per request: times, subrequests, waits by cause.
+            images: folder that keeps preconditioned devices, so that aging is paid once.
+            progress: called after each batch.
+
+        Raises:
+            ConfigError: a setting or option is impossible, or the trace does not fit the device.
+            EmmclabError: the trace cannot be read on.
+
+        >>> import emmclab
+        >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+        >>> result["requests"] > 0 and result["mean_response_ms"] > 0
+        True
+        """
+        if not traces:
+            raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
+        if passes < 1:
+            raise ConfigError("a trace is replayed at least once", kind="config", field="passes")
+        aging = parse_precondition(precondition)
+        options = {
+            "mode": mode,
+            "rate": rate,
+            "start_offset": start_offset_ns,
+            "fold": fold,
+            "seed": seed,
+            "check": check,
+            "precondition": "none" if isinstance(aging, Path) else aging,
+        }
+        run = _core.Simulation(
+            self._config,
+            json.dumps(options),
+            images=None if images is None else fspath(images),
+            rows=None if events is None else fspath(events),
+            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+        )
+        source = traces[0] if len(traces) == 1 else combine(traces)
+        ledger = _drive(run, source.repeated(passes) if passes > 1 else source, progress)
+        result = json.loads(run.finish(ledger))
+        said = options | {"precondition": precondition, "passes": passes}
+        return Result({"trace": source.name, **result, "options": said})
+
+
+class Result(Mapping[str, Any]):
+    """What a run found; a mapping of the fields that `emmclab simulate --json` prints."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """Hold the fields, as the core gives them."""
+        self._fields = fields
+
+    def __getitem__(self, field: str) -> Any:
+        return self._fields[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        mean = f"{self['mean_response_ms']:.2f} ms mean response"
+        return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields; the caller may change the result."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
+        return copy
+
+    def deterministic(self) -> dict[str, Any]:
+        """Give the fields that are the same on every computer and in every run."""
+        return {field: value for field, value in self.to_dict().items() if field not in WALL_FIELDS}
+
+
+def presets() -> list[str]:
+    """List the devices that come with emmclab."""
+    return list(_core.device_presets())
+
+
+def parse_precondition(text: str) -> Any:
+    """Understand `none`, `sequential:90`, `random:90`, `steady:4`, or the path of a trace.
+
+    >>> parse_precondition("random:80"), parse_precondition("steady")
+    ({'random': 80.0}, {'steady_state': {'most_capacities': 4.0}})
+    """
+    word, _, amount = text.partition(":")
+    if word == "none" and not amount:
+        return "none"
+    if word in ("sequential", "random", "steady"):
+        try:
+            number = float(amount) if amount else (_ENOUGH_CAPACITIES if word == "steady" else 100.0)
+        except ValueError:
+            raise ConfigError(
+                f"`{amount}` is no number", kind="config", field="precondition", hint=f"as `{word}:90`"
+            ) from None
+        return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
+    if Path(text).exists():
+        return Path(text)
+    raise ConfigError(
+        f"`{text}` is no way to precondition a device",
+        kind="config",
+        field="precondition",
+        hint="none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
+    )
+
+
+def _drive(run: _core.Simulation, trace: Trace, progress: SimulationProgress | None) -> Ledger:
+    """Feed the trace until its end or the device's; give the ledger of what was read."""
+    requests = 0
+    stream = trace.open()
+    while (batch := stream.next()) is not None and run.feed(batch):
+        requests += len(batch)
+        if progress is not None:
+            progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
+    return stream.ledger()
+
+
+def compare(traces: Sequence[Trace], devices: Sequence[Device], **options: Any) -> list[Result]:
+    """Simulate every trace on every device, trace by trace. `options` are those of `Device.simulate`."""
+    return [device.simulate(trace, **options) for trace in traces for device in devices]

@@ -1,0 +1,49 @@
+"""What the paper has no table for, in words."""
+
+from __future__ import annotations
+
+from emmclab.profile import Profile
+
+
+def notes(profile: Profile) -> list[tuple[str, str]]:
+    """Say what the paper has no table for: working set, hot pages, queue, idle time, power saving."""
+    found: list[tuple[str, str]] = []
+    if (pages := profile["working_set"]) is not None:
+        found.append(
+            (
+                "Working set",
+                f"{pages['unique_kb']:,} KB in unique 4 KB pages, {pages['written_kb']:,} KB of them written",
+            )
+        )
+    hot = [row for row in profile.figure("hot_pages") if row["op"] == "write"]
+    if hot:
+        shares = ", ".join(f"{row['share_pct']:.1f} % to the hottest {row['pages_pct']} %" for row in hot)
+        found.append(("Hot pages", f"of the page writes, {shares} of written pages"))
+    if (queue := profile["queue"]) is not None:
+        found.append(
+            (
+                "Queue",
+                f"an arriving request finds {queue['mean_at_arrival']:.2f} unfinished ones on average, "
+                f"{queue['max_at_arrival']:,} at most; busy {queue['busy_pct']:.2f} % of the time",
+            )
+        )
+    if (gc := profile["idle_gc"]) is not None:
+        found.append(
+            (
+                "Idle time",
+                f"{gc['idle_s']:,.0f} s ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} block reclaims "
+                f"of {gc['block_ms']:,.0f} ms fit whole into single gaps, "
+                f"{gc['blocks_needed']:,} are needed for what is written",
+            )
+        )
+    power = profile["power_saving"]
+    if power["found"]:
+        found.append(
+            (
+                "Power saving",
+                f"the device sleeps after an idle gap between {power['threshold_low_ms']:g} and "
+                f"{power['threshold_high_ms']:g} ms; waking costs about {power['wake_up_ms']:.2f} ms "
+                f"({power['wake_ups']:,} times, {power['longest_wake_up_ms']:.1f} ms at most)",
+            )
+        )
+    return found

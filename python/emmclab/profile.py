@@ -1,0 +1,124 @@
+"""The profile of a trace: tables, figures and findings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from emmclab.fields import TABLES, Field
+
+
+class Text(str):
+    """Text that an interactive session shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Profile(Mapping[str, Any]):
+    """What one pass over a trace found; a mapping of the fields that `emmclab profile --json` prints.
+
+    >>> import emmclab
+    >>> profile = emmclab.profile(emmclab.bundled()[0])
+    >>> list(profile)[0]
+    'name'
+    """
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """Hold the fields, as the core gives them."""
+        self._fields = fields
+
+    def __getitem__(self, field: str) -> Any:
+        return self._fields[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"<Profile {self.name!r}: {self['requests']:,} requests, {self['data_size_kb']:,.0f} KB>"
+
+    @property
+    def name(self) -> str:
+        """The name of the trace."""
+        return str(self["name"])
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The paper's six characteristics and five implications, judged on this trace."""
+        return list(self["findings"])
+
+    def figure(self, name: str) -> list[dict[str, Any]]:
+        """Give the rows of a figure, as in `figures` of the JSON."""
+        return list(self["figures"][name])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields; the caller may change the result."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
+        return copy
+
+    def table(self) -> Text:
+        """Give Tables III and IV as text.
+
+        >>> import emmclab
+        >>> "Mean response" in emmclab.profile(emmclab.bundled()[0]).table()
+        True
+        """
+        width = max(len(field.heading) for _, fields in TABLES for field in fields)
+        lines = [f"{self.name}: {ledger_line(self['ledger'])}"]
+        for title, fields in TABLES:
+            lines += [
+                title,
+                *(f"  {field.heading:<{width}}  {field.text(self[field.name]):>12}" for field in fields),
+            ]
+        return Text("\n".join(lines))
+
+    def write_html(self, path: str | Path) -> None:
+        """Write the report page: one file that needs no network."""
+        from emmclab.report import write_report
+
+        write_report([self], path)
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            [
+                f"<p><b>{escape(self.name)}</b>: {escape(ledger_line(self['ledger']))}</p>",
+                *(_html_table(title, fields, [self]) for title, fields in TABLES),
+            ]
+        )
+
+
+def ledger_line(ledger: Mapping[str, int]) -> str:
+    """Say what became of everything that was read.
+
+    >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155})
+    '5,702 seen, 5,702 kept, 1,155 headers stripped'
+    """
+    from emmclab import _core
+
+    labels = _core.ledger_labels()
+    first = [f"{ledger[field]:,} {field}" for field in ("seen", "kept")]
+    rest = [
+        f"{count:,} {labels[field]}"
+        for field, count in ledger.items()
+        if count and field not in ("seen", "kept")
+    ]
+    return ", ".join(first + rest)
+
+
+def _html_table(title: str, fields: Sequence[Field], profiles: Sequence[Profile]) -> str:
+    head = "".join(f"<th>{escape(field.heading)}</th>" for field in fields)
+    body = "".join(
+        f"<tr><th>{escape(profile.name)}</th>"
+        + "".join(f"<td>{field.text(profile[field.name])}</td>" for field in fields)
+        + "</tr>"
+        for profile in profiles
+    )
+    return f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{body}</table>"

@@ -1,0 +1,50 @@
+"""The published figures that traces are held against."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import Any
+
+from emmclab import _core
+
+
+@functools.cache
+def published() -> dict[str, Any]:
+    """Give Tables III and IV of the IISWC 2015 paper, and what in them cannot be right.
+
+    `rows` are in the fields of a profile; `inconsistencies` name the column, the check that it fails, and the
+    range that the other figures of the row allow.
+
+    >>> published()["rows"][0]["name"]
+    'Idle'
+    """
+    tables: dict[str, Any] = json.loads(_core.published())
+    return tables
+
+
+def published_row(name: str) -> dict[str, Any] | None:
+    """Find the paper's row for a trace by its name, with or without the number that its public files carry.
+
+    >>> published_row("log106_Messaging")["requests"]
+    5702
+    >>> published_row("my phone") is None
+    True
+    """
+    wanted = re.sub(r"^log\d+_", "", name).casefold()
+    for row in published()["rows"]:
+        if row["name"].casefold() == wanted:
+            found: dict[str, Any] = row
+            return found
+    return None
+
+
+def doubts(row: dict[str, Any], column: str) -> str:
+    """Say why a published figure cannot be right; empty where nothing contradicts it.
+
+    >>> doubts(published()["rows"][0], "requests")
+    ''
+    """
+    entries = published()["inconsistencies"]
+    return "; ".join(e["explanation"] for e in entries if (e["name"], e["column"]) == (row["name"], column))

@@ -1,0 +1,24 @@
+"""The reports: self-contained HTML pages, for traces and for simulated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from emmclab.device import Device, Result
+from emmclab.files import write_whole
+from emmclab.profile import Profile
+from emmclab.report import simulation
+from emmclab.report.page import render
+
+__all__ = ["render", "write_report", "write_simulation_report"]
+
+
+def write_report(profiles: Sequence[Profile], path: str | Path) -> None:
+    """Write the report page for `profiles`; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(profiles))
+
+
+def write_simulation_report(results: Sequence[Result], devices: Sequence[Device], path: str | Path) -> None:
+    """Write the page for simulated runs; the file appears when it is whole, and never otherwise."""
+    write_whole(path, simulation.render(results, devices))

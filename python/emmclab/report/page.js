@@ -1,0 +1,158 @@
+"use strict";
+(() => {
+  const page = JSON.parse(document.getElementById("page-data").textContent);
+  const root = document.documentElement;
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  const views = new Map();
+  const theme = () => root.dataset.theme ?? (prefersDark.matches ? "dark" : "light");
+
+  // Rows are stored by column; a column of one value is that value.
+  function rowsOf(figure, trace = null) {
+    const rows = [];
+    for (const part of page.data[figure]) {
+      const names = Object.keys(part.columns);
+      for (let i = 0; i < part.rows; i += 1) {
+        const row = {};
+        for (const name of names) {
+          const column = part.columns[name];
+          row[name] = Array.isArray(column) ? column[i] : column;
+        }
+        if (trace === null || row.trace === trace) rows.push(row);
+      }
+    }
+    return rows;
+  }
+
+  const figureOf = (chart) => chart.id.slice(0, chart.id.lastIndexOf("-"));
+
+  async function draw(chart) {
+    if (chart.dataset.theme === theme()) return;
+    chart.dataset.theme = theme();
+    const { trace, vega } = page.specs[chart.id];
+    // Three columns of a legend do not fit on a phone.
+    const most = chart.clientWidth < 420 ? 2 : 3;
+    const spec = JSON.parse(JSON.stringify(vega), (key, value) => (key === "columns" ? Math.min(value, most) : value));
+    const result = await vegaEmbed(chart, { ...spec, datasets: { rows: rowsOf(figureOf(chart), trace) } }, {
+      actions: false, renderer: "svg", config: page.themes[theme()],
+    });
+    views.get(chart)?.finalize();
+    views.set(chart, result);
+    chart.querySelector("svg")?.setAttribute("aria-hidden", "true");
+  }
+
+  const charts = [...document.querySelectorAll(".chart")];
+  const drawAll = () => Promise.all(charts.map(draw));
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) { draw(entry.target); near.unobserve(entry.target); }
+  }, { rootMargin: "800px" });
+  charts.forEach((chart) => near.observe(chart));
+  const redraw = () => charts.filter((chart) => chart.dataset.theme).forEach(draw);
+
+  document.getElementById("theme").addEventListener("click", () => {
+    root.dataset.theme = theme() === "dark" ? "light" : "dark";
+    redraw();
+  });
+  prefersDark.addEventListener("change", redraw);
+  document.getElementById("print").addEventListener("click", async () => { await drawAll(); print(); });
+  // Paper is white, whatever the screen is.
+  let screenTheme;
+  addEventListener("beforeprint", () => { screenTheme = root.dataset.theme; root.dataset.theme = "light"; drawAll(); });
+  addEventListener("afterprint", () => {
+    if (screenTheme) root.dataset.theme = screenTheme; else delete root.dataset.theme;
+    redraw();
+  });
+
+  function save(name, type, text) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  for (const button of document.querySelectorAll(".save-svg")) {
+    button.addEventListener("click", async () => {
+      const chart = document.getElementById(button.dataset.chart);
+      await draw(chart);
+      save(`${chart.id}.svg`, "image/svg+xml", await views.get(chart).view.toSVG());
+    });
+  }
+
+  const quoted = (value) => {
+    const text = value === null ? "" : String(value);
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  for (const button of document.querySelectorAll(".save-csv")) {
+    button.addEventListener("click", () => {
+      const rows = rowsOf(button.dataset.figure);
+      const names = Object.keys(rows[0]);
+      const lines = [names, ...rows.map((row) => names.map((name) => row[name]))];
+      save(`${button.dataset.figure}.csv`, "text/csv", lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n");
+    });
+  }
+
+  const MOST_ROWS = 500;
+  function fill(details) {
+    const place = details.querySelector(".scroll");
+    if (place.firstChild) return;
+    const rows = rowsOf(details.dataset.figure);
+    const names = Object.keys(rows[0]);
+    const table = document.createElement("table");
+    table.className = "sortable";
+    const head = table.createTHead().insertRow();
+    for (const name of names) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      if (typeof rows[0][name] === "string") cell.className = "text";
+      cell.textContent = name;
+      head.append(cell);
+    }
+    for (const row of rows.slice(0, MOST_ROWS)) {
+      const line = table.createTBody().insertRow();
+      for (const name of names) {
+        const cell = line.insertCell();
+        const value = row[name];
+        cell.textContent = value === null ? "–" : typeof value === "number" ? value.toLocaleString("en") : value;
+        if (typeof value === "string") cell.className = "text"; else cell.dataset.value = value ?? "";
+      }
+    }
+    place.append(table);
+    if (rows.length > MOST_ROWS) {
+      const rest = document.createElement("p");
+      rest.className = "quiet";
+      rest.textContent = `The first ${MOST_ROWS} of ${rows.length.toLocaleString("en")} rows; the CSV has them all.`;
+      place.after(rest);
+    }
+    makeSortable(table);
+  }
+  for (const details of document.querySelectorAll("details.data")) {
+    details.addEventListener("toggle", () => { if (details.open) fill(details); });
+  }
+
+  // Every row group (a trace with its published row) moves as one; missing values stay last.
+  function makeSortable(table) {
+    if (table.tBodies.length < 2) return;
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") !== "descending";
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const key = (body) => {
+          const cell = body.rows[0].cells[column];
+          if (cell.dataset.value === undefined) return cell.textContent;
+          return cell.dataset.value === "" ? null : Number(cell.dataset.value);
+        };
+        const order = (a, b) => (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b);
+        const bodies = [...table.tBodies].map((body) => [key(body), body]);
+        bodies.sort(([a], [b]) => (a === null) - (b === null) || (a === null ? 0 : down ? order(b, a) : order(a, b)));
+        table.append(...bodies.map(([, body]) => body));
+      });
+    });
+  }
+  document.querySelectorAll("table.sortable").forEach(makeSortable);
+})();

@@ -1,0 +1,117 @@
+"""From profiles to the page: what goes where. The looks are in `page.css`, the behaviour in `page.js`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from emmclab.fields import TABLES, Field
+from emmclab.notes import notes
+from emmclab.plots import FIGURES, rows_of
+from emmclab.profile import Profile, ledger_line
+from emmclab.published import doubts, published_row
+from emmclab.report.assemble import assemble
+
+#: Times whose percentiles are shown, with their heading.
+_TIMES = (
+    ("response_ms", "Response time, ms (complete - arrival)"),
+    ("service_ms", "Service time, ms (complete - start)"),
+)
+_POINTS = {
+    "mean": "Mean",
+    "p50": "p50",
+    "p90": "p90",
+    "p99": "p99",
+    "p999": "p99.9",
+    "p9999": "p99.99",
+    "max": "Max",
+}
+
+
+def render(profiles: Sequence[Profile]) -> str:
+    """Give the page for one or several traces; the same profiles give the same bytes.
+
+    >>> import emmclab
+    >>> page = render([emmclab.profile(emmclab.bundled()[0])])
+    >>> "<html lang=" in page
+    True
+    """
+    return assemble(
+        "page.html.j2",
+        FIGURES,
+        {figure.name: rows_of(profiles, figure.name) for figure in FIGURES},
+        [profile.name for profile in profiles],
+        title=", ".join(profile.name for profile in profiles[:3])
+        + (" and others" if len(profiles) > 3 else ""),
+        traces=[_provenance(profile) for profile in profiles],
+        tiles=_tiles(profiles[0]) if len(profiles) == 1 else [],
+        findings=_findings(profiles),
+        tables=[
+            (title, fields, [_table_row(fields, profile) for profile in profiles]) for title, fields in TABLES
+        ],
+        times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
+        points=_POINTS,
+    )
+
+
+def _provenance(profile: Profile) -> dict[str, Any]:
+    canonical = json.dumps(profile.to_dict(), sort_keys=True).encode()
+    return {
+        "name": profile.name,
+        "header": profile["header"],
+        "ledger": ledger_line(profile["ledger"]),
+        "digest": hashlib.sha256(canonical).hexdigest()[:16],
+        "notes": notes(profile),
+    }
+
+
+def _tiles(profile: Profile) -> list[tuple[str, str]]:
+    """Pick the figures that a reader wants first."""
+    shown = {field.name: (field.label, field) for _, fields in TABLES for field in fields}
+    names = (
+        "requests",
+        "data_size_kb",
+        "write_requests_pct",
+        "mean_size_kb",
+        "no_wait_pct",
+        "mean_response_ms",
+    )
+    tiles = []
+    for name in names:
+        label, field = shown[name]
+        if profile[name] is not None:
+            tiles.append((label, f"{field.text(profile[name])} {field.unit}".strip()))
+    for row in profile["by_operation"]:
+        if row["op"] == "all" and row["response_ms"]:
+            tiles.append(("p99 response", f"{row['response_ms']['p99']:,.2f} ms"))
+    return tiles
+
+
+def _findings(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+    """Give each finding with its verdict on every trace."""
+    found = []
+    for number, finding in enumerate(profiles[0].findings):
+        verdicts = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
+        found.append({**finding, "verdicts": verdicts})
+    return found
+
+
+def _table_row(fields: Sequence[Field], profile: Profile) -> dict[str, Any]:
+    published = published_row(profile.name)
+    return {
+        "name": profile.name,
+        "cells": [(field.text(profile[field.name]), profile[field.name]) for field in fields],
+        "published": published
+        and [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields],
+    }
+
+
+def _time_rows(profiles: Sequence[Profile], field: str) -> list[dict[str, Any]]:
+    return [
+        {"trace": profile.name, "op": row["op"], "requests": row["requests"], "times": row[field]}
+        for profile in profiles
+        for row in profile["by_operation"]
+        if row[field]
+    ]

@@ -1,0 +1,270 @@
+"""What a study is: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from emmclab import _core
+from emmclab.device import Device
+from emmclab.errors import ConfigError, InputError
+from emmclab.study.cell import Cell, Input
+from emmclab.workload import workloads
+
+Setting = str | int | float | bool
+
+#: Words that stand for many inputs.
+GROUPS = {"applications": workloads()[:18], "combos": workloads()[18:]}
+#: More cells than this are a slip, not a study.
+MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every input on every device, for every value of every axis, in every mode and with every seed."""
+
+    name: str
+    devices: tuple[str, ...]
+    #: Inputs of this grid, where not those of the study.
+    inputs: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ("open",)
+    seeds: tuple[int, ...] = ()
+    #: Dotted keys of device settings, each with its values.
+    axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    #: Device settings that all cells share.
+    set: Mapping[str, Setting] = field(default_factory=dict)
+    precondition: str = "none"
+    rate: float = 1.0
+    fold: bool = False
+    #: Length of synthetic inputs in requests; 0 = their own.
+    requests: int = 0
+
+
+@dataclass(frozen=True)
+class Study:
+    """Inputs, each profiled once, and grids of simulations."""
+
+    name: str
+    about: str
+    inputs: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    seeds: tuple[int, ...] = (1,)
+
+    @staticmethod
+    def named(name: str) -> Study:
+        """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
+        if name.endswith(".toml") or "/" in name:
+            try:
+                return Study.parse(Path(name).read_text(encoding="utf-8"), name)
+            except OSError as error:
+                raise InputError(
+                    f"{name}: {error.strerror}", kind="io", file=name, errno=error.errno
+                ) from error
+        texts = _core.study_presets()
+        if name not in texts:
+            raise ConfigError(
+                f"there is no study `{name}`",
+                kind="config",
+                field="STUDY",
+                hint=f"there are: {', '.join(texts)}",
+            )
+        return Study.parse(texts[name], f"{name}.toml")
+
+    @staticmethod
+    def parse(text: str, file: str) -> Study:
+        """Read a study from TOML.
+
+        Raises:
+            ConfigError: the text is no TOML, or a key is unknown, missing or of the wrong type.
+        """
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(
+                f"{file}: {error}", kind="config", file=file, hint="see presets/studies"
+            ) from error
+        read = _Table(table, file, "")
+        study = Study(
+            name=read.text("name"),
+            about=read.text("about", ""),
+            inputs=read.many("inputs", str),
+            seeds=read.many("seeds", int, (1,)),
+            grids=tuple(_grid(part) for part in read.tables("grid")),
+        )
+        read.done()
+        if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
+            raise ConfigError(
+                f"{file}: `{study.name}` is no name for a study",
+                kind="config",
+                file=file,
+                field="name",
+                hint="letters, digits, - and _",
+            )
+        names = [grid.name for grid in study.grids]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(
+                    f"{file}: there are two grids `{name}`", kind="config", file=file, field="grid"
+                )
+        return study
+
+    def with_inputs(self, more: Sequence[str]) -> Study:
+        """Add inputs, as traces recorded by the reader."""
+        return Study(self.name, self.about, (*self.inputs, *more), self.grids, self.seeds)
+
+    def cells(self) -> list[Cell]:
+        """Expand into cells, input by input, so that an input is prepared once; profiles come first.
+
+        Raises:
+            ConfigError: a device, setting or input is wrong, or there are too many cells.
+        """
+        wanted: dict[Input, list[Cell]] = {}
+        sources_of: dict[str, str] = {}
+
+        def find(name: str, seed: int, requests: int = 0) -> Input:
+            """Find an input; a trace and its twin of the same name are told apart by their files."""
+            found = Input.of(name, seed, requests)
+            if sources_of.setdefault(found.name, found.source) != found.source:
+                found = replace(found, name=f"{found.name} ({Path(name).name})")
+            return found
+
+        for name, seed in itertools.product(_resolved(self.inputs), self.seeds):
+            source = find(name, seed)
+            wanted.setdefault(source, []).append(Cell("profile", source))
+        known: dict[str, tuple[str, str]] = {}
+        count = 0
+        for grid in self.grids:
+            sources = [
+                find(name, seed, grid.requests)
+                for name, seed in itertools.product(
+                    _resolved(grid.inputs or self.inputs), grid.seeds or self.seeds
+                )
+            ]
+            points = list(itertools.product(grid.devices, itertools.product(*grid.axes.values()), grid.modes))
+            count += len(points) * len(sources)
+            if count > MOST_CELLS:
+                raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
+            for device, values, mode in points:
+                settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
+                place = f"{device} {settings}"
+                if place not in known:
+                    made = Device.named(device)
+                    if settings != "{}":
+                        made = made.set(json.loads(settings))
+                    known[place] = (made.name, made.digest)
+                options = {
+                    "mode": mode,
+                    "precondition": grid.precondition,
+                    "rate": grid.rate,
+                    "fold": grid.fold,
+                }
+                for source in sources:
+                    wanted.setdefault(source, []).append(
+                        Cell(grid.name, source, device, settings, *known[place], json.dumps(options))
+                    )
+        return [cell for cells in wanted.values() for cell in cells]
+
+
+def _resolved(names: Sequence[str]) -> list[str]:
+    """Replace the words for groups by their members; each input once, in order."""
+    return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, [name])))
+
+
+def _grid(read: _Table) -> Grid:
+    grid = Grid(
+        name=read.text("name"),
+        devices=read.many("devices", str),
+        inputs=read.many("inputs", str, ()),
+        modes=read.many("modes", str, ("open",)),
+        seeds=read.many("seeds", int, ()),
+        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
+        set=read.table("set", (str, int, float, bool)),
+        precondition=read.text("precondition", "none"),
+        rate=read.one("rate", (int, float), 1.0),
+        fold=read.one("fold", bool, False),
+        requests=read.one("requests", int, 0),
+    )
+    for mode in grid.modes:
+        if mode not in ("open", "closed"):
+            raise read.fault("modes", f"there is no mode `{mode}`", "open or closed")
+    if grid.requests < 0:
+        raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
+    read.done()
+    return grid
+
+
+class _Table:
+    """A TOML table being read; what is not asked for is unknown."""
+
+    def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
+        self._table, self._file, self._place = table, file, place
+        self._asked: list[str] = []
+
+    def one(self, key: str, kind: Any, default: Any = None) -> Any:
+        """Take a value of a type; `default` None means that it has to be there."""
+        self._asked.append(key)
+        if key not in self._table:
+            if default is None:
+                near = difflib.get_close_matches(key, self._table, n=1)
+                said = f"there is `{near[0]}`; did you mean `{key}`?" if near else f"add `{key} = ...`"
+                raise self.fault(key, "this key is missing", said)
+            return default
+        value = self._table[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            names = ", ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise self.fault(key, f"`{value}` is of the wrong type", f"give a value of type {names}")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Take a string."""
+        return cast("str", self.one(key, str, default))
+
+    def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+        """Take a list of a type, not empty."""
+        values = self.one(key, (list, tuple), default)
+        for value in values:
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise self.fault(key, f"`{value}` is of the wrong type", f"a list of {kind.__name__}")
+        if not values and default is None:
+            raise self.fault(key, "this list is empty", "name at least one")
+        return tuple(values)
+
+    def table(self, key: str, kind: Any) -> dict[str, Any]:
+        """Take a table whose values are of a type; lists in it are not empty."""
+        table: dict[str, Any] = self.one(key, dict, {})
+        for name, value in table.items():
+            if not isinstance(value, kind) or value == []:
+                raise self.fault(f"{key}.{name}", f"`{value}` is of the wrong type", "see presets/studies")
+        return table
+
+    def tables(self, key: str) -> list[_Table]:
+        """Take a list of tables; none is none."""
+        parts = self.one(key, (list, tuple), ())
+        for part in parts:
+            if not isinstance(part, dict):
+                raise self.fault(key, "this is no table", f"write `[[{key}]]`")
+        return [_Table(part, self._file, f"{key}[{number}].") for number, part in enumerate(parts, 1)]
+
+    def done(self) -> None:
+        """Refuse what was not asked for."""
+        for key in self._table:
+            if key not in self._asked:
+                near = difflib.get_close_matches(key, self._asked, n=1)
+                known = f"did you mean `{near[0]}`?" if near else f"known are: {', '.join(self._asked)}"
+                raise self.fault(key, "there is no such key", known)
+
+    def fault(self, key: str, problem: str, hint: str) -> ConfigError:
+        """Make the error for a key."""
+        return ConfigError(
+            f"{self._file}: `{self._place}{key}`: {problem}",
+            kind="config",
+            file=self._file,
+            field=f"{self._place}{key}",
+            hint=hint,
+        )

@@ -1,0 +1,78 @@
+"""Where cells run: a small protocol that the engine of a cluster fits too."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing.connection import wait as wait_for
+from typing import Protocol, TypeVar
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+class Executor(Protocol):
+    """Something that does work. Order and place must not matter to the results."""
+
+    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+        """Do `work` on every task; yield each with its outcome as it finishes, in any order.
+
+        Raises whatever `work` raises, and then begins nothing more.
+        """
+        ...
+
+
+class Serial:
+    """One task after the other, in this process."""
+
+    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+        """Do the tasks in order."""
+        for task in tasks:
+            yield task, work(task)
+
+
+class Pool:
+    """Processes of this computer; they end with this process, however it ends."""
+
+    def __init__(self, jobs: int) -> None:
+        """Say how many processes."""
+        self._jobs = jobs
+
+    def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+        """Do the tasks in parallel; only a few wait in the pool, so that an interruption ends it soon."""
+        context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+        pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_worker)
+        left = iter(tasks)
+        running: dict[Future[Outcome], Task] = {}
+
+        def submit() -> None:
+            with contextlib.suppress(StopIteration):
+                task = next(left)
+                running[pool.submit(work, task)] = task
+
+        try:
+            for _ in range(2 * self._jobs):
+                submit()
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    task = running.pop(future)
+                    submit()
+                    yield task, future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _worker() -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+        threading.Thread(target=lambda: (wait_for([sentinel]), os._exit(1)), daemon=True).start()

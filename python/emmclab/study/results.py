@@ -1,0 +1,90 @@
+"""The results of a study in memory, as claims and pages ask for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emmclab.errors import EmmclabError
+from emmclab.profile import Profile
+from emmclab.study.store import Store
+from emmclab.workload import workloads
+
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Profiles by input (further seeds are named so) and runs, in the order of the study."""
+
+    about: dict[str, Any]
+    profiles: dict[str, Profile]
+    runs: list[Run]
+    digest: str
+    """SHA-256 of everything, first 16 digits."""
+
+    @staticmethod
+    def load(folder: Path) -> Results:
+        """Read the last finished run of a results folder."""
+        store = Store(folder)
+        entries = store.results()
+        profiles: dict[str, Profile] = {}
+        for entry in entries:
+            cell = entry["cell"]
+            if cell["grid"] == "profile":
+                again = cell["input"] in profiles
+                name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
+                profiles[name] = Profile({**entry["result"], "name": name})
+        runs = [
+            {**entry["result"], **entry["cell"]} for entry in entries if entry["cell"]["grid"] != "profile"
+        ]
+        digest = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
+        return Results(store.index()["study"], profiles, runs, digest)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of all inputs."""
+        return list(self.profiles)
+
+    @property
+    def applications(self) -> list[str]:
+        """The paper's 18 applications, those that were run."""
+        return [name for name in workloads()[:18] if name in self.profiles]
+
+    @property
+    def combos(self) -> list[str]:
+        """The paper's seven combos, those that were run."""
+        return [name for name in workloads()[18:] if name in self.profiles]
+
+    @property
+    def recorded(self) -> list[str]:
+        """Real traces."""
+        return [name for name in self.profiles if name not in workloads()]
+
+    def of(self, names: Sequence[str], field: str) -> dict[str, float]:
+        """Give a field of the profiles by input."""
+        return {name: self.profiles[name][field] for name in names}
+
+    def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
+        """Give the runs of a grid whose fields have the wanted values."""
+        for run in self.runs:
+            if run["grid"] == grid and all(run.get(field) == value for field, value in wanted.items()):
+                yield run
+
+    def run(self, grid: str, **wanted: Any) -> Run:
+        """Give the one run of a grid with the wanted values.
+
+        Raises:
+            EmmclabError: there is none, or more than one.
+        """
+        found = list(self.select(grid, **wanted))
+        if len(found) != 1:
+            raise EmmclabError(
+                f"{len(found)} runs of `{grid}` with {wanted}, where one is needed",
+                hint="the study does not hold what this claim or figure needs; run it in full",
+            )
+        return found[0]

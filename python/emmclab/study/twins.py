@@ -1,0 +1,67 @@
+"""A synthetic workload against the recording that it stands for: what synthesis is worth."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from emmclab.study.readings import PRIMARY, STRICT, Reading, mean_responses
+from emmclab.study.results import Results
+from emmclab.workload import differences
+
+_READINGS = (STRICT, Reading("both", "programmed", "open"), PRIMARY)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A recording and the synthesis of the same name; differences in percent of the recording."""
+
+    recorded: str
+    synthetic: str
+    profile: list[dict[str, Any]]
+    """Fields of Tables III and IV, as `emmclab.workload.differences` gives them."""
+    responses: list[dict[str, Any]]
+    """Simulated mean responses in ms by reading and device."""
+
+    gain: tuple[float, float]
+    """Percent by which hybrid pages shorten the mean response: recorded, synthetic (Figure 8)."""
+
+    @property
+    def worst(self) -> dict[str, Any]:
+        """The simulated response that differs most."""
+        return max(self.responses, key=lambda row: abs(row["difference_pct"]))
+
+
+def twins(results: Results) -> list[Twin]:
+    """Find every recording that has a workload of its name, with or without the number of its file."""
+    found = []
+    for recorded in results.recorded:
+        synthetic = re.sub(r"^log\d+_", "", recorded)
+        if synthetic in results.profiles and synthetic != recorded:
+            profile = differences(results.profiles[recorded], results.profiles[synthetic])
+            responses = _responses(results, recorded, synthetic)
+            four, hybrid = (
+                mean_responses(results, PRIMARY, f"iiswc15-{device}") for device in ("4ps", "hps")
+            )
+            gain = tuple(100 * (1 - hybrid[name] / four[name]) for name in (recorded, synthetic))
+            found.append(Twin(recorded, synthetic, profile, responses, (gain[0], gain[1])))
+    return found
+
+
+def _responses(results: Results, recorded: str, synthetic: str) -> list[dict[str, Any]]:
+    rows = []
+    for reading in _READINGS:
+        for device in ("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"):
+            means = mean_responses(results, reading, device)
+            real, made = means[recorded], means[synthetic]
+            rows.append(
+                {
+                    "reading": reading.text,
+                    "device": device,
+                    "recorded_ms": real,
+                    "synthetic_ms": made,
+                    "difference_pct": 100 * (made / real - 1),
+                }
+            )
+    return rows

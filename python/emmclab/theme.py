@@ -1,0 +1,54 @@
+"""Colours of charts and page, for light and dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Readable on light and dark ground, and told apart by colour-blind readers.
+OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
+
+_CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+
+
+def _config(text: str, quiet: str, line: str, ramp: list[str]) -> dict[str, Any]:
+    return {
+        "background": "transparent",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": quiet,
+            "titleColor": text,
+            "gridColor": line,
+            "domainColor": line,
+            "tickColor": line,
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titleFontWeight": 500,
+        },
+        "axisX": {"grid": False, "labelOverlap": True},
+        "legend": {
+            "labelColor": text,
+            "titleColor": quiet,
+            "orient": "top",
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": 500,
+            "labelLimit": 140,
+            "gradientLength": 120,
+        },
+        "range": {"category": _CATEGORIES, "heatmap": ramp, "ordinal": {"scheme": "viridis"}, "ramp": ramp},
+        "bar": {"color": _CATEGORIES[0]},
+        "rect": {"color": _CATEGORIES[0]},
+        "line": {"strokeWidth": 2},
+    }
+
+
+_RAMP = ["#cfe1f7", "#8fbbe8", "#4d90d6", "#2a66ad", "#1d4a80", "#132f54"]
+
+#: Vega configuration on light ground.
+LIGHT = _config("#1d2433", "#596273", "#dfe3ea", _RAMP)
+#: Vega configuration on dark ground.
+DARK = _config(
+    "#e6e9ef", "#a3adbd", "#333c4b", ["#20405f", "#2a5f92", "#3b82c4", "#6aa9de", "#a3cdf0", "#dceefc"]
+)

@@ -1,0 +1,264 @@
+"""Traces: streams of requests with their header and ledger."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emmclab import _core
+from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.profile import Profile
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Header = dict[str, str | None]
+Ledger = dict[str, int]
+#: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
+Progress = Callable[[int, int | None, int], None]
+
+#: Endings that say how a file is stored, not what it holds.
+_ENDINGS = {".csv", ".gz", ".iolog", ".log", ".parquet", ".trace", ".txt", ".xz", ".zst", ".zstd"}
+
+
+class Written(NamedTuple):
+    """What became of a trace that was written."""
+
+    ledger: Ledger
+    """What was seen, kept and changed on reading."""
+    left_out: int
+    """Requests of operations that the target has no place for."""
+    lost: dict[str, int]
+    """By column, requests whose value the target has no place for."""
+
+
+class Trace:
+    """A recorded stream of requests; it is read anew, in bounded memory, each time it is used.
+
+    >>> trace = read(bundled()[0])
+    >>> trace.ledger["kept"] > 0
+    True
+    """
+
+    def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
+        """Make a trace of a stream that can be opened again; the first opening finds bad input."""
+        self.name = name
+        self.open = open_stream
+        """Opens the trace at its beginning, as a stream of batches."""
+        stream = open_stream()
+        self.header: Header = stream.header()
+        """Where the trace comes from: source, format, device, clock, note."""
+        self._ledger: Ledger | None = None
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.name!r} ({self.header['format']})>"
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was seen, kept, skipped, split, merged, reordered, stripped or lost. Reads the trace once."""
+        if self._ledger is None:
+            for _ in self.batches():
+                pass
+        return dict(self._ledger or {})
+
+    def batches(self, progress: Progress | None = None) -> Iterator[_core.Batch]:
+        """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
+
+        Raises:
+            EmmclabError: at the first bad record, with its place and a hint.
+        """
+        stream = self.open()
+        requests = 0
+        while (batch := stream.next()) is not None:
+            yield batch
+            requests += len(batch)
+            if progress is not None:
+                progress(*stream.progress(), requests)
+        self.header, self._ledger = stream.header(), stream.ledger()
+
+    def rows(self, limit: int = 10) -> list[dict[str, Any]]:
+        """Give the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
+
+        >>> sorted(read(bundled()[0]).rows(1)[0])[:3]
+        ['arrival_ns', 'complete_ns', 'device']
+        """
+        rows: list[dict[str, Any]] = []
+        stream = self.open()
+        while len(rows) < limit and (batch := stream.next()) is not None:
+            rows += batch.rows(limit - len(rows))
+        return rows
+
+    def profile(self, progress: Progress | None = None) -> Profile:
+        """Characterise the trace in one pass: tables, figures and findings (IISWC 2015, sections III and IV).
+
+        >>> read(bundled()[0]).profile()["write_requests_pct"] <= 100
+        True
+        """
+        profiler = _core.Profiler(self.name)
+        for batch in self.batches(progress):
+            profiler.update(batch)
+        return Profile(json.loads(profiler.finish(self.ledger, self.header)))
+
+    def write(
+        self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
+    ) -> Written:
+        """Write the trace in another format, by the ending of `path` where none is given.
+
+        The file appears when it is whole, and never otherwise. What the format has no place for is counted.
+        """
+        writer = _core.Writer(path, self.header, format=format)
+        try:
+            for batch in self.batches(progress):
+                writer.write(batch)
+            left_out, lost = writer.losses()
+            writer.finish(self.ledger, self.header)
+        except BaseException:
+            writer.abort()
+            raise
+        return Written(self.ledger, left_out, dict(lost))
+
+    def repeated(self, passes: int) -> Trace:
+        """Give the trace several times over, each pass one mean inter-arrival time after the one before.
+
+        >>> trace = read(bundled()[0])
+        >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
+        True
+        """
+        return Trace(self.name, lambda: self.open().repeat(passes))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Give the whole trace as a pyarrow table, without a copy."""
+        arrow = _library("pyarrow")
+        return arrow.Table.from_batches([arrow.record_batch(batch) for batch in self.batches()])
+
+    def to_polars(self) -> polars.DataFrame:
+        """Give the whole trace as a polars frame, without a copy.
+
+        >>> frame = read(bundled()[0]).to_polars()
+        >>> frame.columns[:2]
+        ['arrival_ns', 'start_ns']
+        """
+        library = _library("polars")
+        frame: polars.DataFrame = library.concat(
+            [library.DataFrame(b) for b in self.batches()], rechunk=False
+        )
+        return frame
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give the whole trace as a pandas frame on Arrow columns, so that missing times stay missing."""
+        return self.to_arrow().to_pandas(types_mapper=_library("pandas").ArrowDtype)
+
+
+def read(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,
+    lenient: bool = False,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    size_unit: str | None = None,
+    reorder_window: int | None = None,
+) -> Trace:
+    """Open a trace of any format that `emmclab formats` lists.
+
+    Args:
+        path: the file; gzip, zstd and xz are seen through.
+        format: name of a format; found by content where None.
+        lenient: skip bad records and count them, rather than stop at the first.
+        columns: column names of a generic CSV in order, comma separated.
+        time_unit: `s`, `ms`, `us` or `ns`, where the format leaves it open.
+        size_unit: `sector`, `byte`, `kb` or `page`, where the format leaves it open.
+        reorder_window: requests that may be held back to put them in order of arrival.
+
+    Raises:
+        InputError: the file cannot be read.
+        FormatError: it is of no known format, or not what the format says.
+
+    >>> read(bundled()[0]).name
+    'browser-cache'
+    """
+
+    def open_stream() -> _core.Reader:
+        return _core.Reader(
+            path,
+            format=format,
+            lenient=lenient,
+            columns=columns,
+            time_unit=time_unit,
+            size_unit=size_unit,
+            reorder_window=reorder_window,
+        )
+
+    return Trace(trace_name(path), open_stream)
+
+
+def combine(traces: Sequence[Trace]) -> Trace:
+    """Interleave traces on one clock, their starts aligned, as if the applications ran together.
+
+    >>> both = combine([read(path) for path in bundled()[:2]])
+    >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
+    True
+    """
+    if len(traces) < 2:
+        raise ConfigError(
+            "there is one trace to combine",
+            kind="config",
+            hint="name two or more traces, or leave out `--combine`",
+        )
+
+    def open_stream() -> _core.Reader:
+        return _core.Reader.combine([trace.open() for trace in traces])
+
+    return Trace("/".join(trace.name for trace in traces), open_stream)
+
+
+def convert(
+    source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
+) -> Written:
+    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`."""
+    return read(source, **options).write(target, format=to)
+
+
+def profile(path: str | PathLike[str], **options: Any) -> Profile:
+    """Read and characterise a trace. `options` are those of `read`.
+
+    >>> profile(bundled()[0])["requests"] > 0
+    True
+    """
+    return read(path, **options).profile()
+
+
+def bundled() -> list[Path]:
+    """List the traces that come with emmclab, recorded by the project itself.
+
+    >>> all(path.suffix == ".parquet" for path in bundled())
+    True
+    """
+    return sorted((Path(__file__).parent / "data").glob("*.parquet"))
+
+
+def trace_name(path: str | PathLike[str]) -> str:
+    """Name a trace by its file, without folders and endings.
+
+    >>> trace_name("traces/log106_Messaging.txt.gz")
+    'log106_Messaging'
+    """
+    name = Path(fspath(path))
+    while name.suffix.lower() in _ENDINGS:
+        name = name.with_suffix("")
+    return name.name
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"this needs the Python library {name}", kind="unsupported", hint=f"run `pip install {name}`"
+        ) from error

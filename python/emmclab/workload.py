@@ -1,0 +1,146 @@
+"""Workloads: models of what applications ask of their storage, made into traces and taken from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+from emmclab import _core
+from emmclab.profile import Profile
+from emmclab.trace import Progress, Trace
+
+
+class Workload:
+    """A model of what an application asks of its storage; holds no address, name or time of any trace.
+
+    >>> Workload.preset("Messaging").name
+    'Messaging'
+    """
+
+    def __init__(self, model: _core.WorkloadModel) -> None:
+        """Hold a model of the core; `preset`, `file`, `named` and `fit` make them."""
+        self._model = model
+
+    @staticmethod
+    def preset(name: str) -> Workload:
+        """Take one of the 25 workloads of the IISWC 2015 paper, made from its published figures alone."""
+        return Workload(_core.WorkloadModel.preset(name))
+
+    @staticmethod
+    def file(path: str | PathLike[str]) -> Workload:
+        """Read a model from a TOML file, as `emmclab fit` writes it."""
+        return Workload(_core.WorkloadModel.file(path))
+
+    @staticmethod
+    def named(name: str) -> Workload:
+        """Take a preset by its name, or a file by its path (ending in `.toml`)."""
+        return Workload.file(name) if name.endswith(".toml") else Workload.preset(name)
+
+    def __repr__(self) -> str:
+        return f"<Workload {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name that traces and results carry."""
+        return self._model.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all values, first 16 digits."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """Write every value in full; the same model gives the same text."""
+        return self._model.to_toml()
+
+    def trace(
+        self,
+        seed: int = 1,
+        *,
+        requests: int | None = None,
+        duration_s: float | None = None,
+        rate_pct: int = 100,
+    ) -> Trace:
+        """Make a trace: same model, seed and options, same bytes.
+
+        Args:
+            seed: decides every choice that the model leaves open.
+            requests: how many, rather than those of the model.
+            duration_s: first arrival to last completion, rather than that of the model.
+            rate_pct: rate of arrivals, percent of the model's; idle gaps shrink or grow.
+
+        >>> Workload.preset("Messaging").trace().profile()["requests"]
+        5702
+        """
+        options: dict[str, Any] = {"seed": seed, "requests": requests, "rate_pct": rate_pct}
+        if duration_s is not None:
+            options["duration_ns"] = round(duration_s * 1e9)
+        # A synthesis has the methods of a reader.
+        return Trace(
+            self.name, cast("Callable[[], _core.Reader]", lambda: _core.Synthesis(self._model, **options))
+        )
+
+
+def workloads() -> list[str]:
+    """List the workloads that come with emmclab: 18 applications, then 7 combos.
+
+    >>> len(workloads())
+    25
+    """
+    return list(_core.workload_presets())
+
+
+def fit(trace: Trace, progress: Progress | None = None) -> Workload:
+    """Take a model from a trace in one pass.
+
+    >>> fit(Workload.preset("Email").trace()).name
+    'Email'
+    """
+    fitter = _core.Fitter(trace.name)
+    for batch in trace.batches(progress):
+        fitter.update(batch)
+    return Workload(fitter.finish())
+
+
+def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
+    """Give every field of Tables III and IV of two profiles with the difference in percent of the first.
+
+    `difference_pct` is None where one of the values is missing, or the first is 0 and the second is not.
+    """
+    from emmclab.fields import TABLES
+
+    rows = []
+    for title, fields in TABLES:
+        for field in fields:
+            a, b = first[field.name], second[field.name]
+            gap = None
+            if a is not None and b is not None and (a or not b):
+                gap = 100 * (b - a) / a if a else 0.0
+            rows.append(
+                {
+                    "table": title.partition(":")[0],
+                    "field": field.name,
+                    "first": a,
+                    "second": b,
+                    "difference_pct": gap,
+                }
+            )
+    return rows
+
+
+def open_input(name: str, seed: int = 1) -> Trace:
+    """Open a trace file by its path, or make the trace of a workload (preset, or model in a `.toml` file).
+
+    >>> open_input("Twitter").name
+    'Twitter'
+    """
+    from emmclab.trace import read
+
+    if name.endswith(".toml"):
+        return Workload.file(name).trace(seed)
+    if not Path(name).exists() and name.casefold() in (known.casefold() for known in workloads()):
+        return Workload.preset(name).trace(seed)
+    return read(name)

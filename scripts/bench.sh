@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Prints the speed tables: formats, profile, simulated device, and what users have today. On one core; stop other work.
+# Real traces given as arguments are measured beside the bundled ones.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+run() { cargo run --release --locked --quiet -p "$1" --example "$2" -- "${@:3}"; }
+
+printf '\n== Formats: reading on one core\n'
+run emmclab-trace trace_speed --make "$folder/all-columns.parquet" 10000000
+run emmclab-trace trace_speed "$folder/all-columns.parquet" "$@" ||
+    printf 'reading failed\n'
+printf '\n== Profile of everything, one core\n'
+run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
+printf '\n== Simulated device\n'
+for case in new trace random full sizes lengths; do
+    run emmclab-replay device_speed "$case"
+done
+printf '\n== Beside what users have today, whole processes\n'
+.venv/bin/python benches/peers.py

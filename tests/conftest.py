@@ -1,0 +1,106 @@
+"""What the tests share: a small trace, the real ones, and the command line as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COMMAND = [sys.executable, "-m", "emmclab"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a user without a terminal."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "EMMCLAB_DEBUG")}
+    return kept | {"PYTHONPATH": str(ROOT / "python"), "NO_COLOR": "1"} | more
+
+
+def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the command line in its own process."""
+    env = environment(**options.pop("env", {}))
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=env, timeout=120, check=False, **options
+    )
+
+
+def emmclab_json(*arguments: object) -> Any:
+    """Runs a command that has to succeed and gives its JSON."""
+    done = emmclab(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def missing(what: str) -> None:
+    """A part of the environment is not there: a failure in continuous integration, else a skipped test."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is missing, and CI=true", pytrace=False)
+    pytest.skip(f"{what} is missing")
+
+
+def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
+    """A BIOtracer log of a made-up application: writes of 4 to 64 KB, a few reads, bursts and long gaps."""
+    lines = []
+    now = first_s * 10**6  # microseconds
+    for number in range(requests):
+        now += 400_000 if number % 25 == 0 else 1_000 + 370 * (number % 7)
+        sector = 8 * (number % 90) * (1 + number % 5) + (1 << 20) * (number % 3)
+        size_kb = (4, 4, 8, 4, 64, 16)[number % 6]
+        start, issue = now + 20, now + 30 + (3_000 if number % 25 == 0 else 0)
+        times = [now, start, issue, issue + 500 + 40 * size_kb]
+        flags = 5 if number % 8 else 4
+        stamps = [f"{time // 10**6}.{time % 10**6:06d}000" for time in times]
+        lines.append("\t\t".join([str(sector), str(size_kb * 2), str(size_kb * 1024), str(flags), *stamps]))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace of 400 requests."""
+    path = tmp_path_factory.mktemp("traces") / "chat.txt"
+    path.write_text(biotracer(400))
+    return path
+
+
+@pytest.fixture(scope="session")
+def other_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another, of 150 requests."""
+    path = tmp_path_factory.mktemp("traces") / "camera.txt"
+    path.write_text(biotracer(150, first_s=1_500_000_000))
+    return path
+
+
+@pytest.fixture(scope="session")
+def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that takes seconds to convert."""
+    path = tmp_path_factory.mktemp("traces") / "long.txt"
+    piece = 20_000
+    with path.open("w") as file:
+        for part in range(60):
+            file.write(biotracer(piece, first_s=1_400_000_000 + part * 10_000))
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_traces() -> Path:
+    """The folder of real traces."""
+    folder = Path(os.environ.get("EMMCLAB_TRACES", ROOT.parent / "shared" / "traces"))
+    if not (folder / "nexus5").is_dir():
+        missing(f"the folder of real traces ({folder}; EMMCLAB_TRACES names another)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser that the page is tested in."""
+    path = shutil.which("chromium")
+    if path is None:
+        missing("Debian's chromium")
+    return str(path)

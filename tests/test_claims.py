@@ -1,0 +1,142 @@
+"""Every claim of the paper is computed or says why not, and verdicts follow from tolerances alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, emmclab, emmclab_json
+from emmclab.claims import (
+    CANNOT,
+    DIRECTION,
+    NOT,
+    REPRODUCED,
+    VERDICTS,
+    Check,
+    judge,
+    parse,
+    rules,
+    said,
+    verdict,
+)
+from emmclab.errors import ConfigError
+from emmclab.study import Results
+from emmclab.study.readings import PRIMARY, readings
+
+FIELDS = ["id", "source", "claim", "published", "measured", "tolerance", "verdict", "reason"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of the paper's whole study."""
+    folder = tmp_path_factory.mktemp("iiswc15")
+    done = emmclab("run", "iiswc15", "--results", folder, env={"EMMCLAB_TRACES": ""})
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    return Results.load(folder / "iiswc15")
+
+
+def test_the_ledger_has_every_published_claim_and_no_other() -> None:
+    assert {rule.id for rule in rules("iiswc15")} == set(said("iiswc15"))
+
+
+def test_every_tolerance_has_its_reason() -> None:
+    for rule in rules("iiswc15"):
+        if rule.cannot:
+            assert len(rule.cannot.split()) > 8, rule.id
+        else:
+            assert ":" in rule.tolerance or ";" in rule.tolerance or "," in rule.tolerance, rule.id
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        (24.0, REPRODUCED),
+        (29.0, REPRODUCED),
+        (29.1, DIRECTION),
+        (0.0, DIRECTION),
+        (-0.1, NOT),
+        (99.0, DIRECTION),
+    ],
+)
+def test_a_verdict_follows_from_tolerance_and_direction(measured: float, expected: str) -> None:
+    assert verdict((Check("gain", 24.0, within=5.0, least=0.0),), {"gain": measured}) == expected
+
+
+def test_a_claim_without_a_published_figure_holds_in_direction_at_most() -> None:
+    assert verdict((Check("share", least=50),), {"share": 80}) == DIRECTION
+    assert verdict((Check("share", least=50),), {"share": 40}) == NOT
+
+
+def test_one_value_outside_decides() -> None:
+    checks = (Check("a", 1.0), Check("b", 2.0, within=0.5))
+    assert verdict(checks, {"a": 1.0, "b": 2.4}) == REPRODUCED
+    assert verdict(checks, {"a": 1.0, "b": 2.6}) == DIRECTION
+    assert verdict(checks, {"a": 1.0}) == CANNOT
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'id = "x"\nmeasure = "no_such"\ntolerance = "t: r"\nchecks = [{ value = "a" }]',
+        'id = "x"\nmeasure = "no_wait"\nchecks = [{ value = "low" }]',
+        'id = "x"\nmeasure = "no_wait"\ntolerance = "t: r"\nchecks = [{ value = "low", whithin = 1 }]',
+        'id = "x"\nmesure = "no_wait"',
+    ],
+)
+def test_a_wrong_ledger_is_refused(entry: str) -> None:
+    with pytest.raises(ConfigError, match="x"):
+        parse(f"[[claim]]\n{entry}\n", "test")
+
+
+def test_claims_come_as_a_list_of_objects(folder: Path) -> None:
+    claims = emmclab_json("claims", "--paper", "iiswc15", "--results", folder)
+    assert [list(claim) for claim in claims] == [FIELDS] * len(said("iiswc15"))
+    assert [claim["id"] for claim in claims] == list(said("iiswc15"))
+    assert {claim["verdict"] for claim in claims} <= set(VERDICTS)
+    for claim in claims:
+        if claim["verdict"] == CANNOT:
+            assert len(claim["reason"].split()) > 8
+        else:
+            assert any(letter.isdigit() for letter in claim["measured"])
+    assert sum(claim["verdict"] in (REPRODUCED, DIRECTION) for claim in claims) > len(claims) / 2
+
+
+def test_an_unknown_paper_is_refused(tmp_path: Path) -> None:
+    done = emmclab("claims", "--paper", "iiswc16", "--results", tmp_path)
+    assert done.returncode == 2
+    assert "iiswc15" in done.stderr
+
+
+def test_a_claim_that_turns_false_is_not_reproduced(results: Results) -> None:
+    swapped = {"iiswc15-4ps": "iiswc15-hps", "iiswc15-hps": "iiswc15-4ps"}
+    runs = [{**run, "device": swapped.get(run["device"], run["device"])} for run in results.runs]
+    turned = {claim.id: claim.verdict for claim in judge(Results(results.about, results.profiles, runs, ""))}
+    assert turned["iiswc-hps-mrt-mean"] == NOT
+    assert turned["iiswc-hps-mrt-min"] == NOT
+
+
+def test_readings_are_all_sixteen_and_agree_with_single_runs(results: Results) -> None:
+    found = readings(results)
+    assert len(found) == 16
+    assert PRIMARY in found
+    import emmclab
+    from emmclab.workload import Workload
+
+    trace = Workload.preset("Movie").trace(1)
+    means = [
+        emmclab.Device.preset(name).set({"timing.write_complete": PRIMARY.write_complete}).simulate(trace)
+        for name in ("iiswc15-4ps", "iiswc15-hps")
+    ]
+    movie = 100 * (1 - means[1]["mean_response_ms"] / means[0]["mean_response_ms"])
+    assert found[PRIMARY]["worst"] == pytest.approx(movie)
+
+
+def test_the_ledger_of_claims_is_the_one_in_the_project() -> None:
+    text = (ROOT / "presets" / "claims" / "iiswc15.toml").read_text()
+    assert [rule.id for rule in parse(text, "iiswc15")] == [rule.id for rule in rules("iiswc15")]

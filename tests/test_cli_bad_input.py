@@ -1,0 +1,165 @@
+"""Bad input gives one clear error with a hint and exit code 2; never a traceback, never half an output."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import biotracer, emmclab, emmclab_json
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
+    """One `error:` line that has the words, then a `hint:`, and nothing on stdout."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("error: "), done.stderr
+    assert lines[1].startswith("hint: "), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+@pytest.fixture
+def line() -> list[str]:
+    """The fields of one good line."""
+    return biotracer(1).split()
+
+
+@pytest.mark.parametrize("command", ["profile", "head", "explain"])
+def test_missing_file(command: str, tmp_path: Path) -> None:
+    assert_refused(emmclab(command, tmp_path / "nothing.txt"), "nothing.txt")
+
+
+@pytest.mark.parametrize("command", ["profile", "head", "explain"])
+def test_directory(command: str, tmp_path: Path) -> None:
+    assert_refused(emmclab(command, tmp_path), "directory")
+
+
+@pytest.mark.parametrize("command", ["profile", "head", "explain"])
+def test_empty_file(command: str, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    assert_refused(emmclab(command, empty), "empty.txt")
+
+
+def test_binary_garbage(tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.bin"
+    garbage.write_bytes(bytes(range(256)) * 64)
+    assert_refused(emmclab("profile", garbage), "garbage.bin")
+
+
+def test_truncated_line_names_its_number(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.txt"
+    cut.write_text(biotracer(5)[:-40])
+    assert_refused(emmclab("profile", cut), "cut.txt:5")
+
+
+def test_truncated_parquet(trace: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    assert emmclab("convert", trace, whole).returncode == 0
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(whole.read_bytes()[:-100])
+    assert_refused(emmclab("profile", cut), "cut.parquet")
+
+
+def test_bad_field_is_named_with_its_value(line: list[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    fields = [line[0], "twelve", *line[2:]]
+    bad.write_text(biotracer(3) + "\t\t".join(fields) + "\n")
+    assert_refused(emmclab("profile", bad), "bad.txt:4", "twelve")
+
+
+def test_lenient_counts_what_it_skips(line: list[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text(biotracer(3) + "\t\t".join([line[0], "twelve", *line[2:]]) + "\n")
+    (profile,) = emmclab_json("profile", bad, "--lenient")
+    assert profile["ledger"]["skipped"] == 1
+    assert profile["requests"] == 3
+
+
+def test_carriage_returns_change_nothing(trace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "chat.txt"
+    other.write_bytes(trace.read_bytes().replace(b"\n", b"\r\n"))
+    assert emmclab_json("profile", other) == emmclab_json("profile", trace)
+
+
+def test_missing_last_newline_changes_nothing(trace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "chat.txt"
+    other.write_bytes(trace.read_bytes().rstrip(b"\n"))
+    assert emmclab_json("profile", other) == emmclab_json("profile", trace)
+
+
+def test_wrong_time_unit_is_refused_with_the_likely_one(tmp_path: Path) -> None:
+    table = tmp_path / "requests.csv"
+    rows = [f"{number * 2_000_000},write,{number * 8},8" for number in range(200)]
+    table.write_text("arrival,op,sector,sectors\n" + "\n".join(rows) + "\n")
+    options = ["--format", "csv", "--columns", "arrival,op,sector,sectors"]
+    assert_refused(emmclab("profile", table, *options, "--time-unit", "s"), "time-unit")
+    assert emmclab("profile", table, *options, "--time-unit", "ns").returncode == 0
+
+
+def test_unknown_option(trace: Path) -> None:
+    assert_refused(emmclab("profile", trace, "--jsno"), "--jsno", "emmclab profile --help")
+
+
+def test_unknown_command() -> None:
+    assert_refused(emmclab("profil"), "profil")
+
+
+def test_missing_argument() -> None:
+    assert_refused(emmclab("head"), "TRACE")
+
+
+def test_unknown_format_lists_the_known(trace: Path) -> None:
+    assert_refused(emmclab("profile", trace, "--format", "biotracr"), "biotracr", "biotracer")
+
+
+def test_unknown_output_ending(trace: Path, tmp_path: Path) -> None:
+    assert_refused(emmclab("convert", trace, tmp_path / "out.xyz"), "out.xyz", "parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_is_not_the_input(trace: Path) -> None:
+    before = trace.read_bytes()
+    assert_refused(emmclab("convert", trace, trace, "--to", "csv"), "input itself")
+    assert trace.read_bytes() == before
+
+
+def test_one_trace_cannot_be_combined(trace: Path) -> None:
+    assert_refused(emmclab("profile", trace, "--combine"), "combine")
+
+
+def test_report_into_a_missing_folder(trace: Path, tmp_path: Path) -> None:
+    done = emmclab("profile", trace, "--html", tmp_path / "no" / "report.html")
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "report.html" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_trace_leaves_the_old_output_alone(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text(biotracer(3) + "1\t\t2\n")
+    out = tmp_path / "out.parquet"
+    out.write_bytes(b"as it was")
+    assert_refused(emmclab("convert", bad, out), "bad.txt:4")
+    assert out.read_bytes() == b"as it was"
+    assert {path.name for path in tmp_path.iterdir()} == {"bad.txt", "out.parquet"}
+
+
+def test_bug_is_one_line_and_shows_its_traceback_only_when_asked(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import emmclab.trace\n"
+        "def broken(self, limit): raise ZeroDivisionError('planted')\n"
+        "emmclab.trace.Trace.rows = broken\n"
+    )
+    from conftest import ROOT
+
+    path = f"{tmp_path}:{ROOT / 'python'}"
+    quiet = emmclab("head", trace, env={"PYTHONPATH": path})
+    assert_refused(quiet, "bug in emmclab", "planted", "EMMCLAB_DEBUG=1", code=1)
+    loud = emmclab("head", trace, env={"PYTHONPATH": path, "EMMCLAB_DEBUG": "1"})
+    assert "Traceback" in loud.stderr

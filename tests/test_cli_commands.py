@@ -1,0 +1,214 @@
+"""Every command does its work, in words and in JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import emmclab, emmclab_json
+
+COMMANDS = (
+    "demo",
+    "profile",
+    "convert",
+    "head",
+    "explain",
+    "formats",
+    "published",
+    "simulate",
+    "compare",
+    "devices",
+)
+SIZE_AND_TIMING = [
+    "data_size_kb",
+    "requests",
+    "max_size_kb",
+    "mean_size_kb",
+    "mean_read_kb",
+    "mean_write_kb",
+    "write_requests_pct",
+    "written_bytes_pct",
+    "duration_s",
+    "arrival_rate_per_s",
+    "access_rate_kb_per_s",
+    "no_wait_pct",
+    "mean_service_ms",
+    "mean_response_ms",
+    "spatial_locality_pct",
+    "temporal_locality_pct",
+]
+
+
+def test_without_arguments_help_goes_to_stdout() -> None:
+    done = emmclab()
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command: str) -> None:
+    done = emmclab(command, "--help")
+    assert done.returncode == 0
+    assert "emmclab " in done.stdout.split("Example")[1]
+    assert "--json" in done.stdout
+
+
+def test_version() -> None:
+    done = emmclab("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("emmclab ")
+
+
+def test_completion_script_is_shown() -> None:
+    done = emmclab("--show-completion", "bash", env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert done.returncode == 0
+    assert "_EMMCLAB_COMPLETE" in done.stdout
+
+
+def test_formats_lists_what_is_read_and_written() -> None:
+    entries = {entry["name"]: entry for entry in emmclab_json("formats")}
+    assert entries["parquet"]["reads"]
+    assert entries["parquet"]["writes"]
+    assert entries["biotracer"]["reads"]
+    text = emmclab("formats").stdout
+    assert all(name in text for name in entries)
+
+
+def test_head_shows_the_first_requests_with_units(trace: Path) -> None:
+    rows = emmclab_json("head", trace, "-n", 3)
+    assert len(rows) == 3
+    assert rows[0]["op"] == "read"
+    assert rows[0]["arrival_ns"] == 1_400_000_000_400_000_000
+    assert rows[1]["op"] == "write"
+    text = emmclab("head", trace, "-n", 3).stdout
+    assert "KB" in text
+    assert "512 B" in text
+    assert "+0.020" in text
+
+
+def test_head_of_a_short_trace_ends_with_it(tmp_path: Path) -> None:
+    from conftest import biotracer
+
+    short = tmp_path / "short.txt"
+    short.write_text(biotracer(2))
+    assert len(emmclab_json("head", short, "-n", 50)) == 2
+
+
+def test_explain_names_format_clock_ledger_and_columns(trace: Path) -> None:
+    explained = emmclab_json("explain", trace)
+    assert explained["header"]["format"] == "biotracer"
+    assert explained["ledger"]["kept"] == 400
+    assert {column["name"] for column in explained["columns"]} >= {"arrival_ns", "sector", "op"}
+    text = emmclab("explain", trace).stdout
+    assert "1 January 1970" in text
+    assert "when the device had finished it" in text
+
+
+def test_explain_shows_every_setting_of_a_device() -> None:
+    settings = {setting["key"]: setting for setting in emmclab_json("explain", "nexus5")}
+    assert all(setting["doc"] and setting["origin"] for setting in settings.values())
+    text = emmclab("explain", "nexus5").stdout
+    assert "allocation.order" in text
+    assert "preset nexus5" in text
+
+
+def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
+    target = tmp_path / "chat.parquet"
+    done = emmclab_json("convert", trace, target)
+    assert done["ledger"]["kept"] == 400
+    again = emmclab_json("profile", target)[0]
+    first = emmclab_json("profile", trace)[0]
+    assert again == first
+
+
+def test_convert_says_what_the_target_has_no_place_for(trace: Path, tmp_path: Path) -> None:
+    done = emmclab("convert", trace, tmp_path / "chat.ssdsim", "--to", "ssdsim")
+    assert done.returncode == 0, done.stderr
+    assert "note: the format has no place for" in done.stderr
+    assert "complete_ns of 400 requests" in done.stderr
+
+
+def test_profile_json_is_a_list_with_the_name_first(trace: Path, other_trace: Path) -> None:
+    profiles = emmclab_json("profile", trace, other_trace)
+    assert [profile["name"] for profile in profiles] == ["chat", "camera"]
+    for profile in profiles:
+        assert next(iter(profile)) == "name"
+        assert [field for field in profile if field in SIZE_AND_TIMING] == SIZE_AND_TIMING
+        assert len(profile["findings"]) == 11
+
+
+def test_profile_measures_what_the_trace_holds(trace: Path) -> None:
+    profile = emmclab_json("profile", trace)[0]
+    assert profile["requests"] == 400
+    assert profile["write_requests_pct"] == pytest.approx(87.5)
+    assert profile["max_size_kb"] == 64
+    assert profile["ledger"]["seen"] == 400
+
+
+def test_ledger_stands_on_top_of_the_profile(trace: Path) -> None:
+    lines = emmclab("profile", trace).stdout.splitlines()
+    assert lines[0].startswith("chat")
+    assert lines[1].strip().startswith("ledger: 400 seen, 400 kept")
+
+
+def test_profiles_side_by_side(trace: Path, other_trace: Path) -> None:
+    done = emmclab("profile", trace, other_trace, "--compare")
+    assert done.returncode == 0
+    for row in ("chat", "camera"):
+        assert any(line.strip().startswith(row) for line in done.stdout.split("Table IV")[1].splitlines())
+    assert "Findings" in done.stdout
+
+
+def test_same_file_twice_gets_two_names(trace: Path) -> None:
+    assert [profile["name"] for profile in emmclab_json("profile", trace, trace)] == ["chat", "chat (2)"]
+
+
+def test_combined_traces_hold_all_requests(trace: Path, other_trace: Path) -> None:
+    (profile,) = emmclab_json("profile", trace, other_trace, "--combine")
+    assert profile["requests"] == 550
+    assert profile["name"] == "chat/camera"
+
+
+def test_figures_are_written_with_their_data(trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    done = emmclab("profile", trace, "--figures", folder)
+    assert done.returncode == 0, done.stderr
+    assert "<svg" in (folder / "size_distribution.svg").read_text()
+    rows = (folder / "size_distribution.csv").read_text().splitlines()
+    assert rows[0].startswith("trace,op,bin,low_kb,high_kb")
+    assert {path.stem for path in folder.glob("*.svg")} == {path.stem for path in folder.glob("*.csv")}
+
+
+def test_published_tables_name_their_contradictions() -> None:
+    tables = emmclab_json("published")
+    assert len(tables["rows"]) == 25
+    copied = {entry["name"] for entry in tables["inconsistencies"] if entry["check"] == "another row"}
+    assert copied == {"Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"}
+    assert "Music/WB" in emmclab("published").stdout
+
+
+def test_demo_ends_with_the_path_of_the_report(tmp_path: Path) -> None:
+    done = emmclab("demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = Path(done.stdout.strip().splitlines()[-1].removeprefix("Report: "))
+    assert report.parent == tmp_path
+    assert report.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("arguments", [["profile"], ["head"], ["explain"]])
+def test_two_runs_give_the_same_bytes(trace: Path, arguments: list[str]) -> None:
+    assert emmclab(*arguments, trace).stdout == emmclab(*arguments, trace).stdout
+    assert emmclab(*arguments, trace, "--json").stdout == emmclab(*arguments, trace, "--json").stdout
+
+
+def test_two_conversions_and_two_reports_give_the_same_bytes(trace: Path, tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        assert emmclab("convert", trace, tmp_path / f"{run}.parquet").returncode == 0
+        assert emmclab("profile", trace, "--html", tmp_path / f"{run}.html").returncode == 0
+    for ending in ("parquet", "html"):
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+
+
+def test_no_colour_codes_without_a_terminal(trace: Path) -> None:
+    assert "\x1b" not in emmclab("profile", trace).stdout

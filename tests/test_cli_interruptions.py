@@ -1,0 +1,94 @@
+"""Closed pipes, full disks and signals: quiet or clear, and nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, emmclab, environment, missing
+
+
+def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
+    command = [*COMMAND, "head", str(long_trace), "-n", "100000", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == b""
+
+
+def test_closed_pipe_under_a_table_is_quiet(long_trace: Path) -> None:
+    command = [*COMMAND, "head", str(long_trace), "-n", "20000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == b""
+
+
+def test_full_stdout_is_a_failed_run(trace: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*COMMAND, "head", str(trace), "--json"]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), check=False
+        )
+    assert done.returncode == 1
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_in_the_middle_of_a_conversion_leaves_nothing(
+    long_trace: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    target = tmp_path / "out.parquet"
+    command = [*COMMAND, "convert", str(long_trace), str(target)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert process.poll() is None, "the conversion ended before it could be interrupted"
+    process.send_signal(number)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in words
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        missing("the right to mount a small file system")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        missing("the right to mount a small file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_full_disk_is_a_failed_run_that_leaves_nothing(long_trace: Path, tiny_disk: Path) -> None:
+    done = emmclab("convert", long_trace, tiny_disk / "out.parquet")
+    assert done.returncode == 1, done.stderr
+    assert "error: " in done.stderr
+    assert "hint: " in done.stderr
+    assert not list(tiny_disk.iterdir())
+
+
+def test_full_disk_under_the_report_leaves_nothing(trace: Path, tiny_disk: Path) -> None:
+    done = emmclab("profile", trace, "--html", tiny_disk / "report.html")
+    assert done.returncode == 1, done.stderr
+    assert "No space left" in done.stderr
+    assert not list(tiny_disk.iterdir())

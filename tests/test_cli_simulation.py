@@ -1,0 +1,179 @@
+"""Simulated devices through the command line: fields, determinism, aging, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emmclab as api
+from conftest import emmclab, emmclab_json
+
+NAMES = [
+    "requests",
+    "mean_response_ms",
+    "p50_response_ms",
+    "p99_response_ms",
+    "mean_service_ms",
+    "space_utilisation",
+    "waf",
+    "page_reads",
+    "page_programs",
+    "block_erases",
+    "gc_count",
+    "simulated_s",
+    "wall_s",
+    "page_operations_per_s",
+    "mean_response_ms_read",
+    "mean_response_ms_write",
+]
+
+
+#: The made-up traces end a little behind the smallest device.
+SMALL = ("--device", "small-1gb", "--fold")
+
+
+def _still(result: dict[str, Any]) -> dict[str, Any]:
+    """The fields that do not depend on this computer."""
+    return {name: value for name, value in result.items() if name not in ("wall_s", "page_operations_per_s")}
+
+
+def test_simulate_gives_every_named_field_with_the_ledger(trace: Path) -> None:
+    result = emmclab_json("simulate", trace, "--device", "iiswc15-hps")
+    assert set(NAMES) <= set(result)
+    assert result["requests"] == result["ledger"]["kept"] == 400
+    assert result["parallelism"] == "none" and result["mode"] == "open"
+
+
+def test_two_runs_give_the_same_result(trace: Path) -> None:
+    arguments = ("simulate", trace, *SMALL, "--precondition", "random:50", "--seed", "7")
+    assert _still(emmclab_json(*arguments)) == _still(emmclab_json(*arguments))
+
+
+def test_compare_puts_every_trace_on_every_device(trace: Path, other_trace: Path) -> None:
+    results = emmclab_json("compare", trace, other_trace, "--devices", "iiswc15-4ps,iiswc15-8ps")
+    assert [(result["trace"], result["device"]) for result in results] == [
+        ("chat", "iiswc15-4ps"),
+        ("chat", "iiswc15-8ps"),
+        ("camera", "iiswc15-4ps"),
+        ("camera", "iiswc15-8ps"),
+    ]
+    words = emmclab("compare", trace, "--devices", "iiswc15-4ps,iiswc15-8ps")
+    assert words.returncode == 0 and "ledger: 400 seen, 400 kept" in words.stdout
+
+
+def test_a_20_kb_write_takes_8_8_and_4_kb_pages_of_a_hybrid_device(tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("0\t\t40\t\t20480\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
+    hybrid, pure = emmclab_json("compare", path, "--devices", "iiswc15-hps,iiswc15-8ps")
+    assert (hybrid["page_programs"], hybrid["space_utilisation"]) == (3, 1.0)
+    assert (pure["page_programs"], round(pure["space_utilisation"], 4)) == (3, 0.8333)
+
+
+def test_rows_of_requests_add_up_to_the_means(trace: Path, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    result = emmclab_json("simulate", trace, "--device", "iiswc15-4ps", "--events", path)
+    rows = arrow.read_table(path).to_pylist()
+    assert len(rows) == result["requests"]
+    mean = sum(row["complete_ns"] - row["arrival_ns"] for row in rows) / len(rows) / 1e6
+    assert mean == pytest.approx(result["mean_response_ms"], rel=1e-9)
+    for row in rows:
+        waits = sum(value for name, value in row.items() if name.startswith("wait_"))
+        assert waits == row["complete_ns"] - row["arrival_ns"]
+
+
+def test_a_device_is_aged_by_a_trace_and_kept(trace: Path, other_trace: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    aging = ("--precondition", other_trace, "--images", images)
+    arguments = ("simulate", trace, *SMALL, *aging)
+    first = emmclab_json(*arguments)
+    assert len(list(images.iterdir())) == 1
+    assert _still(first) == _still(emmclab_json(*arguments))
+
+
+def test_passes_repeat_the_trace_and_the_checker_agrees(trace: Path) -> None:
+    result = emmclab_json("simulate", trace, *SMALL, "--passes", "3", "--check")
+    assert result["requests"] == 3 * 400
+
+
+def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> None:
+    small = tmp_path / "tiny.toml"
+    small.write_text(
+        "[geometry]\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\npages_per_block = 16\n"
+        "read_us = 50\nprogram_us = 500\nerase_us = 1000\n"
+        "[capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n"
+    )
+    lines = [
+        f"{number % 128 * 8}\t\t8\t\t4096\t\t5\t\t{number}.1\t\t{number}.2\t\t{number}.3\t\t{number}.4"
+        for number in range(300)
+    ]
+    path = tmp_path / "many.txt"
+    path.write_text("\n".join(lines))
+    result = emmclab_json("simulate", path, "--device", small)
+    assert result["stopped"] and result["requests"] < 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--device", "nexus55"], "did you mean `nexus5`"),
+        (["--device", "missing.toml"], "missing.toml"),
+        (["--set", "gc.polcy=fifo"], "gc.polcy"),
+        (["--set", "gc.policy"], "KEY=VALUE"),
+        (["--set", "timing.parallelism=sideways"], "sideways"),
+        (["--mode", "sideways"], "sideways"),
+        (["--precondition", "random:lots"], "lots"),
+        (["--precondition", "sideways"], "sideways"),
+        (["--rate", "0"], "rate"),
+        (["--passes", "0"], "at least once"),
+    ],
+)
+def test_a_wrong_option_is_named_with_a_hint_and_exit_2(
+    trace: Path, arguments: list[str], words: str
+) -> None:
+    done = emmclab("simulate", trace, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_all_faults_of_a_device_file_are_listed_at_once(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text("[timing]\nparalelism = 'both'\n[geometry]\nchannels = 0\n[power]\nwake = 3\n")
+    done = emmclab("simulate", trace, "--device", path)
+    assert done.returncode == 2
+    assert "timing.paralelism" in done.stderr and "power.wake" in done.stderr
+
+
+def test_a_trace_beyond_the_device_is_refused_unless_folded(tmp_path: Path) -> None:
+    path = tmp_path / "far.txt"
+    path.write_text("999999992\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
+    refused = emmclab("simulate", path, "--device", "small-1gb")
+    assert refused.returncode == 2 and "--fold" in refused.stderr
+    assert emmclab_json("simulate", path, "--device", "small-1gb", "--fold")["ledger"]["folded"] == 1
+
+
+def test_devices_are_listed_and_explained() -> None:
+    names = [device["name"] for device in emmclab_json("devices")]
+    assert {"iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps", "nexus5", "ssdsim", "small-1gb"} <= set(names)
+    for name in names:
+        assert emmclab("explain", name).returncode == 0
+
+
+def test_messaging_means_on_the_paper_s_devices(shared_traces: Path) -> None:
+    path = shared_traces / "nexus5" / "log106_Messaging.txt"
+    for parallelism, expected in (("none", (3.75, 2.10, 2.01)), ("both", (1.53, 1.46, 1.40))):
+        results = emmclab_json("compare", path, "--set", f"timing.parallelism={parallelism}")
+        found = [result["mean_response_ms"] for result in results]
+        assert found == pytest.approx(expected, rel=0.02)
+        utilisation = [result["space_utilisation"] for result in results]
+        assert utilisation == pytest.approx((1, 0.779, 1), rel=0.001)
+
+
+def test_python_gives_what_the_command_line_gives(trace: Path) -> None:
+    device = api.Device.preset("iiswc15-hps").set({"timing.parallelism": "both"})
+    result = device.simulate(api.read(trace))
+    shown = emmclab_json("simulate", trace, "--device", "iiswc15-hps", "--set", "timing.parallelism=both")
+    assert json.loads(json.dumps(result.deterministic())) == _still(shown)

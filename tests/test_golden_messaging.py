@@ -1,0 +1,77 @@
+"""The Messaging trace of the IISWC 2015 paper gives the paper's rows; eight phone traces fit on a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import emmclab as lab
+from conftest import emmclab, emmclab_json
+
+MEASURED = {
+    "requests": 5_702,
+    "data_size_kb": 63_668,
+    "max_size_kb": 128,
+    "write_requests_pct": 97.30,
+    "written_bytes_pct": 94.38,
+    "duration_s": 589,
+    "arrival_rate_per_s": 9.68,
+    "no_wait_pct": 86.39,
+    "mean_service_ms": 1.68,
+    "mean_response_ms": 1.88,
+    "spatial_locality_pct": 28.87,
+    "temporal_locality_pct": 50.81,
+}
+
+
+@pytest.fixture(scope="module")
+def messaging(shared_traces: Path) -> Path:
+    return shared_traces / "nexus5" / "log106_Messaging.txt"
+
+
+def test_messaging_in_json(messaging: Path) -> None:
+    (profile,) = emmclab_json("profile", messaging)
+    for field, value in MEASURED.items():
+        digits = 0 if isinstance(value, int) else 2
+        assert round(profile[field], digits) == value, field
+    assert profile["ledger"]["headers_stripped"] == 1_155
+    assert profile["ledger"]["reordered"] == 44
+
+
+def test_messaging_in_words_stands_above_the_published_row(messaging: Path) -> None:
+    lines = emmclab("profile", messaging).stdout.splitlines()
+    rows = [number for number, line in enumerate(lines) if line.startswith("log106_Messaging ")]
+    size, timing = rows[1], rows[2]
+    assert lines[size].split()[1:] == ["63,668", "5,702", "128", "11.17", "23.25", "10.83", "97.30", "94.38"]
+    assert lines[size + 1].split() == [
+        "published",
+        "63,668",
+        "5,702",
+        "128",
+        "11",
+        "23",
+        "10.5",
+        "97.3",
+        "94.38",
+    ]
+    assert lines[timing].split()[4:] == ["86.39", "1.68", "1.88", "28.87", "50.81"]
+    assert lines[timing + 1].split()[4:] == ["86", "1.68", "1.88", "28.85", "50.82"]
+
+
+def test_messaging_shows_the_power_saving_threshold(messaging: Path) -> None:
+    power = lab.profile(messaging)["power_saving"]
+    assert power["found"]
+    assert (power["threshold_low_ms"], power["threshold_high_ms"]) == (128, 256)
+    assert 2.5 < power["wake_up_ms"] < 3.5
+
+
+def test_eight_phone_traces_on_one_page(shared_traces: Path, tmp_path: Path) -> None:
+    traces = sorted((shared_traces / "pixel6a").glob("*.csv.gz"))
+    assert len(traces) == 8
+    page = tmp_path / "pixel.html"
+    done = emmclab("profile", *traces, "--compare", "--html", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert all(path.name.removesuffix(".csv.gz") in text for path in traces)
+    assert len(text) < 3_000_000

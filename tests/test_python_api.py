@@ -1,0 +1,129 @@
+"""The Python face: traces, profiles, data frames and exceptions."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emmclab
+from conftest import biotracer
+
+
+def test_read_profile_table(trace: Path) -> None:
+    profile = emmclab.read(trace).profile()
+    assert profile.name == "chat"
+    assert profile["requests"] == 400
+    assert "Mean response" in profile.table()
+    assert repr(profile.table()) == str(profile.table())
+    assert "400 seen" in profile._repr_html_()
+
+
+def test_to_dict_is_a_copy(trace: Path) -> None:
+    profile = emmclab.profile(trace)
+    fields = profile.to_dict()
+    fields["figures"].clear()
+    assert profile.figure("size_distribution")
+    assert json.loads(json.dumps(profile.to_dict())) == profile.to_dict()
+
+
+def test_trace_is_read_anew_each_time(trace: Path) -> None:
+    opened = emmclab.read(trace)
+    assert opened.profile().to_dict() == opened.profile().to_dict()
+    assert sum(len(batch) for batch in opened.batches()) == 400
+    assert opened.ledger["kept"] == 400
+
+
+def test_frames_hold_the_same_requests(trace: Path) -> None:
+    opened = emmclab.read(trace)
+    arrow = opened.to_arrow()
+    assert arrow.num_rows == 400
+    polars = opened.to_polars()
+    assert polars["sectors"].sum() == sum(arrow["sectors"].to_pylist())
+    pandas = opened.to_pandas()
+    assert list(pandas.columns) == polars.columns
+    assert int(pandas["sectors"].sum()) == polars["sectors"].sum()
+
+
+def test_arrow_shares_the_memory_of_the_core(trace: Path) -> None:
+    import pyarrow
+
+    (batch,) = emmclab.read(trace).batches()
+    first, second = pyarrow.record_batch(batch), pyarrow.record_batch(batch)
+    assert first["sector"].buffers()[1].address == second["sector"].buffers()[1].address
+
+
+def test_missing_library_says_what_to_install(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("polars"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr("importlib.import_module", lambda name: without(name))
+    with pytest.raises(emmclab.UnsupportedError) as caught:
+        emmclab.read(trace).to_polars()
+    assert "pip install polars" in str(caught.value.hint)
+
+
+def test_exceptions_say_where_and_what(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text(biotracer(3) + "1\t\t2\n")
+    with pytest.raises(emmclab.FormatError) as caught:
+        emmclab.profile(bad)
+    assert isinstance(caught.value, emmclab.EmmclabError)
+    assert isinstance(caught.value, ValueError)
+    assert (caught.value.file, caught.value.line) == (str(bad), 4)
+    with pytest.raises(OSError, match="nothing") as refused:
+        emmclab.read(tmp_path / "nothing.txt")
+    assert refused.value.errno == 2
+
+
+def test_convert_and_read_back(trace: Path, tmp_path: Path) -> None:
+    written = emmclab.convert(trace, tmp_path / "chat.parquet")
+    assert written.ledger["kept"] == 400
+    assert (written.left_out, written.lost) == (0, {})
+    again = emmclab.read(tmp_path / "chat.parquet")
+    assert again.header["format"] == "biotracer"
+    assert again.rows(5) == emmclab.read(trace).rows(5)
+
+
+def test_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text(biotracer(3) + "1\t\t2\n")
+    with pytest.raises(emmclab.FormatError):
+        emmclab.convert(bad, tmp_path / "out.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+
+
+def test_combined_traces_start_together(trace: Path, other_trace: Path) -> None:
+    both = emmclab.combine([emmclab.read(trace), emmclab.read(other_trace)])
+    rows = both.rows(2)
+    assert [row["arrival_ns"] for row in rows] == [0, 0]
+    assert both.profile()["requests"] == 550
+
+
+def test_one_trace_is_no_combination(trace: Path) -> None:
+    with pytest.raises(emmclab.ConfigError):
+        emmclab.combine([emmclab.read(trace)])
+
+
+def test_bundled_traces_are_small_and_profiled() -> None:
+    paths = emmclab.bundled()
+    assert paths
+    assert sum(path.stat().st_size for path in paths) < 1_000_000
+    for path in paths:
+        assert emmclab.profile(path)["requests"] > 0
+
+
+def test_errors_survive_a_process_boundary() -> None:
+    error = emmclab.UnitError(
+        "times are absurd", kind="unit", file="a.txt", line=3, hint="try --time-unit ms"
+    )
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.kind, again.line, again.hint) == (str(error), "unit", 3, error.hint)

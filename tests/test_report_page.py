@@ -1,0 +1,213 @@
+"""The report page in a browser: drawn, silent, alone with itself, sortable, narrow and dark."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+import emmclab
+from emmclab.report import write_report, write_simulation_report
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def one(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of one trace."""
+    path = tmp_path_factory.mktemp("page") / "one.html"
+    write_report([emmclab.profile(trace)], path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def several(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three traces, one of which has the name of a published row."""
+    folder = tmp_path_factory.mktemp("page")
+    named = folder / "log106_Messaging.txt"
+    named.write_bytes(trace.read_bytes())
+    write_report([emmclab.profile(path) for path in (trace, other_trace, named)], folder / "several.html")
+    return folder / "several.html"
+
+
+@pytest.fixture(scope="module")
+def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two traces on two devices, one of which collects."""
+    path = tmp_path_factory.mktemp("page") / "simulated.html"
+    devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
+    traces = [emmclab.read(path) for path in (trace, other_trace)]
+    write_simulation_report(emmclab.compare(traces, devices, fold=True), devices, path)
+    return path
+
+
+class Visit:
+    """A page in the browser, with everything that it says and asks for."""
+
+    def __init__(self, browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        self.words: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.words.append(message.text))
+        self.page.on("pageerror", lambda error: self.words.append(str(error)))
+        self.page.route("**/*", self._answer)
+        self.page.goto(path.as_uri())
+
+    def _answer(self, route: Route) -> None:
+        if not route.request.url.startswith(("file:", "blob:", "data:")):
+            self.requests.append(route.request.url)
+            route.abort()
+        else:
+            route.continue_()
+
+    def draw_all(self) -> int:
+        """Scrolls every chart into view; gives how many there are."""
+        charts = self.page.locator(".chart")
+        for number in range(charts.count()):
+            charts.nth(number).scroll_into_view_if_needed()
+            charts.nth(number).locator("svg").first.wait_for(timeout=10_000)
+        return charts.count()
+
+
+@pytest.mark.parametrize(("name", "charts"), [("one", 17), ("several", 17), ("simulated", 6)])
+def test_every_chart_is_drawn_in_silence_and_without_a_request(
+    browser: Browser, name: str, charts: int, request: pytest.FixtureRequest
+) -> None:
+    visit = Visit(browser, request.getfixturevalue(name))
+    count = visit.draw_all()
+    assert count >= charts
+    empty = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
+    )
+    assert empty == []
+    assert visit.words == []
+    assert visit.requests == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["one", "several", "simulated"])
+def test_phone_width_needs_no_sideways_scrolling(
+    browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest
+) -> None:
+    visit = Visit(browser, request.getfixturevalue(name), width=390, scheme=scheme)
+    visit.draw_all()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    wide = visit.page.locator(".chart svg").evaluate_all(
+        "drawn => drawn.filter(s => s.getBoundingClientRect().right > 391).length"
+    )
+    assert wide == 0
+    visit.page.close()
+
+
+def _brightness(page: Page) -> float:
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    numbers = [float(part) for part in colour.strip("rgba()").split(",")[:3]]
+    return sum(numbers) / 3
+
+
+def test_dark_follows_the_system_and_the_button(browser: Browser, one: Path) -> None:
+    visit = Visit(browser, one, scheme="dark")
+    assert _brightness(visit.page) < 60
+    visit.draw_all()
+    label = "document.querySelector('.chart svg .role-axis-title text').getAttribute('fill')"
+    dark = visit.page.evaluate(label)
+    visit.page.click("#theme")
+    visit.page.wait_for_function(f"{label} !== '{dark}'")
+    assert _brightness(visit.page) > 200
+    visit.page.close()
+
+
+def test_tables_sort_by_column_and_keep_published_rows_with_theirs(browser: Browser, several: Path) -> None:
+    visit = Visit(browser, several)
+    table = visit.page.locator("#tables table.sortable").first
+    requests = table.get_by_role("button", name="Requests", exact=True)
+    names = "t => [...t.tBodies].map(b => b.rows[0].cells[0].textContent)"
+    requests.click()
+    assert table.evaluate(names)[-1] == "camera"
+    requests.click()
+    assert table.evaluate(names)[0] == "camera"
+    assert table.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    bodies = table.evaluate("t => [...t.tBodies].map(b => [...b.rows].map(r => r.cells[0].textContent))")
+    assert ["log106_Messaging", "published"] in bodies
+    visit.page.close()
+
+
+def test_keyboard_reaches_the_sorting_and_the_regions(browser: Browser, several: Path) -> None:
+    visit = Visit(browser, several)
+    visit.page.locator("#tables table.sortable thead button").nth(2).focus()
+    visit.page.keyboard.press("Enter")
+    assert visit.page.locator("th[aria-sort='descending']").count() == 1
+    assert visit.page.locator("html").get_attribute("lang") == "en"
+    unnamed = visit.page.evaluate("[...document.querySelectorAll('[role]')].filter(e => !e.ariaLabel).length")
+    assert unnamed == 0
+    visit.page.close()
+
+
+def test_figure_gives_its_data_and_its_drawing(
+    browser: Browser, one: Path, trace: Path, tmp_path: Path
+) -> None:
+    visit = Visit(browser, one)
+    figure = visit.page.locator("#size_distribution")
+    figure.locator("summary").click()
+    rows = emmclab.profile(trace).figure("size_distribution")
+    assert figure.locator("tbody tr").count() == len(rows)
+    with visit.page.expect_download() as saved:
+        figure.locator(".save-csv").click()
+    saved.value.save_as(tmp_path / "data.csv")
+    with (tmp_path / "data.csv").open() as file:
+        read = list(csv.DictReader(file))
+    assert [row["bin"] for row in read] == [row["bin"] for row in rows]
+    assert [int(row["requests"]) for row in read] == [row["requests"] for row in rows]
+    with visit.page.expect_download() as saved:
+        figure.locator(".save-svg").click()
+    saved.value.save_as(tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").read_text().startswith("<svg")
+    visit.page.close()
+
+
+def test_what_is_not_recorded_is_said(browser: Browser, tmp_path: Path) -> None:
+    table = tmp_path / "arrivals.csv"
+    lines = [f"{number * 5_000_000},write,{number * 64},8" for number in range(50)]
+    table.write_text("arrival_ns,op,sector,sectors\n" + "\n".join(lines) + "\n")
+    page = tmp_path / "page.html"
+    emmclab.profile(table, format="csv").write_html(page)
+    visit = Visit(browser, page)
+    assert "does not record" in visit.page.locator("#response_distribution").inner_text()
+    visit.draw_all()
+    assert visit.words == []
+    visit.page.close()
+
+
+def test_foreign_names_are_text_not_markup(browser: Browser, trace: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "<img src=x onerror=console.log('run')>.txt"
+    evil.write_bytes(trace.read_bytes())
+    page = tmp_path / "page.html"
+    write_report([emmclab.profile(evil)], page)
+    visit = Visit(browser, page)
+    visit.draw_all()
+    assert visit.words == []
+    assert visit.requests == []
+    assert visit.page.locator("main img").count() == 0
+    visit.page.close()
+
+
+def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:
+    visit = Visit(browser, one, scheme="dark")
+    visit.page.evaluate(
+        "window.print = () => { window.printed = document.querySelectorAll('.chart svg').length; }"
+    )
+    visit.page.click("#print")
+    visit.page.wait_for_function("window.printed !== undefined")
+    assert visit.page.evaluate("window.printed") == visit.page.locator(".chart").count()
+    visit.page.pdf(path=str(tmp_path / "page.pdf"))
+    assert (tmp_path / "page.pdf").stat().st_size > 20_000
+    visit.page.close()

@@ -1,0 +1,140 @@
+"""One command gives one page with every table, figure and claim; it is small, silent and fits a phone."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from conftest import emmclab, emmclab_json
+from emmclab.claims import said
+from emmclab.workload import workloads
+from test_report_page import Visit
+
+MOST_BYTES = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Path:
+    """The page of the paper, from nothing but the project."""
+    began = time.monotonic()
+    done = emmclab(
+        *("reproduce", "iiswc15", "--jobs", 2, "--results", folder / "results"),
+        *("--html", folder / "page.html", "--figures", folder / "figures"),
+        env={"EMMCLAB_TRACES": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "reproduced" in done.stdout
+    assert time.monotonic() - began < 110
+    return folder / "page.html"
+
+
+def test_the_page_is_one_small_file_that_names_how_to_get_it_again(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.encode()) < MOST_BYTES
+    assert "emmclab reproduce iiswc15" in text
+    markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r'(src|href)="(?!#)', markup)
+
+
+def test_every_claim_and_every_workload_stands_on_the_page(page: Path, browser: Browser) -> None:
+    visit = Visit(browser, page)
+    for claim in said("iiswc15"):
+        assert visit.page.locator(f"#{claim} .badge").count() == 1, claim
+    words = visit.page.locator("#tables").inner_text()
+    for name in workloads():
+        assert name in words, name
+    head = visit.page.locator("h1").inner_text()
+    held, of = map(int, re.findall(r"\d+", head)[:2])
+    assert of == len(said("iiswc15"))
+    badges = visit.page.locator("#claims .badge.yes, #claims .badge.near").count()
+    assert badges == held
+
+
+def test_every_chart_is_drawn_in_silence_and_without_a_request(page: Path, browser: Browser) -> None:
+    visit = Visit(browser, page)
+    assert visit.draw_all() == 12
+    empty = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => c.querySelectorAll('svg path[d]').length < 5).map(c => c.id)"
+    )
+    assert empty == []
+    assert visit.words == []
+    assert visit.requests == []
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_nothing_sticks_out_at_any_width(page: Path, browser: Browser, width: int) -> None:
+    visit = Visit(browser, page, width=width)
+    visit.draw_all()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => c.querySelector('svg').getBoundingClientRect().right"
+        " > c.getBoundingClientRect().right + 1).map(c => c.id)"
+    )
+    assert cut == []
+
+
+def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
+    visit = Visit(browser, page)
+    data = visit.page.locator("#reduction details.data")
+    data.locator("summary").click()
+    assert data.locator("tbody tr").count() == 18
+    table = visit.page.locator("#beyond table.sortable").first
+    table.locator("thead button").nth(4).click()
+    firsts = table.locator("tbody").evaluate_all(
+        "bodies => bodies.map(b => b.rows[0].cells[4].dataset.value)"
+    )
+    values = [float(value) for value in firsts if value]
+    assert values == sorted(values, reverse=True)
+
+
+def test_figures_are_files_for_a_paper(page: Path, folder: Path) -> None:
+    assert page.exists()
+    for ending, begins in (("svg", b"<svg"), ("pdf", b"%PDF"), ("csv", b"trace,")):
+        files = sorted((folder / "figures").glob(f"*.{ending}"))
+        assert len(files) == 12
+        assert all(file.read_bytes().startswith(begins) for file in files)
+
+
+def test_a_report_is_the_same_page_without_running(page: Path, folder: Path) -> None:
+    done = emmclab("report", "iiswc15", "--results", folder / "results", "--html", folder / "again.html")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "again.html").read_bytes() == page.read_bytes()
+
+
+def test_the_recorded_messaging_trace_is_the_26th_workload(
+    page: Path, folder: Path, shared_traces: Path
+) -> None:
+    assert page.exists()
+    out = emmclab_json(
+        *("reproduce", "iiswc15", "--results", folder / "results", "--html", folder / "with.html"),
+        *("--trace", shared_traces / "nexus5" / "log106_Messaging.txt"),
+    )
+    assert len(out["claims"]) == len(said("iiswc15"))
+    text = (folder / "with.html").read_text()
+    assert "log106_Messaging (recorded)" in text
+    assert "What synthesis is worth: Messaging" in text
+    assert "26 workloads" in text
+
+
+def test_a_trace_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    done = emmclab("reproduce", "iiswc15", "--results", tmp_path, "--trace", tmp_path / "none.txt")
+    assert done.returncode == 2
+    assert "none.txt" in done.stderr

@@ -1,0 +1,256 @@
+"""A study is data; its results are the same bytes on any number of processes, killed and resumed or not."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, emmclab, emmclab_json, environment
+from emmclab.errors import ConfigError, InputError
+from emmclab.study import Results, Serial, Study, run_study
+from emmclab.study.store import Store
+
+STUDY = """
+name = "small"
+about = "A small study"
+inputs = ["Messaging", "CallIn", "Email", "Movie"]
+seeds = [1, 2]
+
+[[grid]]
+name = "pages"
+devices = ["iiswc15-4ps", "iiswc15-hps"]
+modes = ["open", "closed"]
+[grid.axes]
+"timing.parallelism" = ["none", "both"]
+"""
+CELLS = 4 * 2 * (1 + 2 * 2 * 2)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "small.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of an undisturbed run in one process."""
+    folder = tmp_path_factory.mktemp("results")
+    done = emmclab("run", study, "--jobs", 1, "--results", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_input_meets_every_device_setting_mode_and_seed(finished: Path) -> None:
+    (row,) = emmclab_json(
+        "query", "select count(*) runs, count(distinct input) inputs from runs", "--results", finished
+    )
+    assert row == {"runs": CELLS - 8, "inputs": 4}
+    rows = emmclab_json(
+        "query",
+        "select device, mode, parallelism, seed, count(*) n from runs group by all order by all",
+        "--results",
+        finished,
+    )
+    assert len(rows) == 2 * 2 * 2 * 2
+    assert {row["n"] for row in rows} == {4}
+
+
+def test_two_processes_give_the_bytes_of_one(study: Path, finished: Path, tmp_path: Path) -> None:
+    assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
+    assert content(tmp_path) == content(finished)
+
+
+def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
+    study: Path, finished: Path, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+    kept = 0
+    for attempt in range(8):
+        command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
+        run = subprocess.Popen(
+            command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 30
+        wanted = kept + chance.randrange(1, 12)
+        while run.poll() is None and time.monotonic() < deadline:
+            if len(list(tmp_path.glob("small/cells/*.json"))) >= wanted:
+                break
+            time.sleep(0.001)
+        run.send_signal(signal.SIGKILL if attempt % 2 else signal.SIGTERM)
+        run.wait(30)
+        cells = len(list(tmp_path.glob("small/cells/*.json")))
+        assert cells >= kept, "a finished cell was lost"
+        kept = cells
+    assert kept > 0
+    assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
+    left = {name: data for name, data in content(tmp_path).items() if not name.endswith(".part")}
+    assert left == content(finished)
+
+
+def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
+    marked = environment(EMMCLAB_TEST_MARK=str(tmp_path))
+    run = subprocess.Popen(command, env=marked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while run.poll() is None and not list(tmp_path.glob("small/cells/*.json")):
+        time.sleep(0.001)
+    run.kill()
+    run.wait(30)
+    mark = f"EMMCLAB_TEST_MARK={tmp_path}".encode()
+
+    def alive() -> list[str]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if mark in path.read_bytes():
+                    found.append(path.parent.name)
+            except OSError:
+                continue
+        return found
+
+    deadline = time.monotonic() + 20
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive() == []
+
+
+def test_a_finished_cell_is_not_run_again_unless_told(study: Path, finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    ran: list[int] = []
+
+    class Counting(Serial):
+        def run(self, work, tasks):  # type: ignore[no-untyped-def]
+            ran.append(sum(len(task) for task in tasks))
+            return super().run(work, tasks)
+
+    chosen = Study.named(str(study))
+    for fresh in (False, False, True):
+        run_study(chosen, folder, Counting(), fresh=fresh)
+    assert ran == [CELLS, 0, CELLS]
+    victim = next((folder / "cells").glob("*.json"))
+    victim.unlink()
+    run_study(chosen, folder, Counting())
+    assert ran[-1] == 1
+    assert content(folder) == content(finished / "small")
+
+
+def test_results_hold_nothing_that_tells_of_the_computer(finished: Path) -> None:
+    everything = b"".join(content(finished).values())
+    assert b"wall_s" not in everything
+    assert b"page_operations_per_s" not in everything
+
+
+def test_what_decides_a_result_decides_its_key() -> None:
+    def keys(text: str) -> set[str]:
+        return {cell.key for cell in Study.parse(text, "study.toml").cells()}
+
+    first = keys(STUDY)
+    assert len(first) == CELLS
+    assert keys(STUDY) == first
+    for before, after in [
+        ("seeds = [1, 2]", "seeds = [3, 4]"),
+        ('["none", "both"]', '["interleave", "multi_plane"]'),
+        ('["Messaging", "CallIn", "Email", "Movie"]', '["Twitter"]'),
+    ]:
+        changed = keys(STUDY.replace(before, after))
+        profiles = 0 if "parallelism" in before or "both" in before else 1
+        assert not (changed & first) or not profiles
+    slower = STUDY.replace(
+        'devices = ["iiswc15-4ps", "iiswc15-hps"]', 'devices = ["iiswc15-8ps"]\nrate = 2.0'
+    )
+    assert len(keys(slower) & first) == 8, "profiles do not depend on the device"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("seeds", "seed", "did you mean `seeds`"),
+        ("devices", "device", "did you mean `devices`"),
+        ("[grid.axes]", "[grid.axis]", "did you mean `axes`"),
+        ("seeds = [1, 2]", 'seeds = ["1"]', "a list of int"),
+        ('"open", "closed"', '"open", "half"', "open or closed"),
+        ('name = "small"', 'name = "../small"', "letters, digits"),
+        ("timing.parallelism", "timing.paralelism", "did you mean `parallelism`"),
+        ("iiswc15-hps", "iiswc15-hpz", "iiswc15-hps"),
+        ('"Movie"', '"Moovie"', "emmclab synth"),
+        ('name = "small"', "name = ", "presets/studies"),
+    ],
+)
+def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(STUDY.replace(before, after, 1))
+    done = emmclab("run", path, "--jobs", 1, "--results", tmp_path / "results")
+    assert done.returncode == 2
+    assert "error: " in done.stderr and "hint: " in done.stderr
+    assert says in done.stderr
+    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.json"))
+
+
+def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
+    done = emmclab("query", "select nothing_like_it from runs", "--results", finished)
+    assert done.returncode == 2
+    assert "hint: there are: " in done.stderr
+    assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
+
+
+def test_a_question_reads_results_and_no_other_file(finished: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    done = emmclab("query", f"select * from '{secret}'", "--results", finished)
+    assert done.returncode == 2
+    done = emmclab("query", f"copy (select 1) to '{tmp_path / 'out.csv'}'", "--results", finished)
+    assert done.returncode == 2
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_report_of_a_study_draws_without_running(study: Path, finished: Path, tmp_path: Path) -> None:
+    before = content(finished)
+    done = emmclab("report", study, "--results", finished, "--html", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "Messaging" in (tmp_path / "page.html").read_text()
+    assert content(finished) == before
+    done = emmclab("report", study, "--results", tmp_path, "--html", tmp_path / "other.html")
+    assert done.returncode == 2
+    assert "run the study first" in done.stderr
+
+
+def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
+    for name, data in content(finished / "small").items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    key = json.loads((tmp_path / "index.json").read_text())["cells"][0]
+    Store(tmp_path).place(key).write_text("{")
+    with pytest.raises(InputError, match=key):
+        Results.load(tmp_path)
+
+
+def test_an_unknown_study_names_those_there_are() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Study.named("iiswc16")
+    assert "iiswc15" in str(caught.value.hint)
+
+
+def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> None:
+    model = tmp_path / "behaviour.toml"
+    assert emmclab("fit", trace, "-o", model).returncode == 0
+    path = tmp_path / "twins.toml"
+    path.write_text(f'name = "twins"\ninputs = ["{trace}", "{model}"]\nseeds = [1, 2]\n')
+    assert emmclab("run", path, "--jobs", 1, "--results", tmp_path).returncode == 0
+    assert list(Results.load(tmp_path / "twins").profiles) == [
+        "chat",
+        "chat (seed 2)",
+        "chat (behaviour.toml)",
+        "chat (behaviour.toml) (seed 2)",
+    ]

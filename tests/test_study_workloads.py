@@ -1,0 +1,80 @@
+"""Workloads by name become traces, traces become workloads, and profiles are held against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import emmclab as lab
+from conftest import emmclab, emmclab_json
+from emmclab.workload import Workload, differences, fit, workloads
+
+
+def test_the_workloads_are_those_of_the_paper() -> None:
+    assert [row["workload"] for row in emmclab_json("synth")] == workloads()
+
+
+def test_a_seed_gives_one_trace(tmp_path: Path) -> None:
+    made = [tmp_path / f"{name}.parquet" for name in "abc"]
+    for path, seed in zip(made, (7, 7, 8), strict=True):
+        assert emmclab("synth", "messaging", path, "--seed", seed).returncode == 0
+    first, second, third = (path.read_bytes() for path in made)
+    assert first == second != third
+    assert lab.profile(made[0])["requests"] == 5_702
+
+
+def test_length_and_rate_are_chosen(tmp_path: Path) -> None:
+    out = tmp_path / "long.parquet"
+    assert emmclab_json("synth", "Email", out, "--requests", 12_000)["requests"] == 12_000
+    assert lab.profile(out)["requests"] == 12_000
+    emmclab("synth", "Email", out, "--duration", 100)
+    assert lab.profile(out)["duration_s"] == pytest.approx(100, rel=0.02)
+    fast = Workload.preset("Email").trace(rate_pct=200).profile()
+    assert fast["arrival_rate_per_s"] == pytest.approx(2 * 3.93, rel=0.05)
+
+
+def test_a_fit_makes_a_twin_without_addresses(trace: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.toml"
+    assert emmclab("fit", trace, "-o", model).returncode == 0
+    twin = tmp_path / "twin.parquet"
+    assert emmclab("synth", model, twin).returncode == 0
+    rows = {row["field"]: row for row in emmclab_json("compare-profiles", trace, twin)["fields"]}
+    assert len(rows) == 16
+    for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct"):
+        assert rows[name]["difference_pct"] == pytest.approx(0, abs=1), name
+    assert emmclab("fit", trace).stdout == model.read_text()
+
+
+def test_differences_are_in_percent_of_the_first() -> None:
+    first, second = (Workload.preset(name).trace().profile() for name in ("Email", "Movie"))
+    rows = {row["field"]: row["difference_pct"] for row in differences(first, second)}
+    assert rows["requests"] == pytest.approx(100 * (4_781 / 2_906 - 1))
+    assert all(row["difference_pct"] == 0 for row in differences(first, first))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("synth", "Mesaging", "out.parquet"),
+        ("synth", "Messaging"),
+        ("synth", "Messaging", "out.parquet", "--duration", "-3"),
+        ("synth", "Messaging", "out.parquet", "--requests", "0"),
+        ("synth", "none.toml", "out.parquet"),
+        ("fit", "none.txt"),
+        ("compare-profiles", "Messaging", "none.txt"),
+    ],
+)
+def test_bad_input_is_refused_and_leaves_nothing(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = emmclab(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(("error: ", "Usage"))
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pixel_trace_and_its_twin(shared_traces: Path) -> None:
+    recorded = lab.read(shared_traces / "pixel6a" / "telegram_exec.csv.gz")
+    rows = {row["field"]: row for row in differences(recorded.profile(), fit(recorded).trace().profile())}
+    for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct", "arrival_rate_per_s"):
+        assert abs(rows[name]["difference_pct"]) < 10, (name, rows[name])
