@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from conftest import emmclab, missing
 
 INSTANCES = Path("/sys/kernel/tracing/instances")

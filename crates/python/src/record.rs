@@ -45,7 +45,9 @@ impl PyRecorder {
     ) -> PyResult<Self> {
         let target = match (ssh, adb) {
             (Some((destination, options)), _) => Target::Ssh { destination, options },
-            (None, Some(serial)) => Target::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None },
+            (None, Some(serial)) => {
+                Target::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None }
+            }
             (None, None) => Target::Local,
         };
         let options = RecordOptions { target, devices, buffer_kb, ..RecordOptions::default() };
@@ -59,8 +61,8 @@ impl PyRecorder {
 
     /// Where the trace comes from.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let recorder = self.inner().as_ref().ok_or_else(over);
-        let header = run(py, || Ok(recorder?.header().clone()))?;
+        let header = self.inner().as_ref().map(|recorder| recorder.header().clone());
+        let header = run(py, || header.ok_or_else(over))?;
         header_to_python(py, &header)
     }
 

@@ -39,20 +39,24 @@ def record(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            "--device", metavar="DEVICE", help="Disk, partition, mapped device or mount point; may be repeated."
+            "--device",
+            metavar="DEVICE",
+            help="Disk, partition, mapped device or mount point; may be repeated.",
         ),
     ] = None,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop after this time, as 60s, 10m or 2h.")
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The trace, in any format that can be written.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The trace, in any format that can be written."),
     ] = Path("recording.parquet"),
     ssh: Annotated[
         str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")
     ] = None,
     ssh_option: Annotated[
-        list[str] | None, typer.Option(metavar="WORD", help="A word for the ssh client, as -p; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="WORD", help="A word for the ssh client, as -p; may be repeated."),
     ] = None,
     adb: Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")] = False,
     serial: Annotated[
