@@ -31,6 +31,14 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "python3 i
 python3 -c 'import ensurepip' 2>/dev/null || package python3-venv "no virtual environment can be made"
 if [ "$what" = dev ]; then
     command -v chromium >/dev/null || package chromium "the tests of the report page are skipped"
+    # Root records real devices, machines over ssh, and a stand-in phone behind the real adb server.
+    if [ "$(id -u)" = 0 ]; then
+        for need in fio:fio sqlite3:sqlite3 mkfs.ext4:e2fsprogs sshd:openssh-server ssh:openssh-client adb:adb \
+            mksh:mksh busybox:busybox-static; do
+            PATH=$PATH:/usr/sbin:/sbin command -v "${need%%:*}" >/dev/null ||
+                package "${need#*:}" "some tests of the recorder are skipped"
+        done
+    fi
 fi
 
 lock=requirements.lock

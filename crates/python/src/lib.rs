@@ -12,6 +12,7 @@ mod json;
 mod presets;
 mod profile;
 mod reader;
+mod record;
 mod simulate;
 mod synth;
 mod writer;
@@ -29,6 +30,8 @@ mod _core {
     use crate::profile::{PyProfiler, published_tables};
     #[pymodule_export]
     use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
+    #[pymodule_export]
+    use crate::record::PyRecorder;
     #[pymodule_export]
     use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
     #[pymodule_export]

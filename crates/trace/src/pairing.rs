@@ -16,7 +16,8 @@
 //!    without completions the requests stay open.
 //!
 //! Of a request, `start` is the first time that any part of it was issued to the driver (its flush included), `issue`
-//! the last time that its data was, and `complete` the final completion.
+//! the last time that its data was (handed to the device, where the driver tells that), and `complete` the final
+//! completion.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,6 +40,8 @@ pub enum EventKind {
     Insert,
     /// The request went to the driver (`block_rq_issue`, D).
     Issue,
+    /// The driver handed it to the device (`mmc_request_start`).
+    Submit,
     /// A part or all of it is done (`block_rq_complete`, C).
     Complete,
     /// The driver gave it back (`block_rq_requeue`, R).
@@ -51,6 +54,25 @@ pub enum EventKind {
     RequestMerge,
     /// An I/O was cut in two; the second part begins at this sector (`block_split`, X).
     Split(u64),
+}
+
+impl EventKind {
+    /// What the kernel's event of this name reports; a split without its second sector.
+    pub fn of_event(name: &[u8]) -> Option<EventKind> {
+        Some(match name {
+            b"block_bio_queue" => EventKind::Queue,
+            b"block_getrq" => EventKind::GetRequest,
+            b"block_rq_insert" => EventKind::Insert,
+            b"block_rq_issue" => EventKind::Issue,
+            b"block_rq_complete" => EventKind::Complete,
+            b"block_rq_requeue" => EventKind::Requeue,
+            b"block_bio_backmerge" => EventKind::BackMerge,
+            b"block_bio_frontmerge" => EventKind::FrontMerge,
+            b"block_rq_merge" => EventKind::RequestMerge,
+            b"block_split" => EventKind::Split(0),
+            _ => return None,
+        })
+    }
 }
 
 /// An event of the block layer.
@@ -232,6 +254,7 @@ impl Pairer {
             EventKind::GetRequest => device.queue(event, 2),
             EventKind::Insert => device.queue(event, 1),
             EventKind::Issue => device.issue(event, ledger),
+            EventKind::Submit => device.submit(event),
             EventKind::Complete => device.complete(event, ledger, out),
             EventKind::Requeue => device.requeue(event, ledger),
             EventKind::BackMerge | EventKind::FrontMerge | EventKind::RequestMerge => {
@@ -240,6 +263,11 @@ impl Pairer {
             EventKind::Split(at) => device.split(event, at, ledger),
         }
         device.give_up(MAX_OPEN, ledger, out);
+    }
+
+    /// Arrival of the oldest request that is still open: later ones may be put in order up to here.
+    pub fn oldest_open(&self) -> Option<Nanos> {
+        self.devices.values().filter_map(Device::oldest_open).min()
     }
 
     /// Ends the recording: what is still open is unpaired, except where the device's completions were not recorded.
@@ -395,6 +423,14 @@ impl Device {
         }
     }
 
+    /// The driver's own word says better than `issue` when the device got it.
+    fn submit(&mut self, event: &Event) {
+        let list = self.issued.by_sector.get_mut(&event.sector);
+        if let Some(open) = list.and_then(|list| list.iter_mut().find(|open| open.request.op == event.op)) {
+            open.request.issue = Some(event.time);
+        }
+    }
+
     fn requeue(&mut self, event: &Event, ledger: &mut Ledger) {
         if let Some((open, _)) = self.issued.take(event.sector, event.sectors, event.op) {
             ledger.requeued += 1;
@@ -453,6 +489,13 @@ impl Device {
         } else if self.stage > 0 {
             ledger.unpaired += 1;
         }
+    }
+
+    fn oldest_open(&self) -> Option<Nanos> {
+        let shelves = [&self.waiting, &self.issued, &self.finishing];
+        let shelved = shelves.into_iter().flat_map(|shelf| shelf.by_sector.values()).flatten();
+        let flushes = self.flushes.iter().chain(&self.own_flushes);
+        shelved.chain(flushes).map(|open| open.request.arrival).min()
     }
 
     /// Ends the oldest half of the open requests where there are more than `limit`.

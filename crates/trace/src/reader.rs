@@ -103,9 +103,22 @@ impl TraceReader {
     /// Where the file cannot be read, is empty, or is of no known format.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let (source, guard) = formats::open(path, options).map_err(|error| error.in_file(path))?;
-        Ok(Self {
+        Ok(Self::new(path, source, guard, options.reorder_window.unwrap_or(BATCH_ROWS)))
+    }
+
+    /// A trace of a format that another crate reads, whose source gives batches in order ([`Source::next_sorted`]).
+    ///
+    /// # Errors
+    /// Never; the guard of units, which such a source does not need, could refuse its own defaults.
+    pub fn from_sorted(path: &Path, source: Box<dyn Source>) -> Result<Self> {
+        let guard = formats::UnitGuard::new(formats::Times::Loose, &ReadOptions::default())?;
+        Ok(Self::new(path, source, guard, BATCH_ROWS))
+    }
+
+    fn new(path: &Path, source: Box<dyn Source>, guard: formats::UnitGuard, window: usize) -> Self {
+        Self {
             path: path.to_owned(),
-            window: options.reorder_window.unwrap_or(BATCH_ROWS),
+            window,
             guard,
             source,
             pending: Vec::new(),
@@ -117,7 +130,7 @@ impl TraceReader {
             ended: false,
             kept: 0,
             reordered: 0,
-        })
+        }
     }
 
     /// The next batch, or `None` at the end.

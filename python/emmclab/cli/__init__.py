@@ -21,6 +21,7 @@ from emmclab.cli import (
     profile,
     published,
     query,
+    record,
     report,
     reproduce,
     run,
@@ -39,6 +40,7 @@ app = typer.Typer(
 for command in (
     demo,
     profile,
+    record,
     convert,
     head,
     explain,

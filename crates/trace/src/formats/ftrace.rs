@@ -86,22 +86,6 @@ struct Ftrace {
     device: LastName,
 }
 
-fn event_kind(name: &[u8]) -> Option<EventKind> {
-    Some(match name {
-        b"block_bio_queue" => EventKind::Queue,
-        b"block_getrq" => EventKind::GetRequest,
-        b"block_rq_insert" => EventKind::Insert,
-        b"block_rq_issue" => EventKind::Issue,
-        b"block_rq_complete" => EventKind::Complete,
-        b"block_rq_requeue" => EventKind::Requeue,
-        b"block_bio_backmerge" => EventKind::BackMerge,
-        b"block_bio_frontmerge" => EventKind::FrontMerge,
-        b"block_rq_merge" => EventKind::RequestMerge,
-        b"block_split" => EventKind::Split(0),
-        _ => return None,
-    })
-}
-
 /// The name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID`, `NAME PID/TID`.
 fn task(field: &[u8]) -> Result<(&[u8], i32)> {
     let bad = || Error::new(Kind::Syntax, "is not NAME-PID").of_field("task", 1, field);
@@ -216,7 +200,7 @@ impl LineFormat for Ftrace {
             context.ledger.lost += lost;
             return Ok(());
         };
-        let Some(kind) = event_kind(parts.event) else {
+        let Some(kind) = EventKind::of_event(parts.event) else {
             context.skip();
             return Ok(());
         };

@@ -29,6 +29,7 @@ use std::path::Path;
 
 pub(crate) use guard::UnitGuard;
 pub use input::Input;
+pub use rwbs::parse as parse_rwbs;
 pub use text::TimeUnit;
 
 use crate::atomic_file::AtomicFile;

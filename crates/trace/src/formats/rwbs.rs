@@ -10,7 +10,7 @@ use crate::request::{Flags, Op};
 ///
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.
-pub(crate) fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
+pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     let bad = || Error::new(Kind::Value, "is no operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
         [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""What recording costs: interleaved pairs of runs with the recorder off and on, as root.
+
+    cargo build --release -p emmclab-record --example record
+    python3 benches/record_overhead.py [--pairs 7] [--record PATH-OF-THE-EXAMPLE]
+
+Two workloads on ext4 on a loop device over tmpfs, which is far faster than any phone's storage and so shows the worst case:
+fio (4 KB random reads and writes, 4 deep) and SQLite transactions. Printed: medians and spread (quartiles) of both, the
+change within pairs, the requests that the device counted in either case, and the recorder's own processor time per event.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def run(*command: str) -> str:
+    """Runs a command and returns what it printed."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def loop_disk() -> Iterator[tuple[str, Path]]:
+    """A mounted ext4 file system on a loop device over tmpfs."""
+    with tempfile.TemporaryDirectory() as work:
+        run("mount", "-t", "tmpfs", "-o", "size=1g", "none", work)
+        try:
+            image, folder = Path(work, "image"), Path(work, "mnt")
+            folder.mkdir()
+            run("truncate", "-s", "512M", str(image))
+            device = run("losetup", "-f", "--show", str(image))
+            try:
+                run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+                run("mount", device, str(folder))
+                yield device, folder
+            finally:
+                subprocess.run(["umount", str(folder)], check=False)
+                run("losetup", "-d", device)
+        finally:
+            run("umount", work)
+
+
+def counted(device: str) -> int:
+    """Reads, writes, discards and flushes that the device has done."""
+    fields = Path("/sys/block", Path(device).name, "stat").read_text().split()
+    return sum(int(fields[i]) for i in (0, 4, 11, 15))
+
+
+def fio(folder: Path) -> float:
+    """Requests per second of a fixed number of requests at fixed places."""
+    report = run(
+        "fio", "--name=mix", f"--filename={folder}/data", "--size=64m", "--rw=randrw", "--bs=4k", "--direct=1",
+        "--ioengine=libaio", "--iodepth=4", "--randseed=1", "--io_size=512m", "--norandommap=1", "--output-format=json",
+    )  # fmt: skip
+    job = json.loads(report[report.index("{") :])["jobs"][0]
+    return (job["read"]["total_ios"] + job["write"]["total_ios"]) / (job["job_runtime"] / 1000)
+
+
+def sqlite(folder: Path) -> float:
+    """Transactions per second in rollback mode."""
+    file = folder / "messages.db"
+    file.unlink(missing_ok=True)
+    statements = (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);" + "INSERT INTO t(v) VALUES(zeroblob(2000));" * 2000
+    )
+    start = time.monotonic()
+    subprocess.run(["sqlite3", str(file)], input=statements, text=True, check=True)
+    return 2000 / (time.monotonic() - start)
+
+
+class Recording:
+    """The recorder beside a workload."""
+
+    def __init__(self, program: str, device: str, folder: Path) -> None:
+        command = [program, "--device", device, str(folder / "trace.parquet")]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stderr and "recording" in self.process.stderr.readline()
+
+    def end(self) -> tuple[int, int, float]:
+        """Events seen, events lost, processor seconds."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        said = self.process.stdout.read()
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = status
+        seen = int(re.search(r"(\d+) seen", said)[1])  # type: ignore[index]
+        lost = re.search(r"(\d+) lost", said)
+        return seen, int(lost[1]) if lost else 0, usage.ru_utime + usage.ru_stime
+
+
+def summary(values: list[float]) -> str:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:>10,.0f} ({low:,.0f} - {high:,.0f})"
+
+
+def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, program: str) -> None:
+    """Prints the rows of one workload."""
+    speeds: dict[bool, list[float]] = {False: [], True: []}
+    requests: dict[bool, list[int]] = {False: [], True: []}
+    seen = lost = 0
+    cpu = 0.0
+    with loop_disk() as (device, folder), tempfile.TemporaryDirectory() as out:
+        work(folder)
+        for pair in range(pairs):
+            # Which comes first alternates, so that a drift of the machine touches both alike.
+            for on in (False, True) if pair % 2 == 0 else (True, False):
+                run("sync")
+                before = counted(device)
+                recording = Recording(program, device, Path(out)) if on else None
+                speeds[on].append(work(folder))
+                run("sync")
+                requests[on].append(counted(device) - before)
+                if recording:
+                    events, missed, seconds = recording.end()
+                    seen, lost, cpu = seen + events, lost + missed, cpu + seconds
+    change = [100 * (on / off - 1) for off, on in zip(speeds[False], speeds[True], strict=True)]
+    low, middle, high = statistics.quantiles(change, n=4)
+    print(f"{name}, {pairs} pairs")
+    print(f"  off            {summary(speeds[False])} {unit}")
+    print(f"  on             {summary(speeds[True])} {unit}")
+    print(f"  change         {middle:+.1f} % ({low:+.1f} - {high:+.1f})")
+    print(
+        f"  device counted {statistics.median(requests[False]):,.0f} requests off, {statistics.median(requests[True]):,.0f} on"
+    )
+    print(
+        f"  recorder       {cpu / seen * 1e6:.2f} us of processor time per event, {seen:,} events, {lost:,} lost"
+    )
+
+
+def main() -> None:
+    """Runs both workloads."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--record", default=f"{target}/release/examples/record")
+    given = parser.parse_args()
+    compare("fio, 4 KB random, 4 deep", "requests/s", fio, given.pairs, given.record)
+    compare("SQLite, rollback journal", "transactions/s", sqlite, given.pairs, given.record)
+
+
+if __name__ == "__main__":
+    main()

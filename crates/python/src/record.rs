@@ -1,0 +1,97 @@
+//! Recording from a live machine.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
+use emmclab_trace::{Error, Kind};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::batch::PyBatch;
+use crate::errors::run;
+use crate::reader::{header_to_python, ledger_to_python};
+
+/// A recording under way; what it set up on the recorded machine is removed when it stops or is dropped.
+#[pyclass(name = "Recorder", module = "emmclab._core")]
+pub(crate) struct PyRecorder(Mutex<Option<Recorder>>);
+
+/// The last batches, the ledger, the header, and why the recording ended by itself.
+type Ended<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>);
+
+fn over() -> Error {
+    Error::new(Kind::Config, "the recording has been stopped")
+}
+
+impl PyRecorder {
+    /// The recorder; the mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut Option<Recorder> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyRecorder {
+    /// Records this host, a machine over ssh (`ssh`: destination and options of the client), or a phone over adb (`adb`:
+    /// serial number, or an empty word for the only phone).
+    #[new]
+    #[pyo3(signature = (devices, *, ssh=None, adb=None, buffer_kb=None))]
+    fn new(
+        py: Python<'_>,
+        devices: Vec<String>,
+        ssh: Option<(String, Vec<String>)>,
+        adb: Option<String>,
+        buffer_kb: Option<u32>,
+    ) -> PyResult<Self> {
+        let target = match (ssh, adb) {
+            (Some((destination, options)), _) => Target::Ssh { destination, options },
+            (None, Some(serial)) => {
+                Target::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None }
+            }
+            (None, None) => Target::Local,
+        };
+        let options = RecordOptions { target, devices, buffer_kb, ..RecordOptions::default() };
+        run(py, || Recorder::start(&options)).map(|recorder| Self(Mutex::new(Some(recorder))))
+    }
+
+    /// Names of the disks that are recorded.
+    fn disks(&mut self) -> Vec<String> {
+        self.inner().iter().flat_map(|recorder| recorder.disks()).map(|disk| disk.name.clone()).collect()
+    }
+
+    /// Where the trace comes from.
+    fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let header = self.inner().as_ref().map(|recorder| recorder.header().clone());
+        let header = run(py, || header.ok_or_else(over))?;
+        header_to_python(py, &header)
+    }
+
+    /// The next batch, or None where none came within the time.
+    fn next(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<PyBatch>> {
+        py.check_signals()?;
+        let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
+        let recorder = self.inner().as_mut().ok_or_else(over);
+        run(py, || Ok(recorder?.next_batch(timeout).map(PyBatch)))
+    }
+
+    /// Whether the recording has ended by itself: the link broke or the device is gone.
+    fn has_ended(&mut self) -> bool {
+        self.inner().as_ref().is_none_or(Recorder::has_ended)
+    }
+
+    /// Ends the recording.
+    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Ended<'py>> {
+        let recorder = self.inner().take().ok_or_else(over);
+        let (batches, outcome) = run(py, || {
+            let mut batches = Vec::new();
+            let outcome = recorder?.stop(|batch| {
+                batches.push(PyBatch(batch.clone()));
+                Ok(())
+            })?;
+            Ok((batches, outcome))
+        })?;
+        let Outcome { ledger, header, interrupted, .. } = outcome;
+        let ledger = ledger_to_python(py, &ledger)?;
+        Ok((batches, ledger, header_to_python(py, &header)?, interrupted.map(|error| error.to_string())))
+    }
+}

@@ -1,0 +1,112 @@
+//! Records of the kernel's `block` events, decoded by this kernel's own formats. Source: the kernel's
+//! `include/trace/events/block.h`.
+
+use emmclab_trace::{EventKind, Result};
+
+use crate::byte_order::ByteOrder;
+use crate::event_format::{EventFormat, Field};
+
+/// The events that are recorded, and whether a kernel without it can be recorded all the same.
+pub(crate) const EVENTS: [(&str, bool); 9] = [
+    ("block_bio_queue", false),
+    ("block_bio_backmerge", true),
+    ("block_bio_frontmerge", true),
+    // Since kernel 5.10.
+    ("block_rq_merge", true),
+    ("block_split", true),
+    ("block_rq_insert", true),
+    ("block_rq_issue", false),
+    ("block_rq_requeue", true),
+    ("block_rq_complete", false),
+];
+
+/// A decoded record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEvent {
+    /// What happened.
+    pub kind: EventKind,
+    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 where the event is of no disk.
+    pub device: u32,
+    /// First sector; 2^64-1 where the kernel knows none.
+    pub sector: u64,
+    /// Length in sectors; 0 for a split, which has none.
+    pub sectors: u32,
+    /// Operation and flags in the kernel's letters (`WSM`, `FWFS`, ...), filled with zeros.
+    pub rwbs: [u8; 10],
+    /// The task that ran: of a completion the one that was interrupted.
+    pub pid: i32,
+    /// Name of that task, filled with zeros; empty where the event has none.
+    pub comm: [u8; 16],
+}
+
+/// A text in a fixed place, cut or filled with zeros.
+#[inline]
+pub(crate) fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    let length = text.len().min(N);
+    out[..length].copy_from_slice(&text[..length]);
+    out
+}
+
+/// The text up to its filling.
+#[inline]
+pub fn unfilled(text: &[u8]) -> &[u8] {
+    text.iter().position(|byte| *byte == 0).map_or(text, |end| &text[..end])
+}
+
+/// Decodes the records of one event.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockDecoder {
+    kind: EventKind,
+    pid: Field,
+    device: Field,
+    sector: Field,
+    sectors: Option<Field>,
+    second: Option<Field>,
+    rwbs: Field,
+    comm: Option<Field>,
+}
+
+impl BlockDecoder {
+    /// Finds the fields in this kernel's format.
+    pub(crate) fn new(kind: EventKind, format: &EventFormat) -> Result<Self> {
+        let split = matches!(kind, EventKind::Split(_));
+        let required = |name| format.required(name).cloned();
+        Ok(Self {
+            kind,
+            pid: required("common_pid")?,
+            device: required("dev")?,
+            sector: required("sector")?,
+            sectors: if split { None } else { Some(required("nr_sector")?) },
+            second: if split { Some(required("new_sector")?) } else { None },
+            rwbs: required("rwbs")?,
+            comm: format.field("comm").cloned(),
+        })
+    }
+
+    /// The event; `None` where the record is too short for its format.
+    #[inline]
+    pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<BlockEvent> {
+        let number = |field: &Field| field.number(order, record);
+        let kind = match &self.second {
+            Some(second) => EventKind::Split(number(second)? as u64),
+            None => self.kind,
+        };
+        let sectors = match &self.sectors {
+            Some(sectors) => number(sectors)? as u32,
+            None => 0,
+        };
+        Some(BlockEvent {
+            kind,
+            device: number(&self.device)? as u32,
+            sector: number(&self.sector)? as u64,
+            sectors,
+            rwbs: fixed(self.rwbs.text(order, record)?),
+            pid: number(&self.pid)? as i32,
+            comm: match &self.comm {
+                Some(comm) => fixed(comm.text(order, record)?),
+                None => [0; 16],
+            },
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! The disks of the recorded machine: names, and what lies below a partition, a mapped device or a mount point.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use emmclab_trace::{Error, Kind, Result};
+
+/// One disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// The kernel's name (`mmcblk0`, `sda`, `loop0`).
+    pub name: String,
+    /// `dev_t` as the events give it (major << 20 | minor).
+    pub device: u32,
+    /// Length in sectors.
+    pub sectors: u64,
+    /// The name that the device gives itself, or the file behind a loop device.
+    pub about: Option<String>,
+}
+
+/// All disks of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Disks {
+    all: BTreeMap<String, Disk>,
+    /// Partition to disk.
+    partitions: BTreeMap<String, String>,
+    /// Mapped device to what lies below it.
+    below: BTreeMap<String, Vec<String>>,
+    /// Mount point to the device's path.
+    mounts: BTreeMap<String, String>,
+    /// `MAJOR:MINOR` to name, of disks and partitions.
+    numbers: BTreeMap<String, String>,
+}
+
+/// `dev_t` from `MAJOR:MINOR`.
+fn device_number(text: &str) -> Option<u32> {
+    let (major, minor) = text.trim().split_once(':')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+    (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+}
+
+impl Disks {
+    /// From lines `disk NAME MAJOR:MINOR SECTORS`, `part NAME MAJOR:MINOR DISK`, `slave NAME DISK-ABOVE`,
+    /// `back NAME FILE`, `model NAME TEXT`, and the text of `/proc/mounts`. Lines of another form are passed over.
+    pub fn parse(disks: &str, mounts: &str) -> Self {
+        let mut out = Self::default();
+        for line in disks.lines() {
+            let mut words = line.splitn(4, ' ');
+            let (Some(kind), Some(name)) = (words.next(), words.next()) else { continue };
+            let rest: Vec<&str> = words.collect();
+            match (kind, &rest[..]) {
+                ("disk", [number, sectors]) => {
+                    let Some(device) = device_number(number) else { continue };
+                    let sectors = sectors.trim().parse().unwrap_or(0);
+                    let disk = Disk { name: name.to_owned(), device, sectors, about: None };
+                    out.numbers.insert((*number).to_owned(), name.to_owned());
+                    out.all.insert(name.to_owned(), disk);
+                }
+                ("part", [number, disk]) => {
+                    out.numbers.insert((*number).to_owned(), name.to_owned());
+                    out.partitions.insert(name.to_owned(), (*disk).to_owned());
+                }
+                ("slave", [above]) => out.below.entry((*above).to_owned()).or_default().push(name.to_owned()),
+                ("back" | "model", [_, ..]) => {
+                    if let Some(disk) = out.all.get_mut(name) {
+                        disk.about = Some(rest.join(" ").trim().to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        for line in mounts.lines() {
+            let mut words = line.split(' ');
+            if let (Some(source), Some(point)) = (words.next(), words.next()) {
+                // A later line covers an earlier mount on the same point.
+                out.mounts.insert(point.to_owned(), source.to_owned());
+            }
+        }
+        out
+    }
+
+    /// Every disk, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Disk> {
+        self.all.values()
+    }
+
+    /// The disks that requests for `name` reach: a disk, a partition, a mapped device (with or without `/dev/`),
+    /// `MAJOR:MINOR`, or a mount point.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with the names there are.
+    pub fn resolve(&self, name: &str) -> Result<Vec<Disk>> {
+        let source = self.mounts.get(name).map_or(name, String::as_str);
+        let short = source.rsplit('/').next().unwrap_or(source);
+        let short = self.numbers.get(source).map_or(short, String::as_str);
+        let mut found = BTreeSet::new();
+        self.descend(short, &mut found, 0);
+        if found.is_empty() {
+            let names: Vec<_> =
+                self.all.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
+            return Err(Error::new(Kind::Config, "is no block device of the recorded machine")
+                .of_field("device", 0, name.as_bytes())
+                .hint(format!(
+                    "it has [{}]; a partition or a mount point of these does too",
+                    names.join(", ")
+                )));
+        }
+        Ok(found.iter().filter_map(|name| self.all.get(*name)).cloned().collect())
+    }
+
+    fn descend<'a>(&'a self, name: &'a str, found: &mut BTreeSet<&'a str>, depth: u32) {
+        // Devices are stacked a few levels high; a ring of them cannot exist.
+        if depth > 16 {
+            return;
+        }
+        if let Some(disk) = self.partitions.get(name) {
+            self.descend(disk, found, depth + 1);
+        } else if let Some(below) = self.below.get(name) {
+            for name in below {
+                self.descend(name, found, depth + 1);
+            }
+        } else if let Some((name, _)) = self.all.get_key_value(name) {
+            found.insert(name);
+        }
+    }
+
+    /// What to record where nothing is named: the disk behind Android's `/data`, else every disk that holds something
+    /// and is neither memory nor made of other disks.
+    pub fn default_disks(&self) -> Vec<Disk> {
+        if let Ok(disks) = self.resolve("/data")
+            && self.mounts.contains_key("/data")
+        {
+            return disks;
+        }
+        let real = |disk: &&Disk| {
+            let memory = ["ram", "zram", "dm-", "md"].iter().any(|prefix| disk.name.starts_with(prefix));
+            disk.sectors > 0 && !memory && !self.below.contains_key(&disk.name)
+        };
+        self.all.values().filter(real).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phone() -> Disks {
+        Disks::parse(
+            "disk mmcblk0 179:0 61071360\nmodel mmcblk0 HBG4a2 x\npart mmcblk0p1 179:1 mmcblk0\ndisk mmcblk0boot0 179:32 8192\n\
+             disk dm-0 253:0 100\nslave mmcblk0p1 dm-0\ndisk dm-1 253:1 100\nslave dm-0 dm-1\ndisk zram0 252:0 100\n\
+             disk loop0 7:0 0\ndisk loop1 7:8 64\nback loop1 /data/a b.img\nnonsense\ndisk broken 1 2\n",
+            "/dev/block/dm-1 /data ext4 rw 0 0\nproc /proc proc rw 0 0\n",
+        )
+    }
+
+    fn names(disks: &[Disk]) -> Vec<&str> {
+        disks.iter().map(|disk| &*disk.name).collect()
+    }
+
+    #[test]
+    fn a_partition_a_mapping_and_a_mount_point_lead_to_their_disk() {
+        let disks = phone();
+        for name in ["mmcblk0", "/dev/block/mmcblk0p1", "dm-0", "/dev/dm-1", "179:1", "179:0", "/data"] {
+            let found = disks.resolve(name).unwrap();
+            assert_eq!(names(&found), ["mmcblk0"], "{name}");
+            assert_eq!(found[0].device, 179 << 20);
+        }
+        assert_eq!(disks.resolve("loop1").unwrap()[0].about.as_deref(), Some("/data/a b.img"));
+    }
+
+    #[test]
+    fn an_unknown_device_names_those_there_are() {
+        let error = phone().resolve("/dev/sdz").unwrap_err();
+        assert_eq!(error.kind(), Kind::Config);
+        assert!(error.hint_text().unwrap().contains("mmcblk0"));
+    }
+
+    #[test]
+    fn without_a_name_a_phone_records_the_disk_behind_data_and_a_board_all_real_disks() {
+        assert_eq!(names(&phone().default_disks()), ["mmcblk0"]);
+        let board = Disks::parse(
+            "disk sda 8:0 5\ndisk zram0 252:0 9\ndisk loop0 7:0 0\ndisk md0 9:0 5\nslave sda md0\n",
+            "",
+        );
+        assert_eq!(names(&board.default_disks()), ["sda"]);
+    }
+}

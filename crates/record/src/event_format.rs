@@ -1,0 +1,222 @@
+//! What an event's `format` file says: where each field stands in a record of this kernel.
+
+use emmclab_trace::{Error, Kind, Result};
+
+use crate::block_event::unfilled;
+use crate::byte_order::ByteOrder;
+
+/// Records of the ring buffer are never larger than a page of it; a field beyond this is nonsense.
+const LARGEST_RECORD: usize = 1 << 16;
+
+/// How a field is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// In the record itself.
+    Inline,
+    /// The field holds offset (low half) and length (high half) of a text that stands further back in the record.
+    DataLoc,
+    /// As `DataLoc`, with the offset counted from behind the field (kernel 5.17 and later).
+    RelLoc,
+}
+
+/// One field of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name in the C declaration.
+    pub name: String,
+    /// First byte in the record.
+    pub offset: usize,
+    /// Length in bytes.
+    pub size: usize,
+    /// Whether the number has a sign.
+    pub signed: bool,
+    storage: Storage,
+}
+
+impl Field {
+    /// Parses `field:DECLARATION; offset:N; size:N; signed:N;`; `None` for any other line.
+    pub(crate) fn parse(line: &str) -> Option<Result<Field>> {
+        let rest = line.trim().strip_prefix("field:")?;
+        Some(Self::parse_rest(rest).ok_or_else(|| {
+            Error::new(Kind::Syntax, "is no field of a trace event")
+                .of_field("field", 0, line.trim().as_bytes())
+                .hint("expected `field:TYPE NAME; offset:N; size:N; signed:N;`")
+        }))
+    }
+
+    fn parse_rest(rest: &str) -> Option<Field> {
+        let mut parts = rest.split(';').map(str::trim);
+        let declaration = parts.next()?;
+        let (mut offset, mut size, mut signed) = (None, None, false);
+        for part in parts {
+            match part.split_once(':') {
+                Some(("offset", value)) => offset = Some(value.trim().parse().ok()?),
+                Some(("size", value)) => size = Some(value.trim().parse().ok()?),
+                Some(("signed", value)) => signed = value.trim() == "1",
+                _ => {}
+            }
+        }
+        let storage = match declaration.split_whitespace().next()? {
+            "__data_loc" => Storage::DataLoc,
+            "__rel_loc" => Storage::RelLoc,
+            _ => Storage::Inline,
+        };
+        // `char rwbs[8]`, `__data_loc char[] cmd`, `unsigned int *p`
+        let name = declaration.split_whitespace().next_back()?;
+        let name = name.split('[').next()?.trim_start_matches('*');
+        let (offset, size): (usize, usize) = (offset?, size?);
+        let fits = offset <= LARGEST_RECORD && size <= LARGEST_RECORD && !name.is_empty();
+        fits.then(|| Field { name: name.to_owned(), offset, size, signed, storage })
+    }
+
+    /// The field as a number, sign carried on; `None` where the record is too short or the field is no number.
+    #[inline]
+    pub fn number(&self, order: ByteOrder, record: &[u8]) -> Option<i64> {
+        if self.signed {
+            order.signed(record, self.offset, self.size)
+        } else {
+            order.unsigned(record, self.offset, self.size).map(|value| value as i64)
+        }
+    }
+
+    /// The field as text up to its first zero byte; `None` where the record is too short.
+    #[inline]
+    pub fn text<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
+        let (at, size) = match self.storage {
+            Storage::Inline => (self.offset, self.size),
+            Storage::DataLoc | Storage::RelLoc => {
+                let location = order.u32(record, self.offset)?;
+                let (at, size) = ((location & 0xffff) as usize, (location >> 16) as usize);
+                let base = if self.storage == Storage::RelLoc { self.offset + self.size } else { 0 };
+                (base + at, size)
+            }
+        };
+        record.get(at..at.checked_add(size)?).map(unfilled)
+    }
+}
+
+/// An event: its number in the ring buffer and its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventFormat {
+    /// The name, as of its folder in `events/SYSTEM/`.
+    pub name: String,
+    /// The number that its records begin with (`common_type`).
+    pub id: u16,
+    fields: Vec<Field>,
+}
+
+impl EventFormat {
+    /// Parses a `format` file.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] where name or number are missing or a field is not well formed.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut name = None;
+        let mut id = None;
+        let mut fields = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            if let Some(value) = line.strip_prefix("name:") {
+                name = Some(value.trim().to_owned());
+            } else if let Some(value) = line.strip_prefix("ID:") {
+                let value = value.trim();
+                id = Some(value.parse().map_err(|_| {
+                    Error::new(Kind::Syntax, "is no event number")
+                        .of_field("ID", 0, value.as_bytes())
+                        .at_line(number)
+                })?);
+            } else if line.starts_with("print fmt:") {
+                break;
+            } else if let Some(field) = Field::parse(line) {
+                fields.push(field.map_err(|error| error.at_line(number))?);
+            }
+        }
+        match (name, id) {
+            (Some(name), Some(id)) => Ok(Self { name, id, fields }),
+            _ => Err(Error::new(Kind::Syntax, "the format file of an event lacks its name or ID")
+                .hint("is tracefs mounted there, and readable by this user?")),
+        }
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The field of this name, which the event is of no use without.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] where this kernel's event has no such field.
+    pub fn required(&self, name: &str) -> Result<&Field> {
+        self.field(name).ok_or_else(|| {
+            Error::new(
+                Kind::Unsupported,
+                format!("this kernel's event `{}` has no field `{name}`", self.name),
+            )
+            .hint("please report the kernel version and the event's format file")
+        })
+    }
+
+    /// The fewest bytes that a record of this event takes.
+    pub fn record_bytes(&self) -> usize {
+        self.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `block_rq_requeue` of a 32-bit kernel 3.10, where `cmd` is a dynamic array and there is no I/O priority.
+    const OLD: &str = "name: block_rq_requeue\nID: 512\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:char rwbs[8];\toffset:12;\tsize:8;\tsigned:0;\n\
+        \tfield:__data_loc char[] cmd;\toffset:20;\tsize:4;\tsigned:0;\n\n\
+        print fmt: \"field:not a field\", REC->dev\n";
+
+    #[test]
+    fn fields_are_found_by_name_wherever_they_stand() {
+        let format = EventFormat::parse(OLD).unwrap();
+        assert_eq!((format.name.as_str(), format.id, format.record_bytes()), ("block_rq_requeue", 512, 24));
+        let mut record = vec![0; 24];
+        record[4..8].copy_from_slice(&(-7i32).to_le_bytes());
+        record[8..12].copy_from_slice(&0xb300_000au32.to_le_bytes());
+        record[12..15].copy_from_slice(b"WSM");
+        record[20..24].copy_from_slice(&((4 << 16) | 0x18u32).to_le_bytes());
+        record.extend(b"abc\0");
+        let order = ByteOrder::Little;
+        let number = |name: &str| format.field(name).unwrap().number(order, &record);
+        let text = |name: &str| format.field(name).unwrap().text(order, &record);
+        assert_eq!((number("common_pid"), number("dev")), (Some(-7), Some(0xb300_000a)));
+        assert_eq!((text("rwbs"), text("cmd")), (Some(&b"WSM"[..]), Some(&b"abc"[..])));
+        assert_eq!(format.required("ioprio").unwrap_err().kind(), Kind::Unsupported);
+    }
+
+    #[test]
+    fn a_text_that_points_outside_its_record_is_not_read() {
+        let format = EventFormat::parse(OLD).unwrap();
+        let mut record = vec![0; 24];
+        record[20..24].fill(0xff);
+        assert_eq!(format.field("cmd").unwrap().text(ByteOrder::Little, &record), None);
+        assert_eq!(format.field("dev").unwrap().number(ByteOrder::Little, &record[..10]), None);
+    }
+
+    #[test]
+    fn a_relative_location_counts_from_behind_its_field() {
+        let field =
+            Field::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;").unwrap().unwrap();
+        let mut record = vec![0; 8];
+        record.extend(((3 << 16) | 1u32).to_le_bytes());
+        record.extend(b"-xyz");
+        assert_eq!(field.text(ByteOrder::Little, &record), Some(&b"xyz"[..]));
+    }
+
+    #[test]
+    fn a_broken_field_is_reported_with_its_line() {
+        let error =
+            EventFormat::parse("name: x\nID: 1\nformat:\n\tfield:int a; offset:-1; size:4;\n").unwrap_err();
+        assert_eq!((error.kind(), error.line()), (Kind::Syntax, Some(4)));
+        assert_eq!(EventFormat::parse("").unwrap_err().kind(), Kind::Syntax);
+    }
+}

@@ -1,0 +1,152 @@
+//! What must be known of a kernel to decode what it recorded.
+
+use std::collections::BTreeMap;
+
+use emmclab_trace::{Error, EventKind, Kind, Result};
+
+use crate::block_event::{BlockDecoder, BlockEvent, EVENTS};
+use crate::byte_order::ByteOrder;
+use crate::disks::Disks;
+use crate::event_format::EventFormat;
+use crate::mmc_event::{self, MmcDecoder};
+use crate::page::{Lost, PageLayout};
+
+/// Texts of the recorded machine by their name: those of tracefs by their path in the instance (`events/header_page`,
+/// `events/block/block_rq_issue/format`, `trace_clock`, ...), the others as listed at [`Kernel::from_files`].
+pub type Files = BTreeMap<String, String>;
+
+#[derive(Clone, Debug)]
+enum Decoder {
+    Block(BlockDecoder),
+    Mmc(MmcDecoder),
+}
+
+/// Layout of pages and records of one kernel.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    layout: PageLayout,
+    decoders: Vec<(u16, Decoder)>,
+    events: Vec<String>,
+    smallest_record: usize,
+}
+
+/// What a page held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageSummary {
+    /// Events given on.
+    pub events: u64,
+    /// Records of events that were not asked for.
+    pub other: u64,
+    /// Events that the kernel says it lost before this page.
+    pub lost: u64,
+    /// Whether an unknown number was lost (at least one is counted in `lost`).
+    pub lost_unknown: bool,
+    /// Whether the page ended in a record that does not fit into it.
+    pub damaged: bool,
+}
+
+impl Kernel {
+    /// Reads the layout out of `events/header_page`, `events/header_event`, the `format` files of the block events, of
+    /// `mmc_request_start` where there is one, the `disks` of [`Disks::parse`] that the latter names,
+    /// and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the machine's programs).
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] where a file that is needed is missing or describes another layout.
+    pub fn from_files(files: &Files) -> Result<Self> {
+        let file = |name: &str| {
+            files.get(name).map(String::as_str).filter(|text| !text.trim().is_empty()).ok_or_else(|| {
+                Error::new(Kind::Unsupported, format!("the recorded machine gave no `{name}`")).hint(
+                    "its kernel must be built with CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING, and tracefs be readable",
+                )
+            })
+        };
+        let order = match file("byte_order")?.trim() {
+            "\u{1}" => ByteOrder::Little,
+            "\u{2}" => ByteOrder::Big,
+            other => {
+                return Err(Error::new(Kind::Value, "is neither 1 nor 2").of_field(
+                    "byte_order",
+                    0,
+                    other.as_bytes(),
+                ));
+            }
+        };
+        let layout = PageLayout::parse(file("events/header_page")?, file("events/header_event")?, order)?;
+        let mut decoders = Vec::new();
+        let mut smallest_record = usize::MAX;
+        let mut events = Vec::new();
+        for (name, may_lack) in EVENTS {
+            let path = format!("events/block/{name}/format");
+            let text = match files.get(&path) {
+                None if may_lack => continue,
+                _ => file(&path)?,
+            };
+            let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
+            let Some(kind) = EventKind::of_event(name.as_bytes()) else { continue };
+            smallest_record = smallest_record.min(format.record_bytes());
+            decoders.push((format.id, Decoder::Block(BlockDecoder::new(kind, &format)?)));
+            events.push(format!("block/{name}"));
+        }
+        if let Some(text) = files.get(&format!("events/{}/format", mmc_event::EVENT)) {
+            let format = EventFormat::parse(text)?;
+            smallest_record = smallest_record.min(format.record_bytes());
+            let disks = Disks::parse(files.get("disks").map_or("", String::as_str), "");
+            decoders.push((format.id, Decoder::Mmc(MmcDecoder::new(&format, &disks)?)));
+            events.push(mmc_event::EVENT.to_owned());
+        }
+        Ok(Self { layout, decoders, events, smallest_record })
+    }
+
+    /// The layout of its pages.
+    pub fn layout(&self) -> &PageLayout {
+        &self.layout
+    }
+
+    /// The events to be recorded, by their folder below `events/`: those that this kernel has and that can be decoded.
+    pub fn events(&self) -> &[String] {
+        &self.events
+    }
+
+    /// The most events that a page can hold.
+    pub fn events_per_page(&self) -> usize {
+        self.layout.records_per_page(self.smallest_record)
+    }
+
+    /// Decodes a page and gives each event with its time to `event`, in order. Never panics on foreign bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] where the page is cut short; damage within is told by [`PageSummary::damaged`].
+    pub fn decode(&self, page: &[u8], mut event: impl FnMut(u64, BlockEvent)) -> Result<PageSummary> {
+        let records = self.layout.open(page)?;
+        let mut summary = PageSummary::default();
+        match records.lost() {
+            Lost::None => {}
+            Lost::Count(count) => summary.lost = count,
+            Lost::Unknown => (summary.lost, summary.lost_unknown) = (1, true),
+        }
+        let order = self.layout.order();
+        for record in records {
+            let Ok(record) = record else {
+                summary.damaged = true;
+                break;
+            };
+            let id = order.unsigned(record.data, 0, 2).unwrap_or(0) as u16;
+            let Some((_, decoder)) = self.decoders.iter().find(|(known, _)| *known == id) else {
+                summary.other += 1;
+                continue;
+            };
+            let decoded = match decoder {
+                Decoder::Block(decoder) => decoder.decode(order, record.data),
+                Decoder::Mmc(decoder) => decoder.decode(order, record.data),
+            };
+            match decoded {
+                Some(decoded) => {
+                    summary.events += 1;
+                    event(record.time, decoded);
+                }
+                None => summary.damaged = true,
+            }
+        }
+        Ok(summary)
+    }
+}

@@ -1,0 +1,35 @@
+//! Live recording of block requests through tracefs, on this host, over ssh and over adb.
+//!
+//! The kernel writes events into one ring buffer per CPU. Their raw pages are decoded here, by the formats that the
+//! recorded kernel itself gives ([`Kernel`]), merged into one stream, and matched into requests. Nothing is installed
+//! or written on the recorded machine.
+
+mod block_event;
+mod byte_order;
+mod disks;
+mod event_format;
+mod instance;
+mod kernel;
+mod merge;
+mod mmc_event;
+mod order;
+mod page;
+mod pipeline;
+mod recorder;
+mod stats;
+mod stream;
+mod trace_dat;
+mod trace_file;
+mod transports;
+
+pub use block_event::{BlockEvent, unfilled};
+pub use byte_order::ByteOrder;
+pub use disks::{Disk, Disks};
+pub use event_format::{EventFormat, Field};
+pub use kernel::{Files, Kernel, PageSummary};
+pub use page::{Lost, Page, PageLayout, Record};
+pub use pipeline::CpuCounts;
+pub use recorder::{Outcome, RecordOptions, Recorder, Target, helper_command};
+pub use stats::{ProcessStats, Stats};
+pub use stream::{Frame, HelperStream};
+pub use trace_file::open_trace;

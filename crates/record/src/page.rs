@@ -1,0 +1,261 @@
+//! Pages of the kernel's ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives them.
+//!
+//! A page is a header (time of its start, bytes in use and lost-event flags) and a run of records. Each record begins
+//! with 32 bits: 5 of type or length, 27 of time since its predecessor. The layout of the header comes from
+//! `events/header_page`, that of the 32 bits is checked against `events/header_event`. Source: the kernel's
+//! `include/linux/ring_buffer.h` and `kernel/trace/ring_buffer.c`.
+
+use emmclab_trace::{Error, Kind, Result};
+
+use crate::byte_order::ByteOrder;
+use crate::event_format::Field;
+
+/// Pages are 4 to 64 KB, and larger by `buffer_subbuf_size_kb`.
+const LARGEST_PAGE: usize = 1 << 22;
+
+/// Set in `commit` where events were lost before this page.
+const MISSED_EVENTS: u64 = 1 << 31;
+/// Set in `commit` where their number stands behind the data.
+const MISSED_STORED: u64 = 1 << 30;
+/// The bytes in use: the rest of `commit` below the flags.
+const USED: u64 = (1 << 27) - 1;
+
+const TYPE_PADDING: u32 = 29;
+const TYPE_TIME_EXTEND: u32 = 30;
+const TYPE_TIME_STAMP: u32 = 31;
+/// An absolute time stamp has 59 bits.
+const STAMP_BITS: u32 = 59;
+
+/// Where the parts of a page stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageLayout {
+    order: ByteOrder,
+    commit_at: usize,
+    commit_size: usize,
+    data_at: usize,
+    data_size: usize,
+}
+
+impl PageLayout {
+    /// Parses `events/header_page`, and checks that `events/header_event` describes the records known here.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] for text of another form, [`Kind::Unsupported`] for another layout of records.
+    pub fn parse(header_page: &str, header_event: &str, order: ByteOrder) -> Result<Self> {
+        let mut fields = Vec::new();
+        for (number, line) in (1..).zip(header_page.lines()) {
+            if let Some(field) = Field::parse(line) {
+                fields.push(field.map_err(|error| error.at_line(number))?);
+            }
+        }
+        let field = |name: &str| {
+            fields.iter().find(|field| field.name == name).ok_or_else(|| {
+                Error::new(Kind::Syntax, format!("`header_page` has no field `{name}`"))
+                    .hint("is tracefs mounted there, and readable by this user?")
+            })
+        };
+        let (time, commit, data) = (field("timestamp")?, field("commit")?, field("data")?);
+        let layout = Self {
+            order,
+            commit_at: commit.offset,
+            commit_size: commit.size,
+            data_at: data.offset,
+            data_size: data.size,
+        };
+        let sane = (time.offset, time.size) == (0, 8)
+            && matches!(commit.size, 4 | 8)
+            && commit.offset + commit.size <= data.offset
+            && (64..=LARGEST_PAGE).contains(&layout.page_bytes());
+        if !sane {
+            return Err(Error::new(Kind::Unsupported, format!("pages of another layout: {layout:?}")));
+        }
+        check_header_event(header_event)?;
+        Ok(layout)
+    }
+
+    /// Bytes that one read of `trace_pipe_raw` gives.
+    pub fn page_bytes(&self) -> usize {
+        self.data_at + self.data_size
+    }
+
+    /// The most records of at least `record_bytes` that fit into a page.
+    pub fn records_per_page(&self, record_bytes: usize) -> usize {
+        self.data_size / (record_bytes + 4) + 1
+    }
+
+    /// The byte order that the pages were written in.
+    pub fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// Bytes of a `long` of that kernel.
+    pub fn long_bytes(&self) -> usize {
+        self.commit_size
+    }
+
+    /// Starts reading a page.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] where the page is shorter than its header says.
+    pub fn open<'a>(&self, page: &'a [u8]) -> Result<Page<'a>> {
+        let short = || {
+            Error::new(Kind::Truncated, format!("a ring-buffer page of {} bytes is cut short", page.len()))
+                .hint("the connection was closed in the middle of a page")
+        };
+        let time = self.order.unsigned(page, 0, 8).ok_or_else(short)?;
+        let commit = self.order.unsigned(page, self.commit_at, self.commit_size).ok_or_else(short)?;
+        let used = (commit & USED) as usize;
+        let data = page.get(self.data_at..).ok_or_else(short)?;
+        let records = data.get(..used).ok_or_else(short)?;
+        let lost = if commit & MISSED_EVENTS == 0 {
+            Lost::None
+        } else if commit & MISSED_STORED == 0 {
+            Lost::Unknown
+        } else {
+            self.order.unsigned(data, used, self.commit_size).map_or(Lost::Unknown, Lost::Count)
+        };
+        Ok(Page { order: self.order, lost, time, records, at: 0 })
+    }
+}
+
+fn check_header_event(text: &str) -> Result<()> {
+    let expected = [
+        ("type_len", "5 bits"),
+        ("time_delta", "27 bits"),
+        ("padding", "type == 29"),
+        ("time_extend", "type == 30"),
+        ("data max type_len", "== 28"),
+    ];
+    for (name, value) in expected {
+        let found = text.lines().find_map(|line| {
+            let rest = line.trim().strip_prefix(name)?.trim_start();
+            Some(rest.strip_prefix(':').unwrap_or(rest).trim())
+        });
+        if found != Some(value) {
+            let found = found.unwrap_or("");
+            return Err(Error::new(Kind::Unsupported, format!("expected `{value}` in `header_event`"))
+                .of_field(name, 0, found.as_bytes())
+                .hint("please report the kernel version and its events/header_event"));
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel says was lost before a page because the buffer was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Nothing.
+    None,
+    /// This many events.
+    Count(u64),
+    /// Some events; there was no room for their number.
+    Unknown,
+}
+
+/// A record: when it was written and what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Time on the clock of the trace, ns for all clocks but `counter` and the raw cycle counters.
+    pub time: u64,
+    /// The event, beginning with `common_type`; may end in up to 7 bytes of filling.
+    pub data: &'a [u8],
+}
+
+/// How reading goes on.
+enum Step<'a> {
+    Record(Record<'a>),
+    End,
+}
+
+/// The records of a page, in the order in which they were written. Ends with an error at the first that is damaged.
+#[derive(Clone, Debug)]
+pub struct Page<'a> {
+    order: ByteOrder,
+    lost: Lost,
+    time: u64,
+    records: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Page<'a> {
+    /// What was lost before this page.
+    pub fn lost(&self) -> Lost {
+        self.lost
+    }
+
+    fn damaged(&mut self) -> Error {
+        let at = self.at;
+        self.at = self.records.len();
+        Error::new(Kind::Syntax, "a ring-buffer record does not fit into its page").at_offset(at as u64)
+    }
+
+    /// The next record or the end; `None` where a record leaves the page.
+    fn advance(&mut self) -> Option<Step<'a>> {
+        loop {
+            if self.at >= self.records.len() {
+                return Some(Step::End);
+            }
+            let word = self.order.u32(self.records, self.at)?;
+            // The two are bit fields, which compilers fill from the lowest bit on, or from the highest.
+            let (kind, delta) = match self.order {
+                ByteOrder::Little => (word & 31, word >> 5),
+                ByteOrder::Big => (word >> 27, word & ((1 << 27) - 1)),
+            };
+            let delta = u64::from(delta);
+            let (begin, length) = match kind {
+                TYPE_PADDING if delta == 0 => return Some(Step::End),
+                TYPE_TIME_EXTEND => {
+                    let high = self.order.u32(self.records, self.at + 4)?;
+                    self.time = self.time.wrapping_add((u64::from(high) << 27) + delta);
+                    self.at += 8;
+                    continue;
+                }
+                TYPE_TIME_STAMP => {
+                    let high = self.order.u32(self.records, self.at + 4)?;
+                    self.time = absolute(self.time, (u64::from(high) << 27) + delta);
+                    self.at += 8;
+                    continue;
+                }
+                TYPE_PADDING => {
+                    // A discarded event. Its delta counts, except that the kernel makes 1 of 0 to tell it from the end.
+                    let length = self.order.u32(self.records, self.at + 4)? as usize;
+                    self.time = self.time.wrapping_add(if delta == 1 { 0 } else { delta });
+                    self.at = self.at.checked_add(length)?.checked_add(4)?;
+                    if self.at > self.records.len() {
+                        return None;
+                    }
+                    continue;
+                }
+                0 => {
+                    let length = self.order.u32(self.records, self.at + 4)? as usize;
+                    (self.at + 8, length.checked_sub(4)?)
+                }
+                words => (self.at + 4, words as usize * 4),
+            };
+            let end = begin.checked_add(length)?;
+            let data = self.records.get(begin..end)?;
+            self.time = self.time.wrapping_add(delta);
+            self.at = end;
+            return Some(Step::Record(Record { time: self.time, data }));
+        }
+    }
+}
+
+impl<'a> Iterator for Page<'a> {
+    type Item = Result<Record<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.advance() {
+            Some(Step::Record(record)) => Some(Ok(record)),
+            Some(Step::End) => None,
+            None => Some(Err(self.damaged())),
+        }
+    }
+}
+
+/// The full time of an absolute stamp, whose upper bits are those of its predecessor.
+fn absolute(previous: u64, stamp: u64) -> u64 {
+    let upper = previous >> STAMP_BITS << STAMP_BITS;
+    let full = upper | stamp;
+    if upper != 0 && full < previous { full.wrapping_add(1 << STAMP_BITS) } else { full }
+}

@@ -1,0 +1,338 @@
+//! A recording from its start to its end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use emmclab_trace::{BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Result};
+
+use crate::disks::{Disk, Disks};
+use crate::kernel::{Files, Kernel};
+use crate::pipeline::{CpuCounts, Pipeline};
+use crate::stats::{Meter, Stats};
+use crate::transports::{self, Setup, Transport};
+
+/// Batches that may wait for the reader; 4 full ones are some 20 MB.
+const WAITING_BATCHES: usize = 4;
+/// Requests of a slow workload are given on after this long, whether a batch is full or not.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The machine to record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// This host.
+    #[default]
+    Local,
+    /// A machine over ssh.
+    Ssh {
+        /// `USER@HOST`, or a host of the ssh configuration.
+        destination: String,
+        /// More options for the ssh client (`-p`, `2222`, ...).
+        options: Vec<String>,
+    },
+    /// An Android phone over adb.
+    Adb {
+        /// Its serial number; the only phone where `None`.
+        serial: Option<String>,
+        /// Port of the adb server of this host; `$ANDROID_ADB_SERVER_PORT` or 5037 where `None`.
+        port: Option<u16>,
+    },
+    /// Any other way: a command whose standard input and output are those of the helper run with [`helper_command`].
+    Command(Vec<String>),
+}
+
+/// The command line that a shell on the recorded machine has to run for [`Target::Command`].
+pub fn helper_command() -> String {
+    transports::helper_command()
+}
+
+/// What to record, and how.
+#[derive(Clone, Debug, Default)]
+pub struct RecordOptions {
+    /// The machine.
+    pub target: Target,
+    /// Disks, partitions, mapped devices, `MAJOR:MINOR` or mount points; where empty, the disk behind Android's
+    /// `/data` or else every real disk.
+    pub devices: Vec<String>,
+    /// Ring buffer of each CPU; 8 MB on this host and 1 MB elsewhere where `None`.
+    pub buffer_kb: Option<u32>,
+    /// Pause between readings of an idle machine; 20 ms on this host and 200 ms elsewhere where `None`.
+    pub interval: Option<Duration>,
+}
+
+/// What a recording came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Counts of everything.
+    pub ledger: Ledger,
+    /// Where the trace comes from.
+    pub header: Header,
+    /// Counts by CPU.
+    pub cpus: Vec<CpuCounts>,
+    /// Why the recording ended by itself; the trace is complete up to then.
+    pub interrupted: Option<Error>,
+}
+
+/// What the worker shares with the caller.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    live: Mutex<Live>,
+}
+
+/// Figures of the running recording.
+#[derive(Default)]
+struct Live {
+    meter: Meter,
+    processes: Arc<Names>,
+    ledger: Ledger,
+}
+
+impl Shared {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running recording. Dropped without [`Recorder::stop`] it ends too, and its tracefs instance is removed.
+pub struct Recorder {
+    shared: Arc<Shared>,
+    batches: Option<Receiver<Batch>>,
+    worker: Option<JoinHandle<Outcome>>,
+    disks: Vec<Disk>,
+    header: Header,
+}
+
+impl Recorder {
+    /// Starts recording; returns once the kernel records.
+    ///
+    /// # Errors
+    /// Where the machine cannot be reached, does not allow tracing, or has no such device.
+    pub fn start(options: &RecordOptions) -> Result<Self> {
+        let mut transport = transports::open(&options.target)?;
+        let files = transport.files();
+        let kernel = Kernel::from_files(files)?;
+        let text = |name: &str| files.get(name).map_or("", String::as_str);
+        let all = Disks::parse(text("disks"), text("mounts"));
+        let mut disks = Vec::new();
+        for name in &options.devices {
+            for disk in all.resolve(name)? {
+                if !disks.contains(&disk) {
+                    disks.push(disk);
+                }
+            }
+        }
+        if options.devices.is_empty() {
+            disks = all.default_disks();
+        }
+        if disks.is_empty() {
+            return Err(Error::new(Kind::Config, "the machine has no disk to record")
+                .hint("name one with --device, for example a loop device"));
+        }
+        let header = header(files, &disks);
+        let local = options.target == Target::Local;
+        let filter: Vec<_> = disks.iter().map(|disk| format!("dev == {}", disk.device)).collect();
+        let setup = Setup {
+            events: kernel.events().to_vec(),
+            filter: filter.join(" || "),
+            buffer_kb: options.buffer_kb.unwrap_or(if local { 8192 } else { 1024 }),
+            page_bytes: kernel.layout().page_bytes(),
+            events_per_page: kernel.events_per_page(),
+            interval: options.interval.unwrap_or(Duration::from_millis(if local { 20 } else { 200 })),
+        };
+        transport.begin(&setup)?;
+        let names: BTreeMap<_, _> = disks.iter().map(|disk| (disk.device, disk.name.clone())).collect();
+        let shared = Arc::new(Shared::default());
+        let (sender, batches) = sync_channel(WAITING_BATCHES);
+        let worker = Worker {
+            transport,
+            pipeline: Pipeline::new(kernel, names),
+            shared: shared.clone(),
+            sender: Some(sender),
+            own: BTreeMap::new(),
+        };
+        let ended = header.clone();
+        let worker = std::thread::Builder::new()
+            .name("emmclab-record".to_owned())
+            .spawn(move || worker.run(ended))
+            .map_err(|error| Error::new(Kind::Io, format!("cannot start a thread: {error}")))?;
+        Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, header })
+    }
+
+    /// The disks that are recorded.
+    pub fn disks(&self) -> &[Disk] {
+        &self.disks
+    }
+
+    /// Where the trace comes from, as known at the start: to begin a file with.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The next batch, in order of arrival; `None` where none came within `timeout`, or the recording has ended.
+    pub fn next_batch(&self, timeout: Duration) -> Option<Batch> {
+        let batches = self.batches.as_ref()?;
+        batches.recv_timeout(timeout).ok()
+    }
+
+    /// Whether the recording has ended by itself (a lost link). Batches may still be waiting.
+    pub fn has_ended(&self) -> bool {
+        self.worker.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Figures since the last call. They lag behind by the interval of reading.
+    pub fn stats(&self) -> Stats {
+        let Live { meter, processes, ledger } = &mut *self.shared.live();
+        meter.take(processes, ledger)
+    }
+
+    /// Ends the recording. The batches that are left go to `batch`; the tracefs instance is then removed.
+    ///
+    /// # Errors
+    /// The first error of `batch` (a full disk); the recording has ended all the same.
+    pub fn stop(mut self, mut batch: impl FnMut(Batch) -> Result<()>) -> Result<Outcome> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let mut result = Ok(());
+        for left in self.batches.iter().flat_map(Receiver::iter) {
+            if result.is_ok() {
+                result = batch(left);
+            }
+        }
+        let outcome = self.worker.take().map(JoinHandle::join);
+        result?;
+        match outcome {
+            Some(Ok(outcome)) => Ok(outcome),
+            _ => Err(Error::new(Kind::Io, "the recording thread failed").hint("please report this")),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        // The worker sees that nobody listens, and ends without waiting.
+        self.batches = None;
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+/// The thread between the transport and the caller.
+struct Worker {
+    transport: Box<dyn Transport>,
+    pipeline: Pipeline,
+    shared: Arc<Shared>,
+    /// `None` once nobody listens.
+    sender: Option<SyncSender<Batch>>,
+    /// Tasks seen, and whether they are the recorder's own.
+    own: BTreeMap<i32, bool>,
+}
+
+impl Worker {
+    fn run(mut self, mut header: Header) -> Outcome {
+        let mut interrupted = None;
+        let mut stopping = false;
+        let mut given = Instant::now();
+        loop {
+            if !stopping && (self.shared.stop.load(Ordering::Relaxed) || self.sender.is_none()) {
+                self.transport.stop();
+                stopping = true;
+            }
+            let pipeline = &mut self.pipeline;
+            match self.transport.round(&mut |cpu, page| pipeline.page(cpu, page)) {
+                Ok(round) => {
+                    self.pipeline.end_round(&round.behind);
+                    if round.ended {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    interrupted = Some(error);
+                    break;
+                }
+            }
+            let late = given.elapsed() >= PATIENCE;
+            if self.give(if late { 1 } else { BATCH_ROWS }) || late {
+                given = Instant::now();
+            }
+        }
+        if interrupted.is_some() {
+            self.pipeline.break_off();
+        } else {
+            self.pipeline.finish();
+        }
+        self.give(1);
+        for (cpu, text) in self.transport.counters() {
+            self.pipeline.count_lost(cpu, lost_by_counters(&text));
+        }
+        let cpus = self.pipeline.cpus();
+        header.note = Some(note(header.note.as_deref(), &cpus, interrupted.as_ref()));
+        Outcome { ledger: self.pipeline.ledger().clone(), header, cpus, interrupted }
+    }
+
+    /// Gives on batches of at least so many requests; true where there was one.
+    fn give(&mut self, at_least: usize) -> bool {
+        let mut any = false;
+        let Self { pipeline, transport, own, .. } = self;
+        loop {
+            let mut live = self.shared.live();
+            let is_own = |task| *own.entry(task).or_insert_with(|| transport.is_own(task));
+            let batch = pipeline.take_batch(at_least, is_own, &mut live.meter);
+            live.processes = pipeline.processes().clone();
+            live.ledger = pipeline.ledger().clone();
+            drop(live);
+            let Some(batch) = batch else { return any };
+            any = true;
+            // Waits while the caller has enough to do; meanwhile the kernel's own buffers fill.
+            if self.sender.as_ref().is_some_and(|sender| sender.send(batch).is_err()) {
+                self.sender = None;
+            }
+        }
+    }
+}
+
+/// Where the trace comes from.
+fn header(files: &Files, disks: &[Disk]) -> Header {
+    let text = |name: &str| files.get(name).map_or("", |text| text.trim());
+    let monotonic = text("trace_clock").contains("[mono]");
+    let about = |disk: &Disk| match &disk.about {
+        Some(about) => format!("{} ({about}, {} sectors)", disk.name, disk.sectors),
+        None => format!("{} ({} sectors)", disk.name, disk.sectors),
+    };
+    Header {
+        source: format!("recording of {}, Linux {}", text("host"), text("release")),
+        format: "record".to_owned(),
+        device: match disks {
+            [disk] => Some(disk.name.clone()),
+            _ => None,
+        },
+        clock: if monotonic { "monotonic" } else { "relative" }.to_owned(),
+        note: Some(disks.iter().map(about).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Events lost by the `stats` text of a CPU: overwritten before they were read, or refused.
+fn lost_by_counters(text: &str) -> u64 {
+    let count = |name: &str| -> u64 {
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    count("overrun") + count("commit overrun") + count("dropped events")
+}
+
+/// The disks, what was lost on which CPU, and why the recording ended, for people.
+fn note(disks: Option<&str>, cpus: &[CpuCounts], interrupted: Option<&Error>) -> String {
+    let mut out = disks.unwrap_or_default().to_owned();
+    for counts in cpus.iter().filter(|counts| counts.lost > 0) {
+        let _ = write!(out, "; CPU {} lost {} events", counts.cpu, counts.lost);
+    }
+    if let Some(error) = interrupted {
+        let _ = write!(out, "; ended early: {error}");
+    }
+    out
+}

@@ -1,0 +1,253 @@
+//! What the helper script on the recorded machine sends: texts first, then raw pages.
+//!
+//! ```text
+//! @@emmclab 1                     the helper runs
+//! @@file NAME                     lines up to the next @@ are the text NAME
+//! @@error WORD                    it cannot record
+//! @@ready                         it waits for the answer on its standard input
+//! @@stream                        frames follow:
+//! P CPU COUNT                       COUNT pages of one CPU
+//! R                                 a round over all CPUs has ended
+//! E                                 the last round has ended
+//! @@file per_cpu/cpuN/stats ...   counters at the end
+//! @@end
+//! ```
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use emmclab_trace::{Error, Kind, Result};
+
+use crate::kernel::Files;
+
+/// The version of the protocol in its first line.
+const VERSION: &str = "1";
+/// No line of the protocol, of `/proc/mounts` or of a format file is longer.
+const LONGEST_LINE: u64 = 1 << 16;
+/// The texts together are some 30 KB; more is no helper.
+const LARGEST_TEXTS: usize = 1 << 24;
+
+/// A part of the stream after the texts.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Pages follow; read each with [`HelperStream::page`].
+    Pages {
+        /// The CPU they are of.
+        cpu: usize,
+        /// How many.
+        count: u64,
+    },
+    /// Every CPU has been read up to its end.
+    Round,
+    /// The recording has ended; the texts at the end follow.
+    End,
+}
+
+/// Reads the stream of the helper, from a live link or from a file that it was kept in.
+pub struct HelperStream<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+}
+
+/// The link ended, or the recording was cut off, in the middle.
+pub(crate) fn link_lost() -> Error {
+    Error::new(Kind::Truncated, "the link to the recorded machine was lost")
+        .hint("the trace is complete up to this moment; the helper removes its tracefs instance by itself")
+}
+
+impl<R: Read> HelperStream<R> {
+    /// A stream that begins with the helper's first line, or what a shell prints before it.
+    pub fn new(input: R) -> Self {
+        Self { input: BufReader::with_capacity(1 << 18, input), line: Vec::new() }
+    }
+
+    /// The next line without its end; `None` at the end of the stream.
+    fn line(&mut self) -> Result<Option<&str>> {
+        self.line.clear();
+        let read = self
+            .input
+            .by_ref()
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| failed(&error))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if self.line.pop() != Some(b'\n') {
+            return Err(if read as u64 == LONGEST_LINE { foreign(&self.line) } else { link_lost() });
+        }
+        // A pseudo-terminal in between makes CR LF of LF, and would damage pages too.
+        if self.line.last() == Some(&b'\r') {
+            return Err(Error::new(Kind::Unsupported, "the link changes line ends, so that it is no clean byte stream")
+                .hint("a pseudo-terminal stands in between: update adb, or remove `RequestTTY` from the ssh configuration"));
+        }
+        let line = &self.line;
+        std::str::from_utf8(line).map(Some).map_err(|_| foreign(line))
+    }
+
+    /// Reads the texts up to the mark `@@until`. Lines before the helper's first are what a shell prints on login.
+    ///
+    /// # Errors
+    /// Where the helper cannot record, the link ends, or something else answers.
+    pub fn texts(&mut self, until: &str) -> Result<Files> {
+        let mut files = Files::new();
+        let mut name: Option<String> = None;
+        let mut total = 0;
+        while let Some(line) = self.line()? {
+            total += line.len();
+            if total > LARGEST_TEXTS {
+                return Err(foreign(line.as_bytes()));
+            }
+            let Some(mark) = line.strip_prefix("@@") else {
+                if let Some(text) = name.as_ref().and_then(|name| files.get_mut(name)) {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+                continue;
+            };
+            match mark.split_once(' ').unwrap_or((mark, "")) {
+                ("emmclab", VERSION) => {}
+                ("file", file) => {
+                    files.insert(file.to_owned(), String::new());
+                    name = Some(file.to_owned());
+                }
+                ("error", word) => return Err(refused(word)),
+                (mark, _) if mark == until => return Ok(files),
+                _ => return Err(foreign(line.as_bytes())),
+            }
+        }
+        Err(link_lost())
+    }
+
+    /// The next frame.
+    ///
+    /// # Errors
+    /// Where the link ends or the stream is damaged.
+    pub fn frame(&mut self) -> Result<Frame> {
+        let line = self.line()?.ok_or_else(link_lost)?;
+        let mut words = line.split(' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("R"), None, None) => Ok(Frame::Round),
+            (Some("E"), None, None) => Ok(Frame::End),
+            (Some("P"), Some(cpu), Some(count)) => match (cpu.parse(), count.parse()) {
+                (Ok(cpu), Ok(count)) => Ok(Frame::Pages { cpu, count }),
+                _ => Err(foreign(line.as_bytes())),
+            },
+            _ => Err(foreign(line.as_bytes())),
+        }
+    }
+
+    /// Reads a page into `page`, whose length is that of a page.
+    ///
+    /// # Errors
+    /// Where the link ends before it is whole.
+    pub fn page(&mut self, page: &mut [u8]) -> Result<()> {
+        self.input.read_exact(page).map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::TimedOut
+        | io::ErrorKind::WouldBlock => link_lost(),
+        _ => Error::new(Kind::Io, format!("reading from the recorded machine failed: {error}")),
+    }
+}
+
+fn foreign(line: &[u8]) -> Error {
+    Error::new(Kind::Syntax, "is nothing that the helper sends").of_field("stream", 0, line).hint(
+        "something else on the recorded machine writes to the same output, or its shell does not understand the helper",
+    )
+}
+
+/// An error that the helper reports, in words.
+fn refused(word: &str) -> Error {
+    let (problem, hint) = match word {
+        "tracefs" => (
+            "the recorded machine has no tracefs that can be used",
+            "the kernel needs CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE; run as root (Android: `adb root`, or a rooted phone with `su`)",
+        ),
+        "instance" => (
+            "the recorded machine does not allow a tracefs instance",
+            "run as root; on Android the su domain must be allowed to write to tracefs; kernel lockdown=confidentiality forbids tracing",
+        ),
+        "buffer" => {
+            ("the recorded machine has not enough memory for the trace buffer", "give a smaller --buffer-kb")
+        }
+        _ => ("the recorded machine refuses to record", "see the word that it gives"),
+    };
+    Error::new(Kind::Unsupported, problem).of_field("helper", 0, word.as_bytes()).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SAMPLE: &[u8] = b"Welcome to board!\n@@emmclab 1\n@@file a\nx\n# y\n@@file b\n@@ready\n@@stream\nP 3 2\nabcdefghR\nE\n@@file s\nentries: 0\n@@end\n";
+
+    fn run(bytes: &[u8]) -> Result<(Files, Vec<Vec<u8>>, Files)> {
+        let mut stream = HelperStream::new(bytes);
+        let before = stream.texts("ready")?;
+        assert!(stream.texts("stream")?.is_empty());
+        let mut pages = Vec::new();
+        loop {
+            match stream.frame()? {
+                Frame::Pages { cpu: _, count } => {
+                    for _ in 0..count {
+                        let mut page = vec![0; 4];
+                        stream.page(&mut page)?;
+                        pages.push(page);
+                    }
+                }
+                Frame::Round => {}
+                Frame::End => return Ok((before, pages, stream.texts("end")?)),
+            }
+        }
+    }
+
+    #[test]
+    fn texts_pages_and_counters_come_out_as_they_were_sent() {
+        let (before, pages, after) = run(SAMPLE).unwrap();
+        assert_eq!((before["a"].as_str(), before["b"].as_str()), ("x\n# y\n", ""));
+        assert_eq!(pages, [b"abcd", b"efgh"]);
+        assert_eq!(after["s"], "entries: 0\n");
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_is_a_lost_link() {
+        for end in 0..SAMPLE.len() {
+            assert_eq!(run(&SAMPLE[..end]).unwrap_err().kind(), Kind::Truncated, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn what_the_helper_cannot_do_is_said_in_words() {
+        let error = run(b"@@emmclab 1\n@@error tracefs\n").unwrap_err();
+        assert!(error.to_string().contains("no tracefs"), "{error}");
+        assert!(error.hint_text().is_some());
+        let error = run(b"@@emmclab 1\r\n").unwrap_err();
+        assert!(error.hint_text().unwrap().contains("pseudo-terminal"));
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_never_panic(at in 0..SAMPLE.len(), with in prop::collection::vec(any::<u8>(), 0..20)) {
+            let mut bytes = SAMPLE.to_vec();
+            bytes.splice(at..(at + with.len()).min(SAMPLE.len()), with);
+            // The texts may come out in another place; what matters is that it ends.
+            let mut stream = HelperStream::new(&bytes[..]);
+            let _ = stream.texts("ready");
+            while let Ok(frame) = stream.frame() {
+                if let Frame::Pages { count, .. } = frame {
+                    for _ in 0..count {
+                        if stream.page(&mut [0; 4]).is_err() { break; }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! This host's own ring buffers.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use emmclab_trace::{Error, Kind, Result};
+use rustix::fs::OFlags;
+
+use crate::byte_order::ByteOrder;
+use crate::instance::{Instance, denied};
+use crate::kernel::Files;
+
+use super::{Round, Setup, Transport};
+
+/// Pages read of one CPU before the next has its turn: 1 MB of 4 KB pages.
+const PAGES_PER_TURN: usize = 256;
+
+pub(crate) struct Local {
+    // Before the instance, which cannot be removed while they are open.
+    pipes: Vec<(usize, File)>,
+    instance: Instance,
+    files: Files,
+    page: Vec<u8>,
+    interval: Duration,
+    /// Whether the last round left nothing to read.
+    idle: bool,
+    stopping: bool,
+}
+
+impl Local {
+    /// Makes the instance and reads the texts.
+    pub(crate) fn open() -> Result<Self> {
+        let instance = Instance::create()?;
+        // Kernels before 3.17 have no monotonic clock for traces.
+        instance.write("trace_clock", "mono").or_else(|_| instance.write("trace_clock", "global"))?;
+        let mut files = Files::new();
+        for name in ["trace_clock", "events/header_page", "events/header_event"] {
+            files.insert(name.to_owned(), instance.read(name)?);
+        }
+        for system in ["block", "mmc"] {
+            // Without such events there is no folder; the kernel's description says what is missing.
+            let folder = instance.file(&format!("events/{system}"));
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let name = format!("events/{system}/{}/format", entry.file_name().to_string_lossy());
+                if let Ok(text) = instance.read(&name) {
+                    files.insert(name, text);
+                }
+            }
+        }
+        let order = if ByteOrder::NATIVE == ByteOrder::Little { "\u{1}" } else { "\u{2}" };
+        files.insert("byte_order".to_owned(), order.to_owned());
+        for (name, path) in [
+            ("release", "/proc/sys/kernel/osrelease"),
+            ("host", "/proc/sys/kernel/hostname"),
+            ("mounts", "/proc/mounts"),
+        ] {
+            files.insert(name.to_owned(), fs::read_to_string(path).unwrap_or_default());
+        }
+        files.insert("disks".to_owned(), disks());
+        Ok(Self {
+            pipes: Vec::new(),
+            instance,
+            files,
+            page: Vec::new(),
+            interval: Duration::ZERO,
+            idle: false,
+            stopping: false,
+        })
+    }
+
+    fn cpus(&self) -> Result<Vec<usize>> {
+        let path = self.instance.file("per_cpu");
+        let entries = fs::read_dir(&path).map_err(|error| denied(&path, &error))?;
+        let mut cpus: Vec<usize> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
+            .collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+}
+
+impl Transport for Local {
+    fn files(&self) -> &Files {
+        &self.files
+    }
+
+    fn begin(&mut self, setup: &Setup) -> Result<()> {
+        self.instance.write("buffer_size_kb", &setup.buffer_kb.to_string())?;
+        for event in &setup.events {
+            if setup.filters(event) {
+                self.instance.write(&format!("events/{event}/filter"), &setup.filter)?;
+            }
+            self.instance.write(&format!("events/{event}/enable"), "1")?;
+        }
+        for cpu in self.cpus()? {
+            let path = self.instance.file(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let flags = OFlags::NONBLOCK.bits() as i32;
+            let pipe = OpenOptions::new().read(true).custom_flags(flags).open(&path);
+            self.pipes.push((cpu, pipe.map_err(|error| denied(&path, &error))?));
+        }
+        self.page = vec![0; setup.page_bytes];
+        self.interval = setup.interval;
+        self.instance.write("tracing_on", "1")
+    }
+
+    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round> {
+        if self.idle && !self.stopping {
+            std::thread::sleep(self.interval);
+        }
+        let mut round = Round::default();
+        for (cpu, pipe) in &mut self.pipes {
+            let mut turns = 0;
+            loop {
+                if turns == PAGES_PER_TURN {
+                    round.behind.push(*cpu);
+                    break;
+                }
+                match pipe.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(read) => page(*cpu, &self.page[..read]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) => {
+                        let problem = format!("reading the ring buffer of CPU {cpu} failed: {error}");
+                        return Err(Error::new(Kind::Io, problem));
+                    }
+                }
+                turns += 1;
+            }
+        }
+        self.idle = round.behind.is_empty();
+        round.ended = self.stopping && self.idle;
+        Ok(round)
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        // Where this fails the rounds still end: they take what was there, and the instance goes away with its events.
+        let _ = self.instance.write("tracing_on", "0");
+    }
+
+    fn counters(&self) -> Vec<(usize, String)> {
+        let read = |cpu| self.instance.read(&format!("per_cpu/cpu{cpu}/stats")).unwrap_or_default();
+        self.pipes.iter().map(|(cpu, _)| (*cpu, read(*cpu))).collect()
+    }
+
+    fn is_own(&self, task: i32) -> bool {
+        Path::new(&format!("/proc/self/task/{task}")).exists()
+    }
+}
+
+/// The block devices of this host, in the lines of [`crate::Disks::parse`].
+fn disks() -> String {
+    let mut out = String::new();
+    let entries = |path: &Path| {
+        let mut names: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().collect();
+        names.sort_by_key(std::fs::DirEntry::file_name);
+        names.into_iter().map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+    };
+    let text = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    for (name, path) in entries(Path::new("/sys/block")) {
+        let (Some(number), Some(sectors)) = (text(&path.join("dev")), text(&path.join("size"))) else {
+            continue;
+        };
+        let _ = writeln!(out, "disk {name} {number} {sectors}");
+        for (part, path) in entries(&path) {
+            if let (true, Some(number)) = (part.starts_with(&name), text(&path.join("dev"))) {
+                let _ = writeln!(out, "part {part} {number} {name}");
+            }
+        }
+        for (below, _) in entries(&path.join("slaves")) {
+            let _ = writeln!(out, "slave {below} {name}");
+        }
+        for (kind, file) in [("back", "loop/backing_file"), ("model", "device/name")] {
+            if let Some(about) = text(&path.join(file)) {
+                let _ = writeln!(out, "{kind} {name} {about}");
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,222 @@
+//! Recordings through the helper script: under every shell that there is here, over ssh, and over links that break.
+//! Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Counted, LoopDisk, has, instances, machine, record, run, sqlite};
+use emmclab_record::{Outcome, RecordOptions, Recorder, Target, helper_command};
+use emmclab_trace::Kind;
+
+fn through(shell: &[&str]) -> Target {
+    let words = shell.iter().copied().chain(["-c"]).map(str::to_owned);
+    Target::Command(words.chain([helper_command()]).collect())
+}
+
+/// Records a workload whose every request must come out, and compares with the kernel's counters.
+fn complete_recording(target: Target, disk: &LoopDisk) -> Outcome {
+    let before = disk.counted();
+    let (requests, outcome) = record(target, disk, || {
+        let folder = disk.mount();
+        sqlite(&folder);
+        disk.unmount();
+        let source = format!("if={}", disk.device);
+        run("dd", &[&source, "of=/dev/null", "bs=4k", "count=3000", "iflag=direct", "status=none"]);
+    });
+    assert!(outcome.interrupted.is_none(), "{:?}", outcome.interrupted);
+    let ledger = &outcome.ledger;
+    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
+    assert_eq!(Counted::of(&requests), disk.counted().since(before));
+    assert_eq!(instances(), 0);
+    outcome
+}
+
+#[test]
+fn the_helper_records_everything_under_every_shell() {
+    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup"]) else { return };
+    let disk = LoopDisk::new();
+    // `busybox sh` takes busybox's own cat, dd and sleep; mksh is Android's shell.
+    for shell in [&["dash"][..], &["mksh"], &["busybox", "sh"], &["bash"]] {
+        if has(shell[0]) {
+            eprintln!("under {shell:?}");
+            let outcome = complete_recording(through(shell), &disk);
+            assert_eq!(outcome.header.clock, "monotonic");
+        } else {
+            eprintln!("{} is not installed", shell[0]);
+        }
+    }
+}
+
+#[test]
+fn the_helper_needs_no_more_than_androids_tools() {
+    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "mksh", "toybox", "busybox"]) else {
+        return;
+    };
+    let disk = LoopDisk::new();
+    let tools = tempfile::tempdir().unwrap();
+    let mksh = run("sh", &["-c", "command -v mksh"]);
+    std::os::unix::fs::symlink(&mksh, tools.path().join("sh")).unwrap();
+    // Debian's toybox has no dd, unlike Android's.
+    for (tool, from) in [
+        ("cat", "toybox"),
+        ("id", "toybox"),
+        ("mkdir", "toybox"),
+        ("rmdir", "toybox"),
+        ("sleep", "toybox"),
+        ("dd", "busybox"),
+    ] {
+        let from = run("sh", &["-c", &format!("command -v {from}")]);
+        std::os::unix::fs::symlink(from, tools.path().join(tool)).unwrap();
+    }
+    let path = format!("PATH={}", tools.path().display());
+    complete_recording(through(&["env", &path, "sh"]), &disk);
+}
+
+/// Waits for the helper to notice that nobody listens any more.
+fn wait_for_no_instance() {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while instances() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(instances(), 0);
+}
+
+#[test]
+fn a_link_that_breaks_leaves_what_came_before() {
+    let Some(_alone) = machine(&["mkfs.ext4", "losetup"]) else { return };
+    let disk = LoopDisk::new();
+    // The helper's output is cut in the middle of a page.
+    let cut =
+        format!("sh -c '{}' | dd bs=1 count=200000 status=none", helper_command().replace('\'', r"'\''"));
+    let target = Target::Command(["sh", "-c", &cut].map(str::to_owned).to_vec());
+    let (requests, outcome) = record(target, &disk, || {
+        let source = format!("if={}", disk.device);
+        for _ in 0..12 {
+            run("dd", &[&source, "of=/dev/null", "bs=4k", "count=150", "iflag=direct", "status=none"]);
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    });
+    let error = outcome.interrupted.unwrap();
+    assert_eq!(error.kind(), Kind::Truncated);
+    assert!(error.to_string().contains("link"), "{error}");
+    assert!(outcome.header.note.unwrap().contains("ended early"));
+    // All that was read up to some moment, without a gap.
+    assert!((300..1800).contains(&requests.len()), "{}", requests.len());
+    for (number, recorded) in requests.iter().enumerate() {
+        assert_eq!(recorded.request.sector.0, number as u64 % 150 * 8);
+        assert!(recorded.request.complete.is_some());
+    }
+    assert_eq!(outcome.ledger.lost, 0);
+    assert!(outcome.ledger.unpaired <= 1, "{}", outcome.ledger);
+    wait_for_no_instance();
+}
+
+#[test]
+fn what_cannot_be_reached_is_said_in_words() {
+    let Some(_alone) = machine(&[]) else { return };
+    let start = |words: &[&str]| {
+        let target = Target::Command(words.iter().map(|word| (*word).to_owned()).collect());
+        Recorder::start(&RecordOptions { target, ..RecordOptions::default() }).err().unwrap()
+    };
+    let error = start(&["emmclab-no-such-program"]);
+    assert!(error.to_string().contains("emmclab-no-such-program"), "{error}");
+    let error = start(&["sh", "-c", "exit 255"]);
+    assert!(error.to_string().contains("255"), "{error}");
+    let error = start(&["echo", "Hello"]);
+    assert_eq!(error.kind(), Kind::Truncated);
+}
+
+/// An ssh server of this host's own, for a key made now.
+struct Sshd {
+    folder: tempfile::TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl Sshd {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for key in ["host", "user"] {
+            run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path(key)]);
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+             PermitRootLogin yes\nPidFile none\n",
+            path("host"),
+            path("user.pub")
+        );
+        fs::write(path("config"), config).unwrap();
+        fs::create_dir_all("/run/sshd").unwrap();
+        let child = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f", &path("config")])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { folder, port, child }
+    }
+
+    fn target(&self) -> Target {
+        let key = self.folder.path().join("user");
+        let options = [
+            "-p",
+            &self.port.to_string(),
+            "-i",
+            key.to_str().unwrap(),
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+            "-o",
+            "LogLevel=ERROR",
+            "-o",
+            "BatchMode=yes",
+        ];
+        let options = options.map(str::to_owned).to_vec();
+        Target::Ssh { destination: "root@127.0.0.1".to_owned(), options }
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
+    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "sshd", "ssh", "ssh-keygen"]) else {
+        return;
+    };
+    let disk = LoopDisk::new();
+    let server = Sshd::start();
+    let outcome = complete_recording(server.target(), &disk);
+    assert!(outcome.header.note.unwrap().contains("loop"));
+
+    // A recorder that goes away without a word.
+    let options = RecordOptions {
+        target: server.target(),
+        devices: vec![disk.device.clone()],
+        ..RecordOptions::default()
+    };
+    let recorder = Recorder::start(&options).unwrap();
+    assert_eq!(instances(), 1);
+    drop(recorder);
+    wait_for_no_instance();
+
+    // A device that is not there is found out before anything is recorded.
+    let options = RecordOptions { devices: vec!["/dev/mmcblk7".to_owned()], ..options };
+    assert_eq!(Recorder::start(&options).err().unwrap().kind(), Kind::Config);
+    wait_for_no_instance();
+}

@@ -1,0 +1,74 @@
+//! Streams of the helper as it sent them from several kernels, run through the whole recorder. Needs no root.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Counted, Recorded};
+use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
+use emmclab_trace::Op;
+
+/// Plays a kept stream as if a machine sent it.
+fn play(name: &str, device: &str) -> (Vec<Recorded>, Outcome) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let stream = zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&stream).unwrap();
+    let target = Target::Command(["cat", file.path().to_str().unwrap()].map(str::to_owned).to_vec());
+    let options = RecordOptions { target, devices: vec![device.to_owned()], ..RecordOptions::default() };
+    let recorder = Recorder::start(&options).unwrap();
+    let mut requests = Vec::new();
+    while !recorder.has_ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let outcome = recorder
+        .stop(|batch| {
+            requests.extend(common::recorded(&batch));
+            Ok(())
+        })
+        .unwrap();
+    (requests, outcome)
+}
+
+#[test]
+fn the_hosts_stream_gives_every_request() {
+    let (requests, outcome) = play("host.stream.zst", "loop0");
+    let ledger = &outcome.ledger;
+    assert!(outcome.interrupted.is_none());
+    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
+    assert_eq!(ledger.kept, requests.len() as u64);
+    assert!(ledger.split >= 3 && ledger.merged > 200 && requests.len() > 200, "{ledger}");
+}
+
+/// The figures are those that `/sys/block/mmcblk0/stat` of the guest gave before and after (see `guest.rs`).
+fn sd_card(name: &str, release: &str, expected: Counted) {
+    let (requests, outcome) = play(name, "mmcblk0");
+    let ledger = &outcome.ledger;
+    assert!(outcome.header.source.ends_with(release), "{}", outcome.header.source);
+    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped, ledger.ambiguous), (0, 0, 0, 0), "{ledger}");
+    assert_eq!(Counted::of(&requests), expected);
+    // The MMC driver tells when the card got the data; that is after the driver fetched the request.
+    for Recorded { request, .. } in requests.iter().filter(|recorded| recorded.request.op != Op::Flush) {
+        let (start, issue, complete) =
+            (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());
+        assert!(start < issue && issue < complete, "{request:?}");
+    }
+    assert!(requests.iter().any(|recorded| recorded.process.starts_with("jbd2/mmcblk0")));
+}
+
+#[test]
+fn an_sd_card_of_kernel_6_1_is_recorded_with_the_times_of_its_driver() {
+    let expected =
+        Counted { reads: 77, read_sectors: 2074, writes: 27, written_sectors: 1310, ..Counted::default() };
+    sd_card("debian-6.1-mmc.stream.zst", "6.1.0-56-amd64", expected);
+}
+
+#[test]
+fn an_sd_card_of_kernel_6_12_is_recorded_with_the_times_of_its_driver() {
+    let expected =
+        Counted { reads: 77, read_sectors: 2074, writes: 27, written_sectors: 1310, ..Counted::default() };
+    sd_card("debian-6.12-mmc.stream.zst", "6.12.95+deb12-amd64", expected);
+}
