@@ -56,7 +56,7 @@ impl PyRecorder {
 
     /// Names of the disks that are recorded.
     fn disks(&mut self) -> Vec<String> {
-        self.inner().iter().flat_map(|recorder| recorder.disks()).map(|disk| disk.name.clone()).collect()
+        self.inner().iter().flat_map(Recorder::disks).map(|disk| disk.name.clone()).collect()
     }
 
     /// Where the trace comes from.
