@@ -24,6 +24,7 @@ mod ssdsim;
 mod systor17;
 mod tencent;
 mod text;
+mod walk;
 
 use std::path::Path;
 
