@@ -24,7 +24,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::ColumnPath;
 
 use super::input::Input;
-use super::{Format, Holds, TimeUnit, Times};
+use super::{Format, Holds, Times};
 use crate::atomic_file::AtomicFile;
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::error::{Error, Kind, Result};
@@ -38,7 +38,7 @@ pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
     extensions: &["parquet", "pq"],
-    times: Times::Fixed(TimeUnit::Nanos),
+    times: Times::Stored,
     sniff: |head, _| head.starts_with(MAGIC),
     open,
     writes: Some((Holds::EVERYTHING, create)),
