@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.files import digest
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
@@ -55,6 +58,10 @@ class Trace:
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
         self._ledger: Ledger | None = None
+        of_files = isinstance(stream, _core.Reader)
+        self.recognised: list[tuple[str, str]] = stream.recognised() if of_files else []
+        """For each file its format, and what that was recognised by: `content`, `--format` or `--columns`."""
+        self._files = stream.files() if of_files else []
 
     def __repr__(self) -> str:
         return f"<Trace {self.name!r} ({self.header['format']})>"
@@ -66,6 +73,15 @@ class Trace:
             for _ in self.batches():
                 pass
         return dict(self._ledger or {})
+
+    @functools.cached_property
+    def digest(self) -> str | None:
+        """SHA-256 of the file's bytes, first 16 digits; None where the trace is made, or comes from a pipe.
+
+        >>> read(bundled()[0]).digest == read(bundled()[1]).digest
+        False
+        """
+        return digest(self._files)
 
     def batches(self, progress: Progress | None = None) -> Iterator[_core.Batch]:
         """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
@@ -101,9 +117,14 @@ class Trace:
         True
         """
         profiler = _core.Profiler(self.name)
+        # Beside the pass, which leaves this processor's time to a second one.
+        hashing = threading.Thread(target=lambda: self.digest, daemon=True)
+        hashing.start()
         for batch in self.batches(progress):
             profiler.update(batch)
-        return Profile(json.loads(profiler.finish(self.ledger, self.header)))
+        fields = json.loads(profiler.finish(self.ledger, self.header))
+        hashing.join()
+        return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
