@@ -14,7 +14,7 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.device import Device
 
 #: Why a file was read as the format it was read as.
@@ -29,20 +29,17 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/]")(
-        explain
+        with_groups(explain)
     )
 
 
 def explain(
+    *,
     trace: Annotated[
         Path,
         typer.Argument(metavar="TRACE|DEVICE", help="A trace, the name of a device, or its TOML file."),
     ],
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Say what a trace is (format, clock, ledger, columns), or what each setting of a device is."""
@@ -52,7 +49,7 @@ def explain(
     if trace.suffix == ".toml":
         _explain_device(Device.file(trace), as_json)
         return
-    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    source = reading.open(trace)
     with Meter(f"read {source.name}") as meter:
         for _ in source.batches(meter):
             pass

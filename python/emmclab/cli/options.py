@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -65,12 +69,44 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 class Reading:
     """How to read a trace, as given on the command line."""
 
-    format: str | None
-    lenient: bool
-    columns: str | None
-    time_unit: str | None
-    size_unit: str | None
+    format: Format = None
+    lenient: Lenient = False
+    columns: Columns = None
+    time_unit: TimeUnit = None
+    size_unit: SizeUnit = None
 
     def open(self, path: Path) -> Trace:
         """Open one trace with these options."""
         return read(path, **asdict(self))
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options whole: the fields of a dataclass among its parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            parameters += _options(hints[name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hints[name], kind=kind))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in inspect.signature(group).parameters})
+        command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _options(group: type) -> list[inspect.Parameter]:
+    """Give a parameter for each field of a dataclass."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(group).parameters.items()
+    ]
