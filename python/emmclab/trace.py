@@ -52,9 +52,9 @@ class Trace:
     def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
         """Make a trace of a stream that can be opened again; the first opening finds bad input."""
         self.name = name
-        self.open = open_stream
-        """Opens the trace at its beginning, as a stream of batches."""
+        self._open_stream = open_stream
         stream = open_stream()
+        self._unread: _core.Reader | None = stream
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
         self._ledger: Ledger | None = None
@@ -82,6 +82,28 @@ class Trace:
         False
         """
         return digest(self._files)
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether the trace comes from a pipe, which can be read but once.
+
+        >>> read(bundled()[0]).is_pipe
+        False
+        """
+        return not all(path.is_file() for path in self._files)
+
+    def open(self) -> _core.Reader:
+        """Open the trace at its beginning, as a stream of batches.
+
+        Raises:
+            UnsupportedError: a pipe has been read before.
+        """
+        # The stream that was opened to find bad input is as good as a new one.
+        stream, self._unread = self._unread, None
+        if stream is None:
+            refuse_pipes([self], "read twice")
+            stream = self._open_stream()
+        return stream
 
     def batches(self, progress: Progress | None = None) -> Iterator[_core.Batch]:
         """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
@@ -151,6 +173,7 @@ class Trace:
         >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
         True
         """
+        refuse_pipes([self], "read twice")
         return Trace(self.name, lambda: self.open().repeat(passes))
 
     def to_arrow(self) -> pyarrow.Table:
@@ -233,6 +256,8 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
+    refuse_pipes(traces, "combined with another")
+
     def open_stream() -> _core.Reader:
         return _core.Reader.combine([trace.open() for trace in traces])
 
@@ -274,6 +299,21 @@ def trace_name(path: str | PathLike[str]) -> str:
     while name.suffix.lower() in _ENDINGS:
         name = name.with_suffix("")
     return name.name
+
+
+def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
+    """Refuse traces that cannot be read again.
+
+    Raises:
+        UnsupportedError: one of the traces comes from a pipe.
+    """
+    for trace in traces:
+        if trace.is_pipe:
+            raise UnsupportedError(
+                f"{trace.name} comes from a pipe and cannot be {what}",
+                kind="unsupported",
+                hint="write it to a file first",
+            )
 
 
 def _library(name: str) -> Any:

@@ -21,10 +21,11 @@ def _format_names(incomplete: str) -> list[str]:
 
 
 TraceFile = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too.")
+    Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too; `-` for stdin.")
 ]
 TraceFiles = Annotated[
-    list[Path], typer.Argument(metavar="TRACE...", help="Traces of any format; gzip, zstd, xz too.")
+    list[Path],
+    typer.Argument(metavar="TRACE...", help="Traces of any format; gzip, zstd, xz too; `-` for stdin."),
 ]
 Format = Annotated[
     str | None,
@@ -62,6 +63,15 @@ SizeUnit = Annotated[
         rich_help_panel="Reading",
     ),
 ]
+ReorderWindow = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Requests that may be held back to put them in order of arrival; 65,536 unless given.",
+        rich_help_panel="Reading",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -74,10 +84,11 @@ class Reading:
     columns: Columns = None
     time_unit: TimeUnit = None
     size_unit: SizeUnit = None
+    reorder_window: ReorderWindow = None
 
     def open(self, path: Path) -> Trace:
-        """Open one trace with these options."""
-        return read(path, **asdict(self))
+        """Open one trace with these options; `-` is what comes in on stdin."""
+        return read("/dev/stdin" if str(path) == "-" else path, **asdict(self))
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Charts of what becomes of addresses: pages, buffers, alignment, and space."""
+"""Charts of what becomes of addresses: pages, buffers, alignment and space."""
 
 from __future__ import annotations
 

@@ -34,6 +34,23 @@ pub(super) enum Moment {
 /// The number of [`Moment`]s.
 pub(super) const MOMENTS: usize = 6;
 
+impl Moment {
+    const ALL: [Moment; MOMENTS] =
+        [Moment::Arrival, Moment::Start, Moment::Issue, Moment::Complete, Moment::Response, Moment::Service];
+
+    /// The column's name without a unit.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Moment::Arrival => "arrival",
+            Moment::Start => "start",
+            Moment::Issue => "issue",
+            Moment::Complete => "complete",
+            Moment::Response => "response",
+            Moment::Service => "service",
+        }
+    }
+}
+
 /// What a column's name says: its meaning, given the unit where the name leaves it to an option.
 enum Named {
     Known(Meaning),
@@ -62,15 +79,7 @@ fn named(name: &str) -> Option<Named> {
                 Some((moment, unit)) => (moment, Some(TimeUnit::by_name(unit).ok()?)),
                 None => (name, None),
             };
-            let moment = match moment {
-                "arrival" => Moment::Arrival,
-                "start" => Moment::Start,
-                "issue" => Moment::Issue,
-                "complete" => Moment::Complete,
-                "response" => Moment::Response,
-                "service" => Moment::Service,
-                _ => return None,
-            };
+            let moment = Moment::ALL.into_iter().find(|known| known.name() == moment)?;
             match unit {
                 Some(unit) => Meaning::Time(moment, unit),
                 None => return Some(Named::TimeWithoutUnit(moment)),

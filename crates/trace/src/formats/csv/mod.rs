@@ -97,7 +97,7 @@ impl Csv {
             match *meaning {
                 Meaning::Ignored => {}
                 Meaning::Time(moment, unit) => {
-                    row.times[moment as usize] = Some(signed_time(raw, unit, column)?);
+                    row.times[moment as usize] = Some(signed_time(raw, unit, moment.name(), column)?);
                 }
                 Meaning::Offset(unit) => row.offset = Some((raw, column, unit)),
                 Meaning::Size(unit) => row.size = Some((raw, column, unit)),
@@ -170,12 +170,12 @@ impl LineFormat for Csv {
 }
 
 /// A time, which here may be negative: a trace may begin before the zero of its clock.
-fn signed_time(field: &[u8], unit: TimeUnit, column: u64) -> Result<i64> {
+fn signed_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
     match field {
         [b'-', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
-            decimal_time(digits, unit, "time", column).map(|time| -time)
+            decimal_time(digits, unit, name, column).map(|time| -time)
         }
-        field => decimal_time(field, unit, "time", column),
+        field => decimal_time(field, unit, name, column),
     }
 }
 
