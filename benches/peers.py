@@ -5,8 +5,8 @@
 * `blkparse` and `btt` on blktrace's own files (where Debian's blktrace is installed);
 * a pandas script that computes Tables III and IV of a CSV without service times.
 
-Each command runs three times; the fastest counts. Processor time is that of all threads; a busy machine disturbs it
-least.
+Each command runs three times; the fastest counts. Processor time is that of all threads; a busy machine
+disturbs it least.
 """
 
 from __future__ import annotations
