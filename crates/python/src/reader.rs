@@ -51,7 +51,8 @@ impl PyReader {
         size_unit: Option<String>,
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
-        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
+        let further = emmclab_record::FORMATS;
+        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window, further };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
@@ -114,6 +115,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
         .iter()
+        .chain(emmclab_record::FORMATS)
         .map(|format| {
             let out = PyDict::new(py);
             out.set_item("name", format.name)?;

@@ -32,4 +32,4 @@ pub use pipeline::CpuCounts;
 pub use recorder::{Outcome, RecordOptions, Recorder, Target, helper_command};
 pub use stats::{ProcessStats, Stats};
 pub use stream::{Frame, HelperStream};
-pub use trace_file::open_trace;
+pub use trace_file::{FORMATS, open_trace};

@@ -41,6 +41,7 @@ use crate::units::Nanos;
 use crate::writer::Sink;
 
 /// A trace format: how to know it, read it and write it.
+#[derive(Debug)]
 pub struct Format {
     /// The name for `--format`, in lower case.
     pub name: &'static str,
@@ -134,13 +135,14 @@ pub static FORMATS: &[&Format] = &[
     &disksim::FORMAT,
 ];
 
-/// The format of this name.
+/// The format of this name, of those here and `further` ones.
 ///
 /// # Errors
 /// [`Kind::UnknownFormat`] with the names there are.
-pub fn by_name(name: &str) -> Result<&'static Format> {
-    FORMATS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
-        let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+pub fn by_name(name: &str, further: &'static [&'static Format]) -> Result<&'static Format> {
+    let all = further.iter().chain(FORMATS).copied();
+    all.clone().find(|format| format.name == name).ok_or_else(|| {
+        let names: Vec<_> = all.map(|format| format.name).collect();
         Error::new(Kind::UnknownFormat, format!("there is no format `{name}`"))
             .hint(format!("choose one of: {}", names.join(", ")))
     })
@@ -175,11 +177,12 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<(Box<dyn Source
         );
     }
     let format = match &options.format {
-        Some(name) => by_name(name)?,
+        Some(name) => by_name(name, options.further)?,
         // A description of the columns is meant for the one format that needs it.
         None if options.columns.is_some() => &csv::FORMAT,
         None => {
-            FORMATS.iter().copied().find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
+            let mut all = options.further.iter().chain(FORMATS).copied();
+            all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
                 Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
                     "name it with --format (see `emmclab formats`), or describe its columns with --columns",
                 )
