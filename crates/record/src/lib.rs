@@ -10,7 +10,6 @@ mod disks;
 mod event_format;
 mod instance;
 mod kernel;
-mod merge;
 mod mmc_event;
 mod order;
 mod page;

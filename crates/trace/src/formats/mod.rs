@@ -17,6 +17,7 @@ mod lines;
 mod mqsim;
 mod msr;
 mod parquet;
+mod perfetto;
 mod pixel;
 mod rwbs;
 mod spc1;
@@ -119,6 +120,7 @@ impl Holds {
 pub static FORMATS: &[&Format] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
+    &perfetto::FORMAT,
     &fio::FORMAT,
     &csv::FORMAT,
     &pixel::FORMAT,

@@ -1,6 +1,8 @@
 //! What the tests of this crate share: real traces, fixtures, a sample of every format.
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
+pub mod protobuf;
+
 use std::path::{Path, PathBuf};
 
 use emmclab_trace::{Header, Ledger, ReadOptions, Request, Result, TraceReader};
