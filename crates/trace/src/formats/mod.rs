@@ -23,6 +23,7 @@ mod rwbs;
 mod spc1;
 mod ssdsim;
 mod systor17;
+mod systrace;
 mod tencent;
 mod text;
 
@@ -130,6 +131,7 @@ pub static FORMATS: &[&Format] = &[
     &spc1::FORMAT,
     &tencent::FORMAT,
     &biotracer::FORMAT,
+    &systrace::FORMAT,
     &ftrace::FORMAT,
     &blkparse::FORMAT,
     &mqsim::FORMAT,
