@@ -110,7 +110,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     Ok(out)
 }
 
-/// Every trace format: name, about, reads, writes.
+/// Every trace format: name, about, known_by, reads, writes.
 #[pyfunction]
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
@@ -120,6 +120,7 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             let out = PyDict::new(py);
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
+            out.set_item("known_by", format.known_by)?;
             out.set_item("reads", true)?;
             out.set_item("writes", format.writes.is_some())?;
             Ok(out)

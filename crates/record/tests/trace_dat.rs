@@ -92,8 +92,6 @@ fn version_6_of(order: Order, files: &Files, main: &[Vec<u8>], instance: Option<
     out.extend(b"options  \0");
     let clock = b"local global [mono] boot\n\0";
     out.extend([order.number(4, 2), order.number(clock.len() as u64, 4), clock.to_vec()].concat());
-    let statistics = b"CPU: 1\nentries: 0\noverrun: 3\ncommit overrun: 0\ndropped events: 4\n\0";
-    out.extend([order.number(2, 2), order.number(statistics.len() as u64, 4), statistics.to_vec()].concat());
     let named_at = out.len() + 6;
     if instance.is_some() {
         out.extend([order.number(3, 2), order.number(8 + 5, 4), vec![0; 8], b"disk\0".to_vec()].concat());
@@ -249,7 +247,15 @@ fn of_several_buffers_the_one_with_block_events_is_read() {
 #[test]
 fn what_the_kernel_lost_is_counted() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&version_6()).unwrap();
+    // A second section of options, which the end of the first one names.
+    let statistics = b"CPU: 1\nentries: 0\noverrun: 3\ncommit overrun: 0\ndropped events: 4\n\0";
+    let option = [&2u16.to_le_bytes()[..], &(statistics.len() as u32).to_le_bytes(), statistics].concat();
+    let end = [&[0, 0, 8, 0, 0, 0][..], &[0; 8]].concat();
+    let mut bytes = version_7(Packing::None);
+    let at = bytes.len();
+    bytes[at - 8..].copy_from_slice(&(at as u64).to_le_bytes());
+    Packing::None.section(&mut bytes, 0, &[option, end].concat());
+    file.write_all(&bytes).unwrap();
     let mut reader = open_trace(file.path(), &ReadOptions::default()).unwrap();
     while reader.next_batch().unwrap().is_some() {}
     assert_eq!(reader.ledger().lost, 7);
@@ -294,6 +300,12 @@ fn a_file_of_a_big_endian_machine_is_read() {
     let times = [Some(request.arrival), request.issue, request.complete].map(|time| time.unwrap().0);
     assert_eq!((times, request.sector.0, request.sectors), ([6_000, 7_000, 8_000], 64, 8));
     assert_eq!(request.pid, Some(42));
+}
+
+#[test]
+fn a_file_of_trace_cmd_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/host.dat");
+    assert_eq!(read(&std::fs::read(path).unwrap()).unwrap(), read(&version_6()).unwrap());
 }
 
 /// Files that trace-cmd itself writes of ours.

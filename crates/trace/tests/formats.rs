@@ -21,6 +21,7 @@ fn every_format_has_a_sample_and_a_line_about_it() {
     assert_eq!(registered, shown, "add the format's sample to tests/support/mod.rs");
     for format in FORMATS {
         assert!(format.about.len() > 10, "{} needs a line about it", format.name);
+        assert!(format.known_by.len() > 10, "{} needs a word on what it is known by", format.name);
         assert!(std::ptr::eq(by_name(format.name, &[]).unwrap(), *format));
     }
 }

@@ -27,6 +27,7 @@ use crate::stats::Meter;
 pub(crate) static FORMAT: Format = Format {
     name: "trace-cmd",
     about: "trace.dat of trace-cmd, versions 6 and 7",
+    known_by: "its magic number and `tracing` in front",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| head.starts_with(MAGIC),

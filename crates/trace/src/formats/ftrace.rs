@@ -26,6 +26,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "ftrace",
     about: "block events as text: tracefs trace and trace_pipe, perf script",
+    known_by: "`# tracer:` in front, or block events in the first lines",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

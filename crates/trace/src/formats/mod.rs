@@ -49,6 +49,8 @@ pub struct Format {
     pub name: &'static str,
     /// One line on what it is and who writes it.
     pub about: &'static str,
+    /// What its content is known by, in words for `sniff`.
+    pub known_by: &'static str,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
     /// How it states times.

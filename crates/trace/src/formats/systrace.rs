@@ -22,6 +22,7 @@ use crate::reader::{ReadOptions, Source};
 pub(super) static FORMAT: Format = Format {
     name: "systrace",
     about: "Android systrace HTML and atrace output (plain or -z) with block events",
+    known_by: "a page of HTML, or `TRACE:` in a line of its own",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head, _| is_page(head) || begin_of_atrace(head).is_some(),

@@ -35,6 +35,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "perfetto",
     about: "Perfetto traces with ftrace block events (.perfetto-trace, .pftrace)",
+    known_by: "protobuf packets whose fields hold together",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| looks_like(head),
