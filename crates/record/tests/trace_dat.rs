@@ -374,6 +374,17 @@ fn a_file_cut_or_damaged_anywhere_is_an_error_and_never_a_panic() {
     assert_eq!(error.kind(), Kind::Unsupported);
 }
 
+#[test]
+fn the_fuzz_corpus_never_panics() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace_dat");
+    let mut files = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let _ = open_and_read(&std::fs::read(file.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files > 0, "the corpus is missing");
+}
+
 /// As `read`, of a file that may hold anything.
 fn open_and_read(bytes: &[u8]) -> Result<usize> {
     let mut file = tempfile::NamedTempFile::new().unwrap();

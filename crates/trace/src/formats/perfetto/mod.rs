@@ -470,9 +470,9 @@ impl Source for Perfetto {
         Header {
             source: self.name.clone(),
             format: FORMAT.name.into(),
-            device: None,
             clock: "monotonic".into(),
             note: (!note.is_empty()).then(|| note.join("; ")),
+            ..Header::default()
         }
     }
 
