@@ -50,7 +50,7 @@ fn measure(name: &str, path: &Path) -> Result<()> {
     while let Some(batch) = reader.next_batch()? {
         requests += batch.len();
     }
-    let seconds = (processor_time() - begin).as_secs_f64();
+    let seconds = processor_time().saturating_sub(begin).as_secs_f64();
     let (bytes, events) = (path.metadata()?.len(), reader.ledger().seen);
     println!(
         "{name:<28} {bytes:>11} {events:>10} {requests:>10} {seconds:>7.2} {:>7.0} {:>9.2}",
@@ -201,7 +201,9 @@ fn head_of_version_6(files: &Files) -> Vec<u8> {
     }
     let events: Vec<_> = files.iter().filter(|(name, _)| name.starts_with("events/block/")).collect();
     head.extend([&[0; 4][..], &[1, 0, 0, 0], b"block\0", &(events.len() as u32).to_le_bytes()].concat());
-    events.iter().for_each(|(_, format)| text(&mut head, format));
+    for (_, format) in events {
+        text(&mut head, format);
+    }
     head.extend([&[0; 16][..], &[2, 0, 0, 0], b"flyrecord\0"].concat());
     head
 }

@@ -289,7 +289,7 @@ fn a_file_of_a_big_endian_machine_is_read() {
         record.extend(8u32.to_be_bytes());
         record.extend(b"WS\0\0\0\0\0\0");
         // The two bit fields are filled from the highest bit on.
-        records.extend(((record.len() as u32 / 4) << 27 | 1_000).to_be_bytes());
+        records.extend((((record.len() as u32 / 4) << 27) + 1_000).to_be_bytes());
         records.extend(record);
     }
     let mut page = [5_000u64.to_be_bytes(), (records.len() as u64).to_be_bytes()].concat();

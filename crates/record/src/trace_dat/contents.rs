@@ -37,7 +37,7 @@ pub(super) struct Buffer {
 }
 
 /// Where the pages of a CPU stand.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Pages {
     pub(super) cpu: usize,
     pub(super) at: u64,

@@ -148,7 +148,7 @@ fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page:
     }
     if contents.buffers.len() > 1 {
         for (number, buffer) in contents.buffers.iter().enumerate() {
-            for mut cpu in buffer.cpus.iter().cloned().map(Cpu::new) {
+            for mut cpu in buffer.cpus.iter().copied().map(Cpu::new) {
                 while !cpu.is_empty() {
                     let whole = cpu.page(parser, contents.compression, page)?;
                     let mut events = 0;

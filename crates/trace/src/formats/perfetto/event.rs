@@ -77,13 +77,16 @@ struct Layout {
     fields: Vec<(u32, Slot)>,
 }
 
-const SHORT: &[(u32, Slot)] = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
-const LONG: &[(u32, Slot)] = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
-const ENDED: &[(u32, Slot)] = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters)];
-const SPLIT: &[(u32, Slot)] = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
+/// Numbers of fields in the message of an event, and what they hold.
+type Slots = &'static [(u32, Slot)];
+
+const SHORT: Slots = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
+const LONG: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
+const ENDED: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters)];
+const SPLIT: Slots = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
 
 /// The events with a message of their own: number of the field in `FtraceEvent`, event, fields.
-const KNOWN: [(u32, Kernel, &[(u32, Slot)]); 11] = [
+const KNOWN: [(u32, Kernel, Slots); 11] = [
     (45, Kernel::Block(EventKind::Issue), LONG),
     (115, Kernel::Block(EventKind::BackMerge), SHORT),
     (118, Kernel::Block(EventKind::FrontMerge), SHORT),

@@ -129,16 +129,13 @@ mod tests {
         ) {
             let mut message = Vec::new();
             for (number, value, bytes) in &fields {
-                match value {
-                    Some(value) => {
-                        varint(u64::from(*number) << 3, &mut message);
-                        varint(*value, &mut message);
-                    }
-                    None => {
-                        varint(u64::from(*number) << 3 | 2, &mut message);
-                        varint(bytes.len() as u64, &mut message);
-                        message.extend(bytes);
-                    }
+                if let Some(value) = value {
+                    varint(u64::from(*number) << 3, &mut message);
+                    varint(*value, &mut message);
+                } else {
+                    varint(u64::from(*number) << 3 | 2, &mut message);
+                    varint(bytes.len() as u64, &mut message);
+                    message.extend(bytes);
                 }
             }
             let read: Vec<_> = Fields::of(&message).map(Result::unwrap).collect();
