@@ -196,14 +196,11 @@ pub const SAMPLES: &[Sample] = &[
     Sample {
         format: "systrace",
         ending: "html",
-        text: "<!DOCTYPE html>\n<html><head>\n<script>var page = '[000] 1.5: x: ';</script>\n</head><body>\n\
-               <!-- BEGIN TRACE -->\n  <script class=\"trace-data\" type=\"application/text\">\n\
-               {\"traceEvents\": []}\n  </script>\n\
-               \x20 <script class=\"trace-data\" type=\"application/text\">\n# tracer: nop\n#\n\
-               \x20 mmcqd/0-147   (  147) [001] ...1  1807.610870: block_rq_insert: 179,0 W 0 () 15942 + 8 [mmcqd/0]\n\
-               \x20 mmcqd/0-147   (  147) [001] ...1  1807.610878: block_rq_issue: 179,0 W 0 () 15942 + 8 [mmcqd/0]\n\
-               \x20 <idle>-0     (-----) [000] ..s1  1807.610904: block_rq_complete: 179,0 W () 15942 + 8 [0]\n\
-               \x20 </script>\n<!-- END TRACE -->\n</body></html>\n",
+        text: "<html>\n<script>x[0]</script>\n<script class=\"trace-data\" type=\"application/text\">\n{}\n</script>\n\
+               <script class=\"trace-data\" type=\"application/text\">\n# tracer: nop\n\
+               mmcqd/0-147   (  147) [001] ...1  7.610870: block_rq_issue: 179,0 W 0 () 15942 + 8 [mmcqd/0]\n\
+               <idle>-0     (-----) [000] ..s1  7.610904: block_rq_complete: 179,0 W () 15942 + 8 [0]\n\
+               </script>\n</html>\n",
         requests: 1,
         line: "",
         heading: "",
