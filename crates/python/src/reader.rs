@@ -110,7 +110,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     Ok(out)
 }
 
-/// Every trace format: name, about, known_by, reads, writes.
+/// Every trace format: `name`, `about`, `known_by`, `reads`, `writes`.
 #[pyfunction]
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
