@@ -27,7 +27,10 @@ Ledger = dict[str, int]
 Progress = Callable[[int, int | None, int], None]
 
 #: Endings that say how a file is stored, not what it holds.
-_ENDINGS = {".csv", ".gz", ".iolog", ".log", ".parquet", ".trace", ".txt", ".xz", ".zst", ".zstd"}
+_ENDINGS = {
+    *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
+    *(".gz", ".xz", ".zst", ".zstd"),
+}
 
 
 class Written(NamedTuple):

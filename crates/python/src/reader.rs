@@ -51,7 +51,8 @@ impl PyReader {
         size_unit: Option<String>,
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
-        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
+        let further = emmclab_record::FORMATS;
+        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window, further };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
@@ -120,15 +121,17 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     Ok(out)
 }
 
-/// Every trace format: name, about, reads, writes.
+/// Every trace format: `name`, `about`, `known_by`, `reads`, `writes`.
 #[pyfunction]
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
         .iter()
+        .chain(emmclab_record::FORMATS)
         .map(|format| {
             let out = PyDict::new(py);
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
+            out.set_item("known_by", format.known_by)?;
             out.set_item("reads", true)?;
             out.set_item("writes", format.writes.is_some())?;
             Ok(out)

@@ -45,6 +45,8 @@ pub struct ReadOptions {
     pub size_unit: Option<String>,
     /// Requests that may be held back to put them in order of arrival; [`BATCH_ROWS`] where `None`.
     pub reorder_window: Option<usize>,
+    /// Formats that other crates read, tried before those of [`formats::FORMATS`].
+    pub further: &'static [&'static formats::Format],
 }
 
 /// How far a reader has come, in bytes of the (possibly compressed) input.
@@ -116,30 +118,10 @@ impl TraceReader {
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::Opened { source, guard, recognised } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
-        Ok(Self::new(path, source, guard, recognised, options.reorder_window.unwrap_or(BATCH_ROWS)))
-    }
-
-    /// A trace of a format that another crate reads, whose source gives batches in order ([`Source::next_sorted`]).
-    ///
-    /// # Errors
-    /// Never; the guard of units, which such a source does not need, could refuse its own defaults.
-    pub fn from_sorted(path: &Path, source: Box<dyn Source>) -> Result<Self> {
-        let guard = formats::UnitGuard::new(formats::Times::Loose, &ReadOptions::default())?;
-        let recognised = Recognised { format: "", by: "content" };
-        Ok(Self::new(path, source, guard, recognised, BATCH_ROWS))
-    }
-
-    fn new(
-        path: &Path,
-        source: Box<dyn Source>,
-        guard: formats::UnitGuard,
-        recognised: Recognised,
-        window: usize,
-    ) -> Self {
-        Self {
+        Ok(Self {
             recognised,
             path: path.to_owned(),
-            window,
+            window: options.reorder_window.unwrap_or(BATCH_ROWS),
             guard,
             source,
             pending: Vec::new(),
@@ -151,7 +133,7 @@ impl TraceReader {
             ended: false,
             kept: 0,
             reordered: 0,
-        }
+        })
     }
 
     /// The next batch, or `None` at the end.

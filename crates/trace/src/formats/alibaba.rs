@@ -20,6 +20,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "alibaba",
     about: "Alibaba block traces CSV",
+    known_by: "five columns, the second `R` or `W`, the others numbers; or their heading",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Micros),
     sniff,

@@ -24,6 +24,7 @@ use crate::units::{Nanos, SECTOR_BYTES};
 pub(super) static FORMAT: Format = Format {
     name: "blktrace",
     about: "blktrace's binary files, one per processor or dumped into one",
+    known_by: "the records' magic number, in either byte order",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| byte_order(head).is_some(),

@@ -17,11 +17,13 @@ mod lines;
 mod mqsim;
 mod msr;
 mod parquet;
+mod perfetto;
 mod pixel;
 mod rwbs;
 mod spc1;
 mod ssdsim;
 mod systor17;
+mod systrace;
 mod tencent;
 mod text;
 mod walk;
@@ -42,11 +44,14 @@ use crate::units::Nanos;
 use crate::writer::Sink;
 
 /// A trace format: how to know it, read it and write it.
+#[derive(Debug)]
 pub struct Format {
     /// The name for `--format`, in lower case.
     pub name: &'static str,
     /// One line on what it is and who writes it.
     pub about: &'static str,
+    /// What its content is known by, in words for `sniff`.
+    pub known_by: &'static str,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
     /// How it states times.
@@ -121,6 +126,7 @@ impl Holds {
 pub static FORMATS: &[&Format] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
+    &perfetto::FORMAT,
     &fio::FORMAT,
     &csv::FORMAT,
     &pixel::FORMAT,
@@ -130,6 +136,7 @@ pub static FORMATS: &[&Format] = &[
     &spc1::FORMAT,
     &tencent::FORMAT,
     &biotracer::FORMAT,
+    &systrace::FORMAT,
     &ftrace::FORMAT,
     &blkparse::FORMAT,
     &mqsim::FORMAT,
@@ -137,13 +144,14 @@ pub static FORMATS: &[&Format] = &[
     &disksim::FORMAT,
 ];
 
-/// The format of this name.
+/// The format of this name, of those here and `further` ones.
 ///
 /// # Errors
 /// [`Kind::UnknownFormat`] with the names there are.
-pub fn by_name(name: &str) -> Result<&'static Format> {
-    FORMATS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
-        let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+pub fn by_name(name: &str, further: &'static [&'static Format]) -> Result<&'static Format> {
+    let all = further.iter().chain(FORMATS).copied();
+    all.clone().find(|format| format.name == name).ok_or_else(|| {
+        let names: Vec<_> = all.map(|format| format.name).collect();
         Error::new(Kind::UnknownFormat, format!("there is no format `{name}`"))
             .hint(format!("choose one of: {}", names.join(", ")))
     })
@@ -190,23 +198,24 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         );
     }
     let (format, by) = match &options.format {
-        Some(name) => (by_name(name)?, "--format"),
+        Some(name) => (by_name(name, options.further)?, "--format"),
         // A description of the columns is meant for the one format that needs it.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
-            let found =
-                FORMATS.iter().copied().find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
-                    Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
+            let mut all = options.further.iter().chain(FORMATS).copied();
+            let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
+                Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
                     "name it with --format (see `emmclab formats`), or describe its columns with --columns",
                 )
-                });
+            });
             (found?, "content")
         }
     };
     unused_options(format, options)?;
     let source = (format.open)(input, options)?;
     // What was converted from times that mean little means no more now.
-    let first = FORMATS.iter().find(|first| first.name == source.header().format);
+    let mut all = options.further.iter().chain(FORMATS);
+    let first = all.find(|first| first.name == source.header().format);
     let loose = first.is_some_and(|first| first.times == Times::Loose);
     let guard = UnitGuard::new(if loose { Times::Loose } else { format.times }, options)?;
     Ok(Opened { source, guard, recognised: Recognised { format: format.name, by } })

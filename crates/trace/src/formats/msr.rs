@@ -21,6 +21,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "msr",
     about: "MSR Cambridge CSV (SNIA IOTTA)",
+    known_by: "seven columns, the fourth `Read` or `Write`",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Ticks),
     sniff,

@@ -38,6 +38,7 @@ use crate::writer::Sink;
 pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
+    known_by: "`PAR1` in front of it",
     extensions: &["parquet", "pq"],
     times: Times::Stored,
     sniff: |head, _| head.starts_with(MAGIC),

@@ -21,6 +21,7 @@ use crate::units::{Nanos, SECTOR_BYTES};
 pub(super) static FORMAT: Format = Format {
     name: "spc1",
     about: "SPC-1 trace file (Storage Performance Council, UMass)",
+    known_by: "three numbers, `R` or `W`, and a time, between commas",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -21,6 +21,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "systor17",
     about: "SNIA Systor '17 CSV (virtual desktops)",
+    known_by: "its heading (`Timestamp,Response,IOType,...`)",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

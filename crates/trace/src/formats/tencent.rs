@@ -20,6 +20,7 @@ use crate::units::{Nanos, Sector};
 pub(super) static FORMAT: Format = Format {
     name: "tencent",
     about: "Tencent block storage CSV (SNIA IOTTA)",
+    known_by: "five numbers between commas, the fourth 0 or 1",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -31,6 +31,7 @@ use crate::units::{Nanos, SECTOR_BYTES, Sector};
 pub(super) static FORMAT: Format = Format {
     name: "csv",
     about: "CSV with named columns, in a heading or in --columns",
+    known_by: "a heading of four or more names, all known",
     extensions: &["csv"],
     times: Times::Open(TimeUnit::Nanos),
     sniff,
