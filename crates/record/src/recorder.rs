@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_trace::{BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Result};
 
+use crate::activity::Activity;
 use crate::disks::{Disk, Disks};
 use crate::kernel::{Files, Kernel};
 use crate::pipeline::{CpuCounts, Pipeline};
@@ -69,8 +70,10 @@ pub struct RecordOptions {
 pub struct Outcome {
     /// Counts of everything.
     pub ledger: Ledger,
-    /// Where the trace comes from.
+    /// Where the trace comes from; `activity` is the JSON of [`Outcome::activity`], where there is any.
     pub header: Header,
+    /// What was learned beside the requests.
+    pub activity: Activity,
     /// Counts by CPU.
     pub cpus: Vec<CpuCounts>,
     /// Why the recording ended by itself; the trace is complete up to then.
@@ -146,11 +149,13 @@ impl Recorder {
         };
         transport.begin(&setup)?;
         let names: BTreeMap<_, _> = disks.iter().map(|disk| (disk.device, disk.name.clone())).collect();
+        let mut pipeline = Pipeline::new(kernel, names);
+        pipeline.watch(all.standing_on(&disks));
         let shared = Arc::new(Shared::default());
         let (sender, batches) = sync_channel(WAITING_BATCHES);
         let worker = Worker {
             transport,
-            pipeline: Pipeline::new(kernel, names),
+            pipeline,
             shared: shared.clone(),
             sender: Some(sender),
             own: BTreeMap::new(),
@@ -272,7 +277,11 @@ impl Worker {
         }
         let cpus = self.pipeline.cpus();
         header.note = Some(note(header.note.as_deref(), &cpus, interrupted.as_ref()));
-        Outcome { ledger: self.pipeline.ledger().clone(), header, cpus, interrupted }
+        let activity = self.pipeline.activity(&self.transport.saved_names());
+        if !activity.is_empty() {
+            header.activity = serde_json::to_string(&activity).ok();
+        }
+        Outcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, interrupted }
     }
 
     /// Gives on batches of at least so many requests; true where there was one.
@@ -313,6 +322,7 @@ fn header(files: &Files, disks: &[Disk]) -> Header {
         },
         clock: if monotonic { "monotonic" } else { "relative" }.to_owned(),
         note: Some(disks.iter().map(about).collect::<Vec<_>>().join(", ")),
+        activity: None,
     }
 }
 

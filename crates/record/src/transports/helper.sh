@@ -28,7 +28,9 @@ echo "@@file byte_order"
 dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null
 echo
 for e in trace_clock events/header_page events/header_event; do f $e $I/$e; done
-for e in $I/events/block/block_*/format $I/events/mmc/mmc_request_start/format; do f "${e#"$I/"}" "$e"; done
+for p in "block/block_*" "mmc/mmc_request_*" ufs/ufshcd_command "ext4/ext4_sync_file_e*" "f2fs/f2fs_sync_file_e*" jbd2/jbd2_run_stats; do
+for e in $I/events/$p/format; do f "${e#"$I/"}" "$e"; done
+done
 f release /proc/sys/kernel/osrelease
 f host /proc/sys/kernel/hostname
 f mounts /proc/mounts
@@ -73,6 +75,7 @@ sleep "$N" 2>/dev/null || sleep 1
 done
 echo E
 for c in $C; do f "per_cpu/cpu$c/stats" $I/per_cpu/cpu$c/stats; done
+f saved_cmdlines $T/saved_cmdlines
 trap - EXIT
 bye
 echo "@@end"

@@ -62,6 +62,9 @@ pub(crate) trait Transport: Send {
     /// After the last round: the `stats` text of each CPU.
     fn counters(&self) -> Vec<(usize, String)>;
 
+    /// After the last round: the kernel's own list of tasks, in lines `PID NAME`; empty where it cannot be had.
+    fn saved_names(&self) -> String;
+
     /// Whether this task is one of the recorder's own.
     fn is_own(&self, task: i32) -> bool;
 }

@@ -146,6 +146,10 @@ impl Transport for Remote {
         all
     }
 
+    fn saved_names(&self) -> String {
+        self.counters.get("saved_cmdlines").cloned().unwrap_or_default()
+    }
+
     fn is_own(&self, _task: i32) -> bool {
         false
     }
