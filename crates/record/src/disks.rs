@@ -83,6 +83,11 @@ impl Disks {
         self.all.values()
     }
 
+    /// Whether this disk is still there, with something in it.
+    pub(crate) fn hold(&self, disk: &Disk) -> bool {
+        self.all.get(&disk.name).is_some_and(|now| now.device == disk.device && now.sectors > 0)
+    }
+
     /// The disks that requests for `name` reach: a disk, a partition, a mapped device (with or without `/dev/`),
     /// `MAJOR:MINOR`, or a mount point.
     ///

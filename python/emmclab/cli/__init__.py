@@ -27,6 +27,7 @@ from emmclab.cli import (
     run,
     simulate,
     synth,
+    top,
 )
 from emmclab.cli.console import stdout
 from emmclab.cli.failures import run as run_command
@@ -41,6 +42,7 @@ for command in (
     demo,
     profile,
     record,
+    top,
     convert,
     head,
     explain,

@@ -11,6 +11,7 @@ use emmclab_trace::{Error, Kind, Result};
 use rustix::fs::OFlags;
 
 use crate::byte_order::ByteOrder;
+use crate::disks::Disks;
 use crate::instance::{Instance, denied};
 use crate::kernel::{Files, extra_events};
 
@@ -150,6 +151,10 @@ impl Transport for Local {
 
     fn saved_names(&self) -> String {
         self.instance.read("../../saved_cmdlines").unwrap_or_default()
+    }
+
+    fn disks_now(&self) -> Option<Disks> {
+        Some(Disks::parse(&disks(), ""))
     }
 
     fn is_own(&self, task: i32) -> bool {
