@@ -1,5 +1,6 @@
 //! From raw pages to batches of requests in order of arrival.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -213,18 +214,13 @@ impl Pipeline {
     }
 
     fn file(&mut self, time: Nanos, event: &FsEvent) {
-        let unnamed;
-        let device = match &self.mounted {
-            Some(mounted) => match mounted.get(&event.device) {
-                Some(name) => name,
-                None => return,
-            },
-            None => {
-                unnamed = numbered(event.device);
-                &unnamed
-            }
+        let device: Cow<str> = if let Some(mounted) = &self.mounted {
+            let Some(name) = mounted.get(&event.device) else { return };
+            name.into()
+        } else {
+            numbered(event.device).into()
         };
-        self.activity.file_system(time, event, device, &self.tasks);
+        self.activity.file_system(time, event, &device, &self.tasks);
     }
 
     fn feed(&mut self, event: &Event) {
@@ -411,14 +407,14 @@ mod tests {
 
     /// `command`: opcode, argument, argument of the block count.
     fn mmc(blocks: u32, address: u32, flags: u32, host: &[u8], command: [u32; 3]) -> Vec<u8> {
-        let name = ((host.len() as u32) << 16) | 44;
+        let name = ((host.len() as u32) << 16) | 0x2c;
         let [opcode, argument, count] = command;
         words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
     }
 
     /// Opcodes serve as the pointer that tells requests apart.
     fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
-        words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 28], host)
+        words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }
 
     /// A page with a record every 1,000 ns.

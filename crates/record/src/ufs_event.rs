@@ -91,17 +91,17 @@ impl UfsDecoder {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::block_event::unfilled;
 
     fn format(fields: &[(&str, usize, usize)]) -> EventFormat {
-        let lines: String = fields
-            .iter()
-            .map(|(declaration, offset, size)| {
-                format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;\n")
-            })
-            .collect();
-        EventFormat::parse(&format!("name: ufshcd_command\nID: 9\nformat:\n{lines}")).unwrap()
+        let mut text = "name: ufshcd_command\nID: 9\nformat:\n".to_owned();
+        for (declaration, offset, size) in fields {
+            writeln!(text, "\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;").unwrap();
+        }
+        EventFormat::parse(&text).unwrap()
     }
 
     /// A record of words from offset 8 on, then texts.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use common::{Counted, Recorded};
 use emmclab_record::{CommandKind, Outcome, RecordOptions, Recorder, Target};
-use emmclab_trace::Op;
 
 /// Plays a kept stream as if a machine sent it.
 fn play(name: &str, device: &str) -> (Vec<Recorded>, Outcome) {
