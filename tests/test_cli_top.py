@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,36 @@ def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str
     assert watching.returncode == 0 and not words
     assert "  dd write: " in said and "64.0 mean KB" in said and "\x1b" not in said
     assert instances() == []
+
+
+def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    subprocess.run(["mount", loop, folder], check=True)
+    try:
+        for json_or_not in (["--json"], []):
+            watching = _watch("--device", loop, "--interval", "300ms", "--duration", "1s", *json_or_not)
+            for number in range(3):
+                to = [
+                    "dd",
+                    "if=/dev/zero",
+                    f"of={folder}/{number}",
+                    "bs=4k",
+                    "count=2",
+                    "conv=fsync",
+                    "status=none",
+                ]
+                subprocess.run(to, check=True)
+            said, _ = watching.communicate(timeout=30)
+            if json_or_not:
+                rows = [row for line in said.splitlines() for row in json.loads(line)["syncs"]]
+                assert {(row["process"], row["file_system"]) for row in rows} == {("dd", "ext4")}
+                assert sum(row["calls"] for row in rows) == 3
+            else:
+                assert "  dd waited for ext4 " in said
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 def test_one_view_and_wrong_options(loop: str) -> None:

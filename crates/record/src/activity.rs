@@ -64,6 +64,16 @@ pub struct SyncCounts {
     pub longest: Nanos,
 }
 
+impl SyncCounts {
+    /// Adds the calls of another row.
+    pub(crate) fn add(&mut self, other: &SyncCounts) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.time += other.time;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
 /// What a journal of ext4 (JBD2) wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalCounts {

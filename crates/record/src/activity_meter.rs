@@ -21,9 +21,13 @@ pub(crate) struct ActivityMeter {
     hosts: BTreeMap<[u8; 16], Host>,
     /// When the call of a task began.
     open_syncs: HashMap<i32, Nanos>,
-    syncs: BTreeMap<(Task, &'static str), Sync>,
+    syncs: Syncs,
+    /// Those since they were last taken.
+    recent: Syncs,
     journals: BTreeMap<String, JournalCounts>,
 }
+
+type Syncs = BTreeMap<(Task, &'static str), Sync>;
 
 /// Whose row it is: by name as soon as that is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,11 +154,18 @@ impl ActivityMeter {
 
     fn sync(&mut self, name: Option<&str>, pid: i32, system: &'static str, call: Sync) {
         let task = name.map_or(Task::Number(pid), |name| Task::Named(name.to_owned()));
-        let mut key = (task, system);
-        if self.syncs.len() >= MOST_ROWS && !self.syncs.contains_key(&key) {
-            key.0 = Task::Named(String::new());
+        for syncs in [&mut self.syncs, &mut self.recent] {
+            let mut key = (task.clone(), system);
+            if syncs.len() >= MOST_ROWS && !syncs.contains_key(&key) {
+                key.0 = Task::Named(String::new());
+            }
+            syncs.entry(key).or_default().add(call);
         }
-        self.syncs.entry(key).or_default().add(call);
+    }
+
+    /// Takes the syncs since the last call.
+    pub(crate) fn take_syncs(&mut self, tasks: &Tasks) -> Vec<SyncCounts> {
+        rows(&std::mem::take(&mut self.recent), tasks)
     }
 
     /// What was learned so far.
@@ -165,33 +176,38 @@ impl ActivityMeter {
             unpaired: host.unpaired + host.open.len() as u64,
             commands: host.kinds.values().cloned().collect(),
         };
-        // A name may have become known after the call.
-        let mut named: BTreeMap<(String, &str), Sync> = BTreeMap::new();
-        for ((task, system), sync) in &self.syncs {
-            let name = match task {
-                Task::Named(name) => name.clone(),
-                Task::Number(pid) => tasks.name(*pid).map_or_else(|| format!("pid {pid}"), str::to_owned),
-            };
-            named.entry((name, system)).or_default().add(*sync);
-        }
-        let mut syncs: Vec<_> = named
-            .into_iter()
-            .map(|((process, system), sync)| SyncCounts {
-                process,
-                file_system: system.to_owned(),
-                calls: sync.calls,
-                errors: sync.errors,
-                time: sync.time,
-                longest: sync.longest,
-            })
-            .collect();
-        syncs.sort_by_key(|row| std::cmp::Reverse(row.calls));
         Activity {
             hosts: self.hosts.iter().map(host).collect(),
-            syncs,
+            syncs: rows(&self.syncs, tasks),
             journals: self.journals.values().cloned().collect(),
         }
     }
+}
+
+/// By process and file system, the most calls first.
+fn rows(syncs: &Syncs, tasks: &Tasks) -> Vec<SyncCounts> {
+    // A name may have become known after the call.
+    let mut named: BTreeMap<(String, &str), Sync> = BTreeMap::new();
+    for ((task, system), sync) in syncs {
+        let name = match task {
+            Task::Named(name) => name.clone(),
+            Task::Number(pid) => tasks.name(*pid).map_or_else(|| format!("pid {pid}"), str::to_owned),
+        };
+        named.entry((name, system)).or_default().add(*sync);
+    }
+    let mut rows: Vec<_> = named
+        .into_iter()
+        .map(|((process, system), sync)| SyncCounts {
+            process,
+            file_system: system.to_owned(),
+            calls: sync.calls,
+            errors: sync.errors,
+            time: sync.time,
+            longest: sync.longest,
+        })
+        .collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.calls));
+    rows
 }
 
 #[cfg(test)]
@@ -249,6 +265,9 @@ mod tests {
         ] {
             meter.file_system(Nanos(time), &event(pid, step), "sda1", &tasks);
         }
+        let recent = meter.take_syncs(&tasks);
+        assert_eq!(recent.iter().map(|row| &*row.process).collect::<Vec<_>>(), ["pid 8", "sqlite3"]);
+        assert!(meter.take_syncs(&tasks).is_empty());
         tasks.learn_list("7 renamed\n8 sqlite3\n");
         let activity = meter.activity(&tasks);
         let row = &activity.syncs[0];

@@ -313,6 +313,7 @@ impl Pipeline {
             meter.see(&request);
             self.builder.push(&request);
         }
+        meter.see_syncs(self.activity.take_syncs(&self.tasks));
         self.ledger.skipped += std::mem::take(&mut self.order.late);
         (self.builder.len() >= at_least.max(1)).then(|| self.builder.finish(&self.processes, &self.devices))
     }

@@ -6,6 +6,8 @@ use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::activity::SyncCounts;
+
 /// Rows of an interval that nobody asks about for hours; further processes are counted together, without a name.
 const MOST_ROWS: usize = 512;
 
@@ -59,6 +61,8 @@ pub struct Stats {
     pub longest_gap: Nanos,
     /// By process and operation, the most requests first.
     pub processes: Vec<ProcessStats>,
+    /// Waits for durability that ended, by process and file system.
+    pub syncs: Vec<SyncCounts>,
     /// Counts since the recording began.
     pub ledger: Ledger,
 }
@@ -101,6 +105,19 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Counts waits for durability.
+    pub(crate) fn see_syncs(&mut self, calls: Vec<SyncCounts>) {
+        let rows = &mut self.current.syncs;
+        for call in calls {
+            let same = |row: &SyncCounts| row.process == call.process && row.file_system == call.file_system;
+            match rows.iter().position(same) {
+                Some(at) => rows[at].add(&call),
+                None if rows.len() < MOST_ROWS => rows.push(call),
+                None => {}
+            }
+        }
+    }
+
     /// Counts the next request.
     pub(crate) fn see(&mut self, request: &Request) {
         let stats = &mut self.current;
@@ -154,6 +171,7 @@ impl Meter {
                 no_wait: row.no_wait,
             })
             .collect();
+        stats.syncs.sort_by_key(|row| std::cmp::Reverse(row.calls));
         stats.processes.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.process.cmp(&b.process)));
         stats.ledger = ledger.clone();
         stats

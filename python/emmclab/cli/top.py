@@ -32,6 +32,8 @@ from emmclab.errors import ConfigError
 
 #: Longest wait for a batch; how soon an end is noticed, seconds.
 _WAIT_S = 0.1
+#: Lines of waits for durability.
+_WAITS = 4
 #: Rows of processes where nothing says how many lines there are.
 _ROWS = 20
 
@@ -88,7 +90,7 @@ def top(
             if as_json:
                 _line(json.dumps({"at_s": round(time.monotonic() - begin, 3)} | stats, allow_nan=False))
             elif live is not None:
-                rows = max(live.console.height - 6, 1)
+                rows = max(live.console.height - 6 - min(len(stats["syncs"]), _WAITS), 1)
                 live.update(_table(stats, disks, rows), refresh=True)
             else:
                 for line in _lines(stats):
@@ -148,6 +150,15 @@ def _summary(stats: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def _waits(stats: dict[str, Any], rows: int) -> list[str]:
+    """Say who waited for durability."""
+    return [
+        f"{row['process']} waited for {row['file_system']} {row['calls']:,} times, "
+        f"mean {row['time_ns'] / row['calls'] / 1e6:,.2f} ms, longest {row['longest_ns'] / 1e6:,.2f} ms"
+        for row in stats["syncs"][:rows]
+    ]
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
     """Give the cells of one process and operation."""
     mean = row["bytes"] / row["requests"] / 1024
@@ -180,6 +191,7 @@ def _table(stats: dict[str, Any], disks: str, rows: int) -> Group:
         Text.assemble((disks, "bold"), f"  {_summary(stats)}"),
         table,
         Text(f"and {hidden} more" if hidden > 0 else "", "dim"),
+        *map(Text, _waits(stats, _WAITS)),
     )
 
 
@@ -189,4 +201,4 @@ def _lines(stats: dict[str, Any]) -> list[str]:
     for row in stats["processes"][:_ROWS]:
         cells = ", ".join(f"{cell} {head}" for cell, head in zip(_cells(row), _HEADS, strict=True))
         lines.append(f"  {row['process'] or '–'} {row['op']}: {cells}")
-    return lines
+    return lines + [f"  {line}" for line in _waits(stats, _ROWS)]
