@@ -1,5 +1,5 @@
 # The doors of the project; each sets up what it needs.
-.PHONY: demo test check bench generate setup clean
+.PHONY: demo test test-guest check bench generate setup clean
 
 demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
@@ -8,6 +8,9 @@ demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with th
 test: ## every test: Rust, Python, command line, browser
 	@scripts/setup.sh dev
 	@scripts/test.sh
+
+test-guest: ## records a guest with an SD card over ssh (QEMU, Debian's packages)
+	@scripts/test_guest.sh
 
 check: ## formatting, lints, types, generated files, house rules
 	@scripts/setup.sh dev

@@ -2,17 +2,19 @@
 """What recording costs: interleaved pairs of runs with the recorder off and on, as root.
 
     cargo build --release -p emmclab-record --example record
-    python3 benches/record_overhead.py [--pairs 7] [--record PATH-OF-THE-EXAMPLE]
+    python3 benches/record_overhead.py [--pairs 15] [--record PATH-OF-THE-EXAMPLE]
 
 Two workloads on ext4 on a loop device over tmpfs, which is far faster than any phone's storage and so shows the worst case:
 fio (4 KB random reads and writes, 4 deep) and SQLite transactions. Printed: medians and spread (quartiles) of both, the
-change within pairs, the requests that the device counted in either case, and the recorder's own processor time per event.
+change within pairs, the workload's own processor time per request (which other work on the machine disturbs less than its
+speed), the requests that the device counted in either case, and the recorder's own processor time per event.
 """
 
 import argparse
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -58,7 +60,7 @@ def fio(folder: Path) -> float:
     """Requests per second of a fixed number of requests at fixed places."""
     report = run(
         "fio", "--name=mix", f"--filename={folder}/data", "--size=64m", "--rw=randrw", "--bs=4k", "--direct=1",
-        "--ioengine=libaio", "--iodepth=4", "--randseed=1", "--io_size=512m", "--norandommap=1", "--output-format=json",
+        "--ioengine=libaio", "--iodepth=4", "--randseed=1", "--io_size=256m", "--norandommap=1", "--output-format=json",
     )  # fmt: skip
     job = json.loads(report[report.index("{") :])["jobs"][0]
     return (job["read"]["total_ios"] + job["write"]["total_ios"]) / (job["job_runtime"] / 1000)
@@ -98,16 +100,30 @@ class Recording:
         return seen, int(lost[1]) if lost else 0, usage.ru_utime + usage.ru_stime
 
 
-def summary(values: list[float]) -> str:
+def summary(values: list[float], digits: int = 0) -> str:
     """Median and quartiles."""
     low, middle, high = statistics.quantiles(values, n=4)
-    return f"{middle:>10,.0f} ({low:,.0f} - {high:,.0f})"
+    return f"{middle:>10,.{digits}f} ({low:,.{digits}f} - {high:,.{digits}f})"
+
+
+def within_pairs(values: dict[bool, list[float]]) -> str:
+    """Median and quartiles of the change from off to on, in percent."""
+    change = [100 * (on / off - 1) for off, on in zip(values[False], values[True], strict=True)]
+    low, middle, high = statistics.quantiles(change, n=4)
+    return f"{middle:+.1f} % ({low:+.1f} - {high:+.1f})"
+
+
+def processor_us() -> float:
+    """Processor time of the workloads so far, in user and kernel mode."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) * 1e6
 
 
 def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, program: str) -> None:
     """Prints the rows of one workload."""
     speeds: dict[bool, list[float]] = {False: [], True: []}
     requests: dict[bool, list[int]] = {False: [], True: []}
+    costs: dict[bool, list[float]] = {False: [], True: []}
     seen = lost = 0
     cpu = 0.0
     with loop_disk() as (device, folder), tempfile.TemporaryDirectory() as out:
@@ -118,18 +134,22 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
                 run("sync")
                 before = counted(device)
                 recording = Recording(program, device, Path(out)) if on else None
+                used = processor_us()
                 speeds[on].append(work(folder))
+                used = processor_us() - used
                 run("sync")
                 requests[on].append(counted(device) - before)
+                costs[on].append(used / requests[on][-1])
                 if recording:
                     events, missed, seconds = recording.end()
                     seen, lost, cpu = seen + events, lost + missed, cpu + seconds
-    change = [100 * (on / off - 1) for off, on in zip(speeds[False], speeds[True], strict=True)]
-    low, middle, high = statistics.quantiles(change, n=4)
     print(f"{name}, {pairs} pairs")
     print(f"  off            {summary(speeds[False])} {unit}")
     print(f"  on             {summary(speeds[True])} {unit}")
-    print(f"  change         {middle:+.1f} % ({low:+.1f} - {high:+.1f})")
+    print(f"  change         {within_pairs(speeds)}")
+    print(f"  cost off       {summary(costs[False], 2)} us of processor time per request")
+    print(f"  cost on        {summary(costs[True], 2)} us of processor time per request")
+    print(f"  change         {within_pairs(costs)}")
     print(
         f"  device counted {statistics.median(requests[False]):,.0f} requests off, {statistics.median(requests[True]):,.0f} on"
     )
@@ -144,7 +164,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--record", default=f"{target}/release/examples/record")
     given = parser.parse_args()
     compare("fio, 4 KB random, 4 deep", "requests/s", fio, given.pairs, given.record)

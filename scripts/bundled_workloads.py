@@ -129,6 +129,8 @@ WORKLOADS = {
 def main() -> None:
     """Runs `prepare NAME FOLDER` or `run NAME FOLDER`."""
     step, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    # What the kernel calls this process, and the trace with it: at most 15 letters.
+    Path("/proc/self/comm").write_text(name.split("-")[0])
     prepare, run, mode = WORKLOADS[name]
     if step == "prepare":
         if prepare:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records the bundled traces anew: phone-like workloads on a freshly made ext4 on a loop device, seen at the block
-# tracepoints through a private tracefs instance. Needs root. Usage: record_bundled.sh FOLDER (for the text recordings)
+# Records the bundled traces anew with `emmclab record`: phone-like workloads on a freshly made ext4 on a loop device.
+# Needs root and `make setup`. Usage: record_bundled.sh FOLDER
 #
 # The loop device gets a phone's limits (requests of at most 512 KB, 128 KB of read-ahead). Its backing file lies on
 # this host's disk: order, sizes and think times are those of the workload, service times are those of the host.
@@ -8,13 +8,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:?usage: record_bundled.sh FOLDER}")
 mkdir -p "$out"
-work=$(mktemp -d)
-instance=/sys/kernel/tracing/instances/emmclab-bundled-$$
+# The names of host and file stand in the traces: the same wherever they are made.
+if [ "$(hostname)" != emmclab-demo ]; then
+    exec unshare --uts sh -c 'hostname emmclab-demo && exec "$@"' sh "$0" "$out"
+fi
+work=/var/tmp/emmclab-demo
+mkdir "$work"
 loop=
-reader=
 cleanup() {
-    [ -n "$reader" ] && kill "$reader" 2>/dev/null
-    [ -d "$instance" ] && rmdir "$instance"
     mountpoint -q "$work/mnt" && umount "$work/mnt"
     [ -n "$loop" ] && losetup -d "$loop"
     rm -rf "$work"
@@ -31,29 +32,10 @@ for name in messages-rollback messages-wal package-install media-stream browser-
     mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
     mount -o noatime "$loop" "$work/mnt"
     python3 scripts/bundled_workloads.py prepare "$name" "$work/mnt"
-    sync
-    echo 3 >/proc/sys/vm/drop_caches
-
-    mkdir "$instance"
-    echo mono >"$instance/trace_clock"
-    echo 16384 >"$instance/buffer_size_kb"
-    for event in bio_queue split bio_backmerge bio_frontmerge getrq rq_insert rq_merge rq_requeue rq_issue rq_complete; do
-        echo "dev == $((0x$(stat -c %t "$loop") << 20 | 0x$(stat -c %T "$loop")))" >"$instance/events/block/block_$event/filter"
-        echo 1 >"$instance/events/block/block_$event/enable"
-    done
-    cat "$instance/trace_pipe" >"$out/$name.txt" &
-    reader=$!
-    python3 scripts/bundled_workloads.py run "$name" "$work/mnt"
     sync -f "$work/mnt"
-    sleep 1
-    echo 0 >"$instance/events/enable"
-    sleep 1
-    kill "$reader"
-    wait "$reader" || true
-    reader=
-    printf '%s: %s events, lost: %s\n' "$name" "$(wc -l <"$out/$name.txt")" \
-        "$(awk '/^overrun/ {n += $2} END {print n}' "$instance"/per_cpu/cpu*/stats)"
-    rmdir "$instance"
+    echo 3 >/proc/sys/vm/drop_caches
+    .venv/bin/emmclab record --device "$loop" --buffer-kb 16384 -o "$out/$name.parquet" -- \
+        sh -c "python3 scripts/bundled_workloads.py run $name $work/mnt; sync -f $work/mnt; sleep 1"
     umount "$work/mnt"
     losetup -d "$loop"
     loop=

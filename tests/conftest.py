@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,28 @@ def chromium() -> str:
     if path is None:
         missing("Debian's chromium")
     return str(path)
+
+
+def instances() -> list[str]:
+    """Give the tracefs instances of recorders that there are."""
+    folder = Path("/sys/kernel/tracing/instances")
+    return [entry.name for entry in folder.iterdir() if entry.name.startswith("emmclab")]
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A loop device of 16 MB, for tests that record this host."""
+    tracing = Path("/sys/kernel/tracing/instances")
+    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
+        missing("root with loop devices")
+    if not tracing.exists():
+        subprocess.run(["mount", "-t", "tracefs", "nodev", str(tracing.parent)], check=False)
+    if not tracing.exists():
+        missing("tracefs")
+    disk = tmp_path_factory.mktemp("disk") / "disk"
+    with disk.open("wb") as file:
+        file.truncate(16 << 20)
+    find = ["losetup", "--find", "--show", str(disk)]
+    name = subprocess.run(find, capture_output=True, text=True, check=True).stdout.strip()
+    yield name
+    subprocess.run(["losetup", "-d", name], check=True)

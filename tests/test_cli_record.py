@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
-import pytest
-
-from conftest import emmclab, missing
-
-INSTANCES = Path("/sys/kernel/tracing/instances")
-
-
-@pytest.fixture(scope="module")
-def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A loop device of 16 MB."""
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        missing("root with loop devices")
-    if not INSTANCES.exists():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", str(INSTANCES.parent)], check=False)
-    if not INSTANCES.exists():
-        missing("tracefs")
-    disk = tmp_path_factory.mktemp("disk") / "disk"
-    with disk.open("wb") as file:
-        file.truncate(16 << 20)
-    find = ["losetup", "--find", "--show", str(disk)]
-    name = subprocess.run(find, capture_output=True, text=True, check=True).stdout.strip()
-    yield name
-    subprocess.run(["losetup", "-d", name], check=True)
+from conftest import COMMAND, emmclab, environment, instances
 
 
 def _sectors_written(loop: str) -> int:
@@ -48,7 +27,8 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     profiled = json.loads(emmclab("profile", path, "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
-    assert not [entry for entry in INSTANCES.iterdir() if entry.name.startswith("emmclab-record")]
+    assert said["activity"] == {"hosts": [], "syncs": [], "journals": []} and said["remarks"] == []
+    assert instances() == []
 
 
 def test_a_quiet_recording_and_a_wrong_option_say_so(loop: str, tmp_path: Path) -> None:
@@ -59,3 +39,95 @@ def test_a_quiet_recording_and_a_wrong_option_say_so(loop: str, tmp_path: Path) 
     absent = emmclab("record", "--device", loop, "-o", tmp_path / "z.parquet", "--", "no-such-command")
     assert absent.returncode == 2 and "no-such-command" in absent.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path) -> None:
+    path, folder = tmp_path / "x.parquet", tmp_path / "mnt"
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    subprocess.run(["mount", loop, folder], check=True)
+    try:
+        write = ["dd", "if=/dev/zero", f"of={folder}/file", "bs=64k", "count=4", "conv=fsync", "status=none"]
+        done = emmclab("record", "--device", loop, "-o", path, "--json", "--", *write)
+        shown = emmclab("record", "--device", loop, "-o", tmp_path / "y.parquet", "--", *write)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    [sync] = json.loads(done.stdout)["activity"]["syncs"]
+    assert (sync["process"], sync["file_system"], sync["calls"], sync["errors"]) == ("dd", "ext4", 1, 0)
+    assert 0 < sync["longest_ns"] == sync["time_ns"]
+    assert "Waits for durability" in shown.stdout and "dd " in shown.stdout
+    [journal] = json.loads(done.stdout)["activity"]["journals"]
+    assert journal["device"] == loop.removeprefix("/dev/") and journal["commits"] >= 1
+    # The trace holds it, and a copy does.
+    copy = tmp_path / "copy.parquet"
+    assert emmclab("convert", path, copy).returncode == 0
+    header = json.loads(emmclab("profile", copy, "--json").stdout)[0]["header"]
+    assert json.loads(header["activity"])["syncs"] == [sync]
+    flags = [row["flags"] for row in json.loads(emmclab("head", path, "-n", "100", "--json").stdout)]
+    assert any("journal" in flag for flag in flags)
+
+
+def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "none", small], check=True)
+    try:
+        command = [*COMMAND, "record", "--device", loop, "-o", str(small / "x.parquet"), "--json"]
+        recording = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+        assert recording.stderr and "recording" in recording.stderr.readline()
+        (small / "fills").write_bytes(bytes(40 << 20))
+        read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct", "status=none"]
+        subprocess.run(read, check=True)
+        said, words = recording.communicate(timeout=30)
+        assert recording.returncode == 0 and "MB are free" in words
+        assert "MB are free" in json.loads(said)["ended_early"]
+        assert json.loads(said)["ledger"]["kept"] > 0
+        assert emmclab("profile", small / "x.parquet").returncode == 0
+        # It does not even begin there now.
+        again = emmclab("record", "--device", loop, "-o", small / "y.parquet", "--duration", "1s")
+        assert again.returncode == 2 and "MB are free" in again.stderr
+        assert {entry.name for entry in small.iterdir()} == {"fills", "x.parquet"}
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert instances() == []
+
+
+def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Path) -> None:
+    # In place of the ssh client: runs the command here, and loses the connection after 200 KB.
+    fake = tmp_path / "ssh"
+    fake.write_text('#!/bin/sh\nfor last; do :; done\nsh -c "$last" | dd bs=1 count=200000 status=none\n')
+    fake.chmod(0o755)
+    path = tmp_path / "x.parquet"
+    command = [*COMMAND, "record", "--ssh", "board", "--device", loop, "-o", str(path), "--json"]
+    env = environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    read = ["dd", f"if={loop}", "of=/dev/null", "bs=4k", "count=50", "iflag=direct", "status=none"]
+    deadline = time.monotonic() + 30
+    while recording.poll() is None and time.monotonic() < deadline:
+        subprocess.run(read, check=True)
+        time.sleep(0.2)
+    said, words = recording.communicate(timeout=10)
+    assert recording.returncode == 0, words
+    assert "link to the recorded machine was lost" in words
+    assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] >= 100
+    assert json.loads(emmclab("profile", path, "--json").stdout)[0]["write_requests_pct"] == 0
+    while instances() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert instances() == []
+
+
+def test_ctrl_c_ends_a_recording_like_its_duration(loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    command = [*COMMAND, "record", "--device", loop, "-o", str(path)]
+    recording = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    assert recording.stderr and "recording" in recording.stderr.readline()
+    read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
+    subprocess.run(read, check=True)
+    recording.send_signal(signal.SIGINT)
+    said, _ = recording.communicate(timeout=10)
+    assert recording.returncode == 0 and "20 kept" in said
+    assert emmclab("profile", path).returncode == 0 and instances() == []

@@ -7,8 +7,8 @@ use crate::report::FlagRow;
 
 /// Combinations of the flags that there are.
 const COMBINATIONS: usize = 1 << Flags::NAMES.len();
-/// Flags that are about the request; the other two are about the recording.
-const SHOWN: usize = 6;
+/// Flags that are about the recording rather than the request.
+const NOT_SHOWN: [&str; 2] = ["no_wait", "no_wait_known"];
 
 /// Requests by their flags.
 #[derive(Clone, Debug)]
@@ -43,7 +43,8 @@ impl FlagCounts {
         let with = |bit: usize| {
             (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
         };
-        let named = Flags::NAMES.into_iter().take(SHOWN).enumerate().map(|(bit, name)| (name, with(bit)));
+        let shown = Flags::NAMES.into_iter().enumerate().filter(|(_, name)| !NOT_SHOWN.contains(name));
+        let named = shown.map(|(bit, name)| (name, with(bit)));
         std::iter::once((Op::Flush.name(), self.flushes))
             .chain(named)
             .filter_map(|(flag, requests)| {

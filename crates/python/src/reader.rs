@@ -118,6 +118,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     out.set_item("device", &header.device)?;
     out.set_item("clock", &header.clock)?;
     out.set_item("note", &header.note)?;
+    out.set_item("activity", &header.activity)?;
     Ok(out)
 }
 

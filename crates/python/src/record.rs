@@ -10,14 +10,15 @@ use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
+use crate::json::to_json;
 use crate::reader::{header_to_python, ledger_to_python};
 
 /// A recording under way; what it set up on the recorded machine is removed when it stops or is dropped.
 #[pyclass(name = "Recorder", module = "emmclab._core")]
 pub(crate) struct PyRecorder(Mutex<Option<Recorder>>);
 
-/// The last batches, the ledger, the header, and why the recording ended by itself.
-type Ended<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>);
+/// The last batches, the ledger, the header, why the recording ended by itself, and what was not as it should be.
+type Ended<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Vec<String>);
 
 fn over() -> Error {
     Error::new(Kind::Config, "the recording has been stopped")
@@ -79,6 +80,18 @@ impl PyRecorder {
         self.inner().as_ref().is_none_or(Recorder::has_ended)
     }
 
+    /// Figures since the last call, and the ledger since the start, as JSON.
+    fn stats(&mut self, py: Python<'_>) -> PyResult<String> {
+        let recorder = self.inner().as_mut().ok_or_else(over);
+        run(py, || to_json(&recorder?.stats()))
+    }
+
+    /// Lets go of the recording, where it has not been stopped: what was set up on the recorded machine is removed.
+    fn close(&mut self, py: Python<'_>) {
+        let recorder = self.inner().take();
+        py.detach(|| drop(recorder));
+    }
+
     /// Ends the recording.
     fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Ended<'py>> {
         let recorder = self.inner().take().ok_or_else(over);
@@ -90,8 +103,9 @@ impl PyRecorder {
             })?;
             Ok((batches, outcome))
         })?;
-        let Outcome { ledger, header, interrupted, .. } = outcome;
+        let Outcome { ledger, header, interrupted, remarks, .. } = outcome;
         let ledger = ledger_to_python(py, &ledger)?;
-        Ok((batches, ledger, header_to_python(py, &header)?, interrupted.map(|error| error.to_string())))
+        let early = interrupted.map(|error| error.to_string());
+        Ok((batches, ledger, header_to_python(py, &header)?, early, remarks))
     }
 }

@@ -80,7 +80,7 @@ fn run() -> Result<()> {
             break;
         }
     }
-    let Outcome { ledger, header, cpus, interrupted } = recorder.stop(|batch| writer.write(&batch))?;
+    let Outcome { ledger, header, cpus, interrupted, .. } = recorder.stop(|batch| writer.write(&batch))?;
     writer.finish(&ledger, &header)?;
     println!("{header:?}\n{ledger}\n{cpus:?}");
     if let Some(error) = interrupted {

@@ -83,6 +83,11 @@ impl Disks {
         self.all.values()
     }
 
+    /// Whether this disk is still there, with something in it.
+    pub(crate) fn hold(&self, disk: &Disk) -> bool {
+        self.all.get(&disk.name).is_some_and(|now| now.device == disk.device && now.sectors > 0)
+    }
+
     /// The disks that requests for `name` reach: a disk, a partition, a mapped device (with or without `/dev/`),
     /// `MAJOR:MINOR`, or a mount point.
     ///
@@ -105,6 +110,17 @@ impl Disks {
                 )));
         }
         Ok(found.iter().filter_map(|name| self.all.get(*name)).cloned().collect())
+    }
+
+    /// The disks, partitions and mapped devices that reach one of these disks: name by `dev_t`.
+    pub(crate) fn standing_on(&self, disks: &[Disk]) -> BTreeMap<u32, String> {
+        let reaches = |name: &str| {
+            let mut found = BTreeSet::new();
+            self.descend(name, &mut found, 0);
+            disks.iter().any(|disk| found.contains(&*disk.name))
+        };
+        let named = self.numbers.iter().filter(|(_, name)| reaches(name));
+        named.filter_map(|(number, name)| Some((device_number(number)?, name.clone()))).collect()
     }
 
     fn descend<'a>(&'a self, name: &'a str, found: &mut BTreeSet<&'a str>, depth: u32) {
@@ -164,6 +180,8 @@ mod tests {
             assert_eq!(names(&found), ["mmcblk0"], "{name}");
             assert_eq!(found[0].device, 179 << 20);
         }
+        let above = disks.standing_on(&disks.resolve("mmcblk0").unwrap());
+        assert_eq!(above.values().collect::<Vec<_>>(), ["mmcblk0", "mmcblk0p1", "dm-0", "dm-1"]);
         assert_eq!(disks.resolve("loop1").unwrap()[0].about.as_deref(), Some("/data/a b.img"));
     }
 

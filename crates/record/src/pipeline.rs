@@ -1,17 +1,27 @@
 //! From raw pages to batches of requests in order of arrival.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emmclab_trace::formats::parse_rwbs;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Ledger, Merge, NameId, Names, Nanos, Pairer, Request,
+    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Flags, Ledger, Merge, NameId, Names, Nanos, Op,
+    Pairer, Request, SECTOR_BYTES,
 };
 
+use crate::activity::Activity;
+use crate::activity_meter::ActivityMeter;
 use crate::block_event::{BlockEvent, unfilled};
-use crate::kernel::Kernel;
+use crate::command_event::{CommandEvent, CommandKind, CommandStep};
+use crate::fs_event::FsEvent;
+use crate::kernel::{Kernel, Traced};
 use crate::order::ArrivalOrder;
 use crate::stats::Meter;
+use crate::tasks::Tasks;
+
+/// The thread that writes a journal of ext4 is named `jbd2/DEVICE-INODE`.
+const JOURNAL_THREAD: &[u8] = b"jbd2/";
 
 /// What came from one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,13 +39,17 @@ pub struct CpuCounts {
 /// Decodes, merges and matches. Knows no transport.
 pub(crate) struct Pipeline {
     kernel: Kernel,
-    merge: Merge<BlockEvent>,
+    merge: Merge<Traced>,
     pairer: Pairer,
     order: ArrivalOrder,
     ledger: Ledger,
     cpus: BTreeMap<usize, (CpuCounts, u64)>,
     device_names: BTreeMap<u32, String>,
     device_ids: BTreeMap<u32, NameId>,
+    /// Mounted devices whose file systems are watched; all where `None`.
+    mounted: Option<BTreeMap<u32, String>>,
+    activity: ActivityMeter,
+    tasks: Tasks,
     processes: Arc<Names>,
     devices: Arc<Names>,
     /// The last name met: runs of events of one task are the rule.
@@ -56,12 +70,20 @@ impl Pipeline {
             cpus: BTreeMap::new(),
             device_names,
             device_ids: BTreeMap::new(),
+            mounted: None,
+            activity: ActivityMeter::default(),
+            tasks: Tasks::default(),
             processes: Arc::default(),
             devices: Arc::default(),
             last_process: ([0; 16], None),
             done: Vec::new(),
             builder: BatchBuilder::default(),
         }
+    }
+
+    /// Watches file systems on these devices only: name by `dev_t`.
+    pub(crate) fn watch(&mut self, mounted: BTreeMap<u32, String>) {
+        self.mounted = Some(mounted);
     }
 
     /// Decodes a page.
@@ -114,20 +136,31 @@ impl Pipeline {
         self.take_done();
     }
 
-    fn event(&mut self, time: u64, event: &BlockEvent) {
-        // Commands to a device without data, or to one that is not recorded: they have no filter of their own.
-        if event.kind == EventKind::Submit && !self.device_names.contains_key(&event.device) {
-            return;
+    fn event(&mut self, time: u64, event: &Traced) {
+        let time = Nanos(time as i64);
+        match event {
+            Traced::Block(event) => self.block(time, event),
+            Traced::Command(event) => self.command(time, event),
+            Traced::File(event) => self.file(time, event),
         }
-        let Ok((op, flags)) = parse_rwbs(unfilled(&event.rwbs), 0) else {
+    }
+
+    fn block(&mut self, time: Nanos, event: &BlockEvent) {
+        let Ok((op, mut flags)) = parse_rwbs(unfilled(&event.rwbs), 0) else {
             // Passed-through commands (`N`), which carry no block I/O.
             self.ledger.skipped += 1;
             return;
         };
         let opens = matches!(event.kind, EventKind::Queue | EventKind::Insert | EventKind::Issue);
         let process = if opens { self.process(&event.comm) } else { None };
+        if opens {
+            self.tasks.learn(event.pid, unfilled(&event.comm));
+            if event.comm.starts_with(JOURNAL_THREAD) {
+                flags = flags.with(Flags::JOURNAL);
+            }
+        }
         let event = Event {
-            time: Nanos(time as i64),
+            time,
             kind: event.kind,
             device: self.device(event.device),
             op,
@@ -137,7 +170,60 @@ impl Pipeline {
             pid: opens.then_some(event.pid),
             process,
         };
-        self.pairer.feed(&event, &mut self.ledger, &mut self.done);
+        self.feed(&event);
+    }
+
+    /// Counts a command, and tells the request that it belongs to when the device got it.
+    fn command(&mut self, time: Nanos, event: &CommandEvent) {
+        if !self.is_recorded(event) {
+            return;
+        }
+        self.activity.command(time, event);
+        let CommandStep::Start { kind, bytes, sector: Some(sector), .. } = event.step else { return };
+        let op = if kind == CommandKind::Write { Op::Write } else { Op::Read };
+        if event.device != 0 {
+            let device = self.device(event.device);
+            let sectors = (bytes / SECTOR_BYTES) as u32;
+            let flags = Flags::default();
+            let (pid, process) = (None, None);
+            self.feed(&Event {
+                time,
+                kind: EventKind::Submit,
+                device,
+                op,
+                flags,
+                sector,
+                sectors,
+                pid,
+                process,
+            });
+        }
+    }
+
+    /// The drivers' events cannot be filtered by disk: there are other cards, and wireless chips behind MMC hosts.
+    fn is_recorded(&self, event: &CommandEvent) -> bool {
+        if self.device_names.is_empty() {
+            return true;
+        }
+        if event.host.starts_with(b"mmc") {
+            return self.device_names.contains_key(&event.device);
+        }
+        // A UFS controller does not say which of its disks it is; they are SCSI disks.
+        self.device_names.values().any(|name| name.starts_with("sd"))
+    }
+
+    fn file(&mut self, time: Nanos, event: &FsEvent) {
+        let device: Cow<str> = if let Some(mounted) = &self.mounted {
+            let Some(name) = mounted.get(&event.device) else { return };
+            name.into()
+        } else {
+            numbered(event.device).into()
+        };
+        self.activity.file_system(time, event, &device, &self.tasks);
+    }
+
+    fn feed(&mut self, event: &Event) {
+        self.pairer.feed(event, &mut self.ledger, &mut self.done);
         self.take_done();
     }
 
@@ -161,11 +247,16 @@ impl Pipeline {
         if let Some(id) = self.device_ids.get(&number) {
             return *id;
         }
-        let unnamed = || format!("{},{}", number >> 20, number & 0xf_ffff);
-        let name = self.device_names.get(&number).cloned().unwrap_or_else(unnamed);
+        let name = self.device_names.get(&number).cloned().unwrap_or_else(|| numbered(number));
         let id = Arc::make_mut(&mut self.devices).intern(&name);
         self.device_ids.insert(number, id);
         id
+    }
+
+    /// What was learned beside the requests. `saved_names` is the kernel's own list of tasks, for those without a name.
+    pub(crate) fn activity(&mut self, saved_names: &str) -> Activity {
+        self.tasks.learn_list(saved_names);
+        self.activity.activity(&self.tasks)
     }
 
     /// Names of the processes met so far.
@@ -221,9 +312,15 @@ impl Pipeline {
             meter.see(&request);
             self.builder.push(&request);
         }
+        meter.see_syncs(self.activity.take_syncs(&self.tasks));
         self.ledger.skipped += std::mem::take(&mut self.order.late);
         (self.builder.len() >= at_least.max(1)).then(|| self.builder.finish(&self.processes, &self.devices))
     }
+}
+
+/// A device without a name.
+fn numbered(device: u32) -> String {
+    format!("{},{}", device >> 20, device & 0xf_ffff)
 }
 
 #[cfg(test)]
@@ -242,13 +339,29 @@ mod tests {
                    field:unsigned int blk_addr; offset:12; size:4; signed:0;\n\
                    field:unsigned int blksz; offset:16; size:4; signed:0;\n\
                    field:unsigned int data_flags; offset:20; size:4; signed:0;\n\
-                   field:__data_loc char[] name; offset:24; size:4; signed:0;\n";
+                   field:__data_loc char[] name; offset:24; size:4; signed:0;\n\
+                   field:u32 cmd_opcode; offset:28; size:4; signed:0;\n\
+                   field:u32 cmd_arg; offset:32; size:4; signed:0;\n\
+                   field:u32 sbc_arg; offset:36; size:4; signed:0;\n\
+                   field:struct mmc_request * mrq; offset:40; size:4; signed:0;\n";
+        let done = "field:struct mmc_request * mrq; offset:8; size:4; signed:0;\n\
+                    field:int cmd_err; offset:12; size:4; signed:1;\n\
+                    field:int data_err; offset:16; size:4; signed:1;\n\
+                    field:unsigned int cmd_retries; offset:20; size:4; signed:0;\n\
+                    field:__data_loc char[] name; offset:24; size:4; signed:0;\n";
+        let sync =
+            "field:dev_t dev; offset:8; size:4; signed:0;\nfield:int ret; offset:12; size:4; signed:1;\n";
         let mut files = Files::new();
         for (id, name, fields) in [
             (1, "block/block_bio_queue", block),
             (2, "block/block_rq_issue", block),
             (3, "mmc/mmc_request_start", mmc),
             (4, "block/block_rq_complete", block),
+            (5, "mmc/mmc_request_done", done),
+            (6, "ext4/ext4_sync_file_enter", sync),
+            (7, "ext4/ext4_sync_file_exit", sync),
+            // Of another kernel's making: cannot be decoded, and is left out.
+            (8, "ufs/ufshcd_command", sync),
         ] {
             let event = name.split('/').nth(1).unwrap();
             files.insert(
@@ -283,13 +396,25 @@ mod tests {
         record
     }
 
-    fn mmc(blocks: u32, address: u32, flags: u32, host: &[u8]) -> Vec<u8> {
-        let mut record = vec![3, 0, 0, 0, 0, 0, 0, 0];
-        for word in [blocks, address, 512, flags, ((host.len() as u32) << 16) | 0x1c] {
+    fn words(id: u8, words: &[u32], text: &[u8]) -> Vec<u8> {
+        let mut record = vec![id, 0, 0, 0, 7, 0, 0, 0];
+        for word in words {
             record.extend(word.to_le_bytes());
         }
-        record.extend(host);
+        record.extend(text);
         record
+    }
+
+    /// `command`: opcode, argument, argument of the block count.
+    fn mmc(blocks: u32, address: u32, flags: u32, host: &[u8], command: [u32; 3]) -> Vec<u8> {
+        let name = ((host.len() as u32) << 16) | 0x2c;
+        let [opcode, argument, count] = command;
+        words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
+    }
+
+    /// Opcodes serve as the pointer that tells requests apart.
+    fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
+        words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }
 
     /// A page with a record every 1,000 ns.
@@ -308,25 +433,30 @@ mod tests {
         page
     }
 
-    #[test]
-    fn with_mmc_events_issue_is_when_the_device_got_it() {
+    fn recorded(records: &[Vec<u8>]) -> (Pipeline, Batch) {
         let kernel = Kernel::from_files(&phone()).unwrap();
         assert!(kernel.events().iter().any(|event| event == "mmc/mmc_request_start"));
+        assert!(!kernel.events().iter().any(|event| event.starts_with("ufs")));
         let mut pipeline = Pipeline::new(kernel, BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
-        pipeline.page(
-            0,
-            &page(&[
-                block(1, 64, 8, b"WS"),
-                block(2, 64, 8, b"WS"),
-                mmc(0, 0, 0, b"mmc0\0"),       // a command without data
-                mmc(8, 64, 1 << 9, b"mmc0\0"), // a read there: another request
-                mmc(8, 64, 1 << 8, b"mmc1\0"), // another host
-                mmc(8, 64, 1 << 8, b"mmc0\0"),
-                block(4, 64, 8, b"WS"),
-            ]),
-        );
+        pipeline.watch(BTreeMap::from([(179 << 20 | 3, "mmcblk0p3".to_owned())]));
+        pipeline.page(0, &page(records));
         pipeline.finish();
         let batch = pipeline.take_batch(1, |_| false, &mut Meter::default()).unwrap();
+        (pipeline, batch)
+    }
+
+    #[test]
+    fn with_mmc_events_issue_is_when_the_device_got_it() {
+        let (write, read) = (1 << 8, 1 << 9);
+        let (pipeline, batch) = recorded(&[
+            block(1, 64, 8, b"WS"),
+            block(2, 64, 8, b"WS"),
+            mmc(0, 0, 0, b"mmc0\0", [13, 0, 0]), // a command without data
+            mmc(8, 64, read, b"mmc0\0", [18, 0, 0]), // a read there: another request
+            mmc(8, 64, write, b"mmc1\0", [25, 0, 0]), // another host
+            mmc(8, 64, write, b"mmc0\0", [25, 0, 0]),
+            block(4, 64, 8, b"WS"),
+        ]);
         let request = batch.get(0);
         assert_eq!(request.arrival, Nanos(1_000));
         let times = [request.start, request.issue, request.complete].map(|time| time.unwrap().0);
@@ -334,5 +464,44 @@ mod tests {
         let ledger = pipeline.ledger();
         assert_eq!((batch.len(), ledger.seen, ledger.paired, ledger.unpaired), (1, 7, 1, 0));
         assert_eq!(batch.devices().get(request.device.unwrap()), Some("mmcblk0"));
+    }
+
+    #[test]
+    fn commands_are_told_apart_by_opcode_and_argument() {
+        let (write, flush) = (1 << 8, 3 << 24 | 32 << 16 | 1 << 8);
+        let (mut pipeline, _) = recorded(&[
+            block(2, 64, 8, b"WS"),
+            mmc(8, 64, write, b"mmc0\0", [25, 64, 1 << 31 | 8]), // 2,000 ns: a reliable write
+            mmc_done(25, 0, b"mmc0\0"),
+            mmc(8, 72, write, b"mmc0\0", [25, 72, 1 << 30 | 8]), // 4,000 ns: packed, fails
+            mmc_done(25, (-84i32) as u32, b"mmc0\0"),
+            mmc(0, 0, 0, b"mmc0\0", [6, flush, 0]), // 6,000 ns
+            mmc_done(6, 0, b"mmc0\0"),
+            mmc(0, 0, 0, b"mmc0\0", [6, 3 << 24 | 15 << 16, 0]), // 8,000 ns: another setting
+            mmc_done(6, 0, b"mmc0\0"),
+            mmc(0, 0, 0, b"mmc0\0", [38, 0, 0]),
+            block(4, 64, 8, b"WS"),
+            words(6, &[179 << 20 | 3, 0], b""),
+            words(7, &[179 << 20 | 3, (-5i32) as u32], b""),
+            words(6, &[8 << 20, 0], b""), // a file system elsewhere
+        ]);
+        let activity = pipeline.activity("7 app\n");
+        let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
+        assert_eq!((&*host.host, host.busy, host.unpaired), ("mmc0", Nanos(4_000), 1));
+        let rows: Vec<_> =
+            host.commands.iter().map(|row| (row.kind, row.count, row.errors, row.time.0)).collect();
+        assert_eq!(
+            rows,
+            [
+                (CommandKind::Write, 2, 1, 2_000),
+                (CommandKind::Flush, 1, 0, 1_000),
+                (CommandKind::Discard, 1, 0, 0),
+                (CommandKind::Switch, 1, 0, 1_000)
+            ]
+        );
+        let writes = &host.commands[0];
+        assert_eq!((writes.packed, writes.reliable, writes.retries, writes.bytes.0), (1, 1, 1, 8192));
+        let [sync] = &activity.syncs[..] else { panic!("{activity:?}") };
+        assert_eq!((&*sync.process, &*sync.file_system, sync.calls, sync.errors), ("app", "ext4", 1, 1));
     }
 }

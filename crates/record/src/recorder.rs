@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_trace::{BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Result};
 
+use crate::activity::Activity;
 use crate::disks::{Disk, Disks};
 use crate::kernel::{Files, Kernel};
 use crate::pipeline::{CpuCounts, Pipeline};
@@ -20,6 +21,9 @@ use crate::transports::{self, Setup, Transport};
 const WAITING_BATCHES: usize = 4;
 /// Requests of a slow workload are given on after this long, whether a batch is full or not.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How often is looked whether the recorded disks are still there.
+const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
 
 /// The machine to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,10 +73,14 @@ pub struct RecordOptions {
 pub struct Outcome {
     /// Counts of everything.
     pub ledger: Ledger,
-    /// Where the trace comes from.
+    /// Where the trace comes from; `activity` is the JSON of [`Outcome::activity`], where there is any.
     pub header: Header,
+    /// What was learned beside the requests.
+    pub activity: Activity,
     /// Counts by CPU.
     pub cpus: Vec<CpuCounts>,
+    /// What was not as it should be, for people: events lost, disks that came or went.
+    pub remarks: Vec<String>,
     /// Why the recording ended by itself; the trace is complete up to then.
     pub interrupted: Option<Error>,
 }
@@ -118,7 +126,7 @@ impl Recorder {
         let kernel = Kernel::from_files(files)?;
         let text = |name: &str| files.get(name).map_or("", String::as_str);
         let all = Disks::parse(text("disks"), text("mounts"));
-        let mut disks = Vec::new();
+        let mut disks: Vec<Disk> = Vec::new();
         for name in &options.devices {
             for disk in all.resolve(name)? {
                 if !disks.contains(&disk) {
@@ -146,14 +154,19 @@ impl Recorder {
         };
         transport.begin(&setup)?;
         let names: BTreeMap<_, _> = disks.iter().map(|disk| (disk.device, disk.name.clone())).collect();
+        let mut pipeline = Pipeline::new(kernel, names);
+        pipeline.watch(all.standing_on(&disks));
         let shared = Arc::new(Shared::default());
         let (sender, batches) = sync_channel(WAITING_BATCHES);
         let worker = Worker {
             transport,
-            pipeline: Pipeline::new(kernel, names),
+            pipeline,
             shared: shared.clone(),
             sender: Some(sender),
             own: BTreeMap::new(),
+            disks: disks.clone(),
+            // Whoever names disks wants those; whoever names none is told of disks that came too late.
+            before: options.devices.is_empty().then(|| all.default_disks()),
         };
         let ended = header.clone();
         let worker = std::thread::Builder::new()
@@ -231,15 +244,25 @@ struct Worker {
     sender: Option<SyncSender<Batch>>,
     /// Tasks seen, and whether they are the recorder's own.
     own: BTreeMap<i32, bool>,
+    /// The disks that are recorded.
+    disks: Vec<Disk>,
+    /// The disks that there were at the start, where all were to be recorded.
+    before: Option<Vec<Disk>>,
 }
 
 impl Worker {
     fn run(mut self, mut header: Header) -> Outcome {
         let mut interrupted = None;
+        let mut broken = false;
         let mut stopping = false;
-        let mut given = Instant::now();
+        let (mut given, mut looked) = (Instant::now(), Instant::now());
         loop {
-            if !stopping && (self.shared.stop.load(Ordering::Relaxed) || self.sender.is_none()) {
+            if !stopping && looked.elapsed() >= LOOK_AFTER_DISKS {
+                looked = Instant::now();
+                interrupted = self.all_gone();
+            }
+            let over = self.shared.stop.load(Ordering::Relaxed) || self.sender.is_none();
+            if !stopping && (over || interrupted.is_some()) {
                 self.transport.stop();
                 stopping = true;
             }
@@ -253,6 +276,7 @@ impl Worker {
                 }
                 Err(error) => {
                     interrupted = Some(error);
+                    broken = true;
                     break;
                 }
             }
@@ -261,7 +285,7 @@ impl Worker {
                 given = Instant::now();
             }
         }
-        if interrupted.is_some() {
+        if broken {
             self.pipeline.break_off();
         } else {
             self.pipeline.finish();
@@ -271,8 +295,44 @@ impl Worker {
             self.pipeline.count_lost(cpu, lost_by_counters(&text));
         }
         let cpus = self.pipeline.cpus();
-        header.note = Some(note(header.note.as_deref(), &cpus, interrupted.as_ref()));
-        Outcome { ledger: self.pipeline.ledger().clone(), header, cpus, interrupted }
+        let remarks = self.remarks(&cpus);
+        header.note = Some(note(header.note.as_deref(), &remarks, interrupted.as_ref()));
+        let activity = self.pipeline.activity(&self.transport.saved_names());
+        if !activity.is_empty() {
+            header.activity = serde_json::to_string(&activity).ok();
+        }
+        Outcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, remarks, interrupted }
+    }
+
+    /// Why nothing more can come, where every recorded disk is gone.
+    fn all_gone(&self) -> Option<Error> {
+        let now = self.transport.disks_now()?;
+        if self.disks.iter().any(|disk| now.hold(disk)) {
+            return None;
+        }
+        let names: Vec<_> = self.disks.iter().map(|disk| &*disk.name).collect();
+        Some(
+            Error::new(Kind::Io, format!("{} is gone", names.join(", ")))
+                .hint("the trace is complete up to this moment"),
+        )
+    }
+
+    /// Events lost by CPU, and disks that came or went.
+    fn remarks(&self, cpus: &[CpuCounts]) -> Vec<String> {
+        let lossy = cpus.iter().filter(|counts| counts.lost > 0);
+        let mut out: Vec<_> =
+            lossy.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost)).collect();
+        if let Some(now) = self.transport.disks_now() {
+            let gone = self.disks.iter().filter(|disk| !now.hold(disk));
+            out.extend(gone.map(|disk| format!("{} was removed during the recording", disk.name)));
+            if let Some(before) = &self.before {
+                let new = now.default_disks().into_iter().filter(|disk| !before.contains(disk));
+                out.extend(
+                    new.map(|disk| format!("{} came during the recording and is not in it", disk.name)),
+                );
+            }
+        }
+        out
     }
 
     /// Gives on batches of at least so many requests; true where there was one.
@@ -326,11 +386,11 @@ pub(crate) fn lost_by_counters(text: &str) -> u64 {
     count("overrun") + count("commit overrun") + count("dropped events")
 }
 
-/// The disks, what was lost on which CPU, and why the recording ended, for people.
-fn note(disks: Option<&str>, cpus: &[CpuCounts], interrupted: Option<&Error>) -> String {
+/// The disks, the remarks, and why the recording ended, for people.
+fn note(disks: Option<&str>, remarks: &[String], interrupted: Option<&Error>) -> String {
     let mut out = disks.unwrap_or_default().to_owned();
-    for counts in cpus.iter().filter(|counts| counts.lost > 0) {
-        let _ = write!(out, "; CPU {} lost {} events", counts.cpu, counts.lost);
+    for remark in remarks {
+        let _ = write!(out, "; {remark}");
     }
     if let Some(error) = interrupted {
         let _ = write!(out, "; ended early: {error}");

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request};
 use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::activity::SyncCounts;
 
 /// Rows of an interval that nobody asks about for hours; further processes are counted together, without a name.
 const MOST_ROWS: usize = 512;
@@ -12,7 +15,7 @@ const MOST_ROWS: usize = 512;
 const LONGEST_NS: u64 = 120_000_000_000;
 
 /// What one process did by one operation since the last snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStats {
     /// Name of the process; empty where unknown, or of the rest where there are very many.
     pub process: String,
@@ -22,33 +25,44 @@ pub struct ProcessStats {
     pub requests: u64,
     /// Data of reads and writes, range of discards.
     pub bytes: Bytes,
+    /// The largest of them.
+    #[serde(rename = "largest_bytes")]
+    pub largest: Bytes,
     /// Median response time.
+    #[serde(rename = "response_p50_ns")]
     pub response_p50: Nanos,
     /// Response time that 99 of 100 requests do not exceed.
+    #[serde(rename = "response_p99_ns")]
     pub response_p99: Nanos,
     /// Requests that arrived when no earlier one was unfinished.
     pub no_wait: u64,
 }
 
 /// What happened since the last snapshot, and the ledger since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Time on the trace's clock from the first arrival of the interval to its last completion.
+    #[serde(rename = "span_ns")]
     pub span: Nanos,
     /// Requests.
     pub requests: u64,
     /// Requests that arrived when no earlier one was unfinished.
     pub no_wait: u64,
     /// Sum of all response times; divided by the span it is the mean queue depth (Little's law).
+    #[serde(rename = "response_sum_ns")]
     pub response_sum: Nanos,
     /// Idle gaps: times without a request between two.
     pub gaps: u64,
     /// Sum of the idle gaps.
+    #[serde(rename = "idle_ns")]
     pub idle: Nanos,
     /// The longest idle gap.
+    #[serde(rename = "longest_gap_ns")]
     pub longest_gap: Nanos,
     /// By process and operation, the most requests first.
     pub processes: Vec<ProcessStats>,
+    /// Waits for durability that ended, by process and file system.
+    pub syncs: Vec<SyncCounts>,
     /// Counts since the recording began.
     pub ledger: Ledger,
 }
@@ -57,6 +71,7 @@ pub struct Stats {
 struct Row {
     requests: u64,
     bytes: u64,
+    largest: u64,
     no_wait: u64,
     /// Two significant digits, as a screen shows. Absent only where its bounds were refused.
     response: Option<Histogram<u32>>,
@@ -64,7 +79,13 @@ struct Row {
 
 impl Row {
     fn new() -> Self {
-        Self { requests: 0, bytes: 0, no_wait: 0, response: Histogram::new_with_max(LONGEST_NS, 2).ok() }
+        Self {
+            requests: 0,
+            bytes: 0,
+            largest: 0,
+            no_wait: 0,
+            response: Histogram::new_with_max(LONGEST_NS, 2).ok(),
+        }
     }
 
     fn response_at(&self, quantile: f64) -> Nanos {
@@ -84,6 +105,19 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Counts waits for durability.
+    pub(crate) fn see_syncs(&mut self, calls: Vec<SyncCounts>) {
+        let rows = &mut self.current.syncs;
+        for call in calls {
+            let same = |row: &SyncCounts| row.process == call.process && row.file_system == call.file_system;
+            match rows.iter().position(same) {
+                Some(at) => rows[at].add(&call),
+                None if rows.len() < MOST_ROWS => rows.push(call),
+                None => {}
+            }
+        }
+    }
+
     /// Counts the next request.
     pub(crate) fn see(&mut self, request: &Request) {
         let stats = &mut self.current;
@@ -111,6 +145,7 @@ impl Meter {
         let row = self.rows.entry(key).or_insert_with(Row::new);
         row.requests += 1;
         row.bytes += request.bytes().0;
+        row.largest = row.largest.max(request.bytes().0);
         row.no_wait += u64::from(no_wait);
         if let Some(histogram) = &mut row.response {
             histogram.saturating_record(response.0.max(0) as u64);
@@ -130,11 +165,13 @@ impl Meter {
                 op,
                 requests: row.requests,
                 bytes: Bytes(row.bytes),
+                largest: Bytes(row.largest),
                 response_p50: row.response_at(0.5),
                 response_p99: row.response_at(0.99),
                 no_wait: row.no_wait,
             })
             .collect();
+        stats.syncs.sort_by_key(|row| std::cmp::Reverse(row.calls));
         stats.processes.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.process.cmp(&b.process)));
         stats.ledger = ledger.clone();
         stats
@@ -164,8 +201,8 @@ mod tests {
         assert_eq!(stats.response_sum, Nanos(100 + 150 + 60 + 40));
         let writes = &stats.processes[0];
         assert_eq!(
-            (&*writes.process, writes.op, writes.requests, writes.bytes),
-            ("app", Op::Write, 3, Bytes(3 * 4096))
+            (&*writes.process, writes.op, writes.requests, writes.bytes, writes.largest),
+            ("app", Op::Write, 3, Bytes(3 * 4096), Bytes(4096))
         );
         assert_eq!((writes.response_p50, writes.response_p99), (Nanos(100), Nanos(150)));
         assert_eq!(meter.take(&names, &Ledger::default()), Stats::default());

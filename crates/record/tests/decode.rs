@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use emmclab_record::{BlockEvent, Files, Frame, HelperStream, Kernel, PageSummary, unfilled};
+use emmclab_record::{BlockEvent, Files, Frame, HelperStream, Kernel, PageSummary, Traced, unfilled};
 use emmclab_trace::EventKind;
 use proptest::prelude::*;
 
@@ -39,7 +39,13 @@ fn decode_all(kernel: &Kernel, pages: &[Vec<u8>]) -> (Vec<(u64, BlockEvent)>, Pa
     let mut events = Vec::new();
     let mut total = PageSummary::default();
     for page in pages {
-        let summary = kernel.decode(page, |time, event| events.push((time, event))).unwrap();
+        let summary = kernel
+            .decode(page, |time, event| {
+                if let Traced::Block(event) = event {
+                    events.push((time, event));
+                }
+            })
+            .unwrap();
         total.events += summary.events;
         total.other += summary.other;
         total.lost += summary.lost;

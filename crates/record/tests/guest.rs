@@ -1,101 +1,160 @@
-//! A guest with Debian's kernel and an SD card behind the real MMC driver, recorded from outside over a serial line. Takes
-//! QEMU, and the folder that `tests/guest/build.sh` fills:
-//!
-//! `EMMCLAB_GUEST=/var/tmp/guest cargo test --release -p emmclab-record --test guest`
+//! A guest with Debian's kernel and an SD card behind the real MMC driver, recorded from outside over ssh. Takes QEMU, and
+//! the folder that `tests/guest/build.sh` fills from Debian's packages; `make test-guest` provides both.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Counted, has, record_elsewhere, run};
-use emmclab_record::{RecordOptions, Target, helper_command};
+use common::{Counted, has, record_elsewhere};
+use emmclab_record::{CommandKind, RecordOptions, Target};
+use emmclab_trace::Flags;
 
 /// The folder with the guest; `None`, with the reason printed, where there is none.
-fn guest() -> Option<PathBuf> {
+fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("EMMCLAB_GUEST").map(PathBuf::from);
-    let (Some(folder), true) = (folder, has("qemu-system-x86_64")) else {
-        eprintln!("skipped: EMMCLAB_GUEST is not set, or qemu-system-x86_64 is not installed");
-        return None;
-    };
-    fs::create_dir_all(&folder).unwrap();
-    let helper = folder.join("helper");
-    fs::write(&helper, helper_command()).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/build.sh");
-    run("sh", &[script.to_str().unwrap(), folder.to_str().unwrap(), helper.to_str().unwrap()]);
-    Some(folder)
+    let built = folder.filter(|folder| folder.join("initrd").exists() && has("qemu-system-x86_64"));
+    if built.is_none() {
+        eprintln!(
+            "skipped: EMMCLAB_GUEST names no guest that `make test-guest` has built, or QEMU is not installed"
+        );
+    }
+    built
 }
 
-/// The figures behind `word` in the guest's console.
-fn said<'a>(console: &'a str, word: &str) -> Option<&'a str> {
-    console.lines().find_map(|line| line.trim().strip_prefix(word))
+/// A running guest.
+struct Guest {
+    qemu: Child,
+    console: PathBuf,
+    options: Vec<String>,
+}
+
+impl Guest {
+    /// Boots it and waits until it can be logged in to.
+    fn boot(folder: &Path) -> Self {
+        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let console = folder.join("console");
+        let _ = fs::remove_file(&console);
+        let words = format!(
+            "-accel tcg,thread=multi -cpu max -m 512 -smp 2 -nodefaults -no-reboot -display none -kernel {} -initrd {} \
+             -serial file:{} -device sdhci-pci -drive if=none,id=card,format=raw,snapshot=on,file={} -device sd-card,drive=card \
+             -netdev user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22 -device virtio-net-pci,netdev=net,romfile=",
+            path("vmlinuz"),
+            path("initrd"),
+            path("console"),
+            path("card"),
+        );
+        let qemu = Command::new("qemu-system-x86_64")
+            .args(words.split_whitespace())
+            .args(["-append", "console=ttyS0 quiet panic=-1"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let key = path("key");
+        let options = format!(
+            "-p {port} -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+             -o BatchMode=yes -o ConnectTimeout=5"
+        );
+        let options = options.split_whitespace().map(str::to_owned).collect();
+        let guest = Self { qemu, console, options };
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while guest.ssh("true").is_none() {
+            assert!(Instant::now() < deadline, "the guest does not answer:\n{}", guest.said());
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        guest
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
+    }
+
+    /// What a command in the guest prints; `None` where it fails.
+    fn ssh(&self, command: &str) -> Option<String> {
+        let mut ssh = Command::new("ssh");
+        ssh.args(&self.options).args(["root@127.0.0.1", command]);
+        let output = ssh.stdin(Stdio::null()).stderr(Stdio::null()).output().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// The figures behind `word` in what the workload printed.
+fn counted(text: &str, word: &str) -> Counted {
+    Counted::parse(text.lines().find_map(|line| line.strip_prefix(word)).unwrap())
 }
 
 #[test]
-fn an_sd_card_of_a_guest_is_recorded_as_its_kernel_counts() {
-    let Some(folder) = guest() else { return };
-    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let console = path("console");
-    let _ = fs::remove_file(&console);
-    let (kernel, initrd, card) = (path("vmlinuz"), path("initrd"), path("card"));
-    let (serial, drive) = (format!("file:{console}"), format!("if=none,id=card,format=raw,file={card}"));
-    let qemu = [
-        "qemu-system-x86_64",
-        "-accel",
-        "tcg,thread=multi",
-        "-cpu",
-        "max",
-        "-m",
-        "512",
-        "-smp",
-        "2",
-        "-kernel",
-        &kernel,
-        "-initrd",
-        &initrd,
-        "-append",
-        "console=ttyS0 quiet panic=-1",
-        "-nodefaults",
-        "-no-reboot",
-        "-display",
-        "none",
-        "-serial",
-        &serial,
-        "-chardev",
-        "stdio,id=link,signal=off",
-        "-serial",
-        "chardev:link",
-        "-device",
-        "sdhci-pci",
-        "-drive",
-        &drive,
-        "-device",
-        "sd-card,drive=card",
-    ];
-    let target = Target::Command(qemu.map(str::to_owned).to_vec());
+fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
+    let Some(folder) = folder() else { return };
+    let guest = Guest::boot(&folder);
+    let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.options.clone() };
     let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
-    let text = || fs::read_to_string(&console).unwrap_or_default();
-    let (requests, outcome) = record_elsewhere(&options, || {
-        let deadline = Instant::now() + Duration::from_mins(2);
-        while said(&text(), "DONE").is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    });
-    let console = text();
-    let counted = |word| Counted::parse(said(&console, word).unwrap());
-    assert!(outcome.interrupted.is_none(), "{:?}", outcome.interrupted);
+    let mut work = String::new();
+    let (requests, outcome) = record_elsewhere(&options, || work = guest.ssh("sh /work").unwrap());
+    assert!(!work.contains("FAILED"), "{work}\n{}", guest.said());
+    assert!(outcome.interrupted.is_none() && outcome.remarks.is_empty(), "{outcome:?}");
     let ledger = &outcome.ledger;
     assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
-    assert_eq!(Counted::of(&requests), counted("AFTER").since(counted("BEFORE")));
     eprintln!("{}: {ledger}", outcome.header.source);
-    // The MMC driver was asked when the card got the data.
+    let card = counted(&work, "AFTER").since(counted(&work, "BEFORE"));
+    assert_eq!(Counted::of(&requests), card);
+
+    // The driver was asked when the card got the data, and counted the same bytes.
     assert!(requests.iter().any(|recorded| recorded.request.start < recorded.request.issue));
-    // The guest says what is left of the recorder right before it turns itself off.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while said(&text(), "LEFT").is_none() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(100));
+    let [host] = &outcome.activity.hosts[..] else { unreachable!("{:?}", outcome.activity) };
+    eprintln!("{host:?}");
+    let bytes =
+        |kind| host.commands.iter().filter(|row| row.kind == kind).map(|row| row.bytes.0).sum::<u64>();
+    assert_eq!(&*host.host, "mmc0");
+    assert_eq!(
+        (bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512),
+        (card.read_sectors, card.written_sectors)
+    );
+    assert!(host.commands.iter().all(|row| row.errors == 0 && row.time >= row.longest && row.count > 0));
+    assert!(host.busy.0 > 0);
+
+    // Each dd waited once for its file, on ext4 and on f2fs; ext4 committed its journal.
+    for file_system in ["ext4", "f2fs"] {
+        let calls = |row: &&emmclab_record::SyncCounts| row.file_system == file_system && row.process == "dd";
+        let row = outcome.activity.syncs.iter().find(calls).unwrap();
+        assert_eq!((row.calls, row.errors), (5, 0), "{row:?}");
     }
-    assert_eq!(said(&text(), "LEFT").map(str::trim), Some(""));
+    let [journal] = &outcome.activity.journals[..] else { unreachable!("{:?}", outcome.activity) };
+    assert!(journal.device == "mmcblk0p1" && journal.commits >= 5, "{journal:?}");
+    assert!(requests.iter().any(|recorded| recorded.request.flags.contains(Flags::JOURNAL)));
+    // Nothing of the recorder is left there.
+    assert_eq!(guest.ssh("ls /sys/kernel/tracing/instances").unwrap(), "");
+}
+
+#[test]
+fn a_guest_that_dies_leaves_what_came_before() {
+    let Some(folder) = folder() else { return };
+    let mut guest = Guest::boot(&folder);
+    let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.options.clone() };
+    let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
+    let (requests, outcome) = record_elsewhere(&options, || {
+        for _ in 0..3 {
+            guest.ssh("dd if=/dev/mmcblk0 of=/dev/null bs=16k count=40 iflag=direct").unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        guest.qemu.kill().unwrap();
+        // What is on its way arrives; then the link is known to be dead.
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    assert!(requests.len() >= 100, "{}", requests.len());
+    assert!(requests.iter().all(|recorded| recorded.request.complete.is_some()));
+    assert!(outcome.interrupted.is_some() && outcome.header.note.unwrap().contains("ended early"));
+    assert_eq!(outcome.ledger.lost, 0);
 }

@@ -8,8 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Counted, Recorded};
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
-use emmclab_trace::Op;
+use emmclab_record::{CommandKind, Outcome, RecordOptions, Recorder, Target};
 
 /// Plays a kept stream as if a machine sent it.
 fn play(name: &str, device: &str) -> (Vec<Recorded>, Outcome) {
@@ -43,7 +42,7 @@ fn the_hosts_stream_gives_every_request() {
     assert!(ledger.split >= 3 && ledger.merged > 200 && requests.len() > 200, "{ledger}");
 }
 
-/// The figures are those that `/sys/block/mmcblk0/stat` of the guest gave before and after (see `guest.rs`).
+/// The figures are those that `/sys/block/mmcblk0/stat` of the guest gave before and after (see `guest/work`).
 fn sd_card(name: &str, release: &str, expected: Counted) {
     let (requests, outcome) = play(name, "mmcblk0");
     let ledger = &outcome.ledger;
@@ -51,24 +50,56 @@ fn sd_card(name: &str, release: &str, expected: Counted) {
     assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped, ledger.ambiguous), (0, 0, 0, 0), "{ledger}");
     assert_eq!(Counted::of(&requests), expected);
     // The MMC driver tells when the card got the data; that is after the driver fetched the request.
-    for Recorded { request, .. } in requests.iter().filter(|recorded| recorded.request.op != Op::Flush) {
+    for Recorded { request, .. } in requests.iter().filter(|recorded| recorded.request.op.has_data()) {
         let (start, issue, complete) =
             (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());
         assert!(start < issue && issue < complete, "{request:?}");
     }
     assert!(requests.iter().any(|recorded| recorded.process.starts_with("jbd2/mmcblk0")));
+
+    // Commands: one for each request with data; each write is followed by asking whether the card is still busy.
+    let [host] = &outcome.activity.hosts[..] else { unreachable!("{:?}", outcome.activity) };
+    let row = |kind| host.commands.iter().find(|row| row.kind == kind).unwrap();
+    let (read, write) = (row(CommandKind::Read), row(CommandKind::Write));
+    assert_eq!((&*host.host, host.unpaired), ("mmc0", 0));
+    assert_eq!((read.count, read.bytes.0), (expected.reads, expected.read_sectors * 512));
+    assert_eq!((write.count, write.bytes.0), (expected.writes, expected.written_sectors * 512));
+    assert_eq!(row(CommandKind::Status).count, write.count);
+    // The start of the range, its end, the erasure.
+    assert_eq!(row(CommandKind::Discard).count, 3 * expected.discards);
+    assert!(host.commands.iter().all(|row| row.errors == 0 && row.longest.0 > 0 && row.longest <= row.time));
+    let busy: i64 = host.commands.iter().map(|row| row.time.0).sum();
+    assert!(0 < host.busy.0 && host.busy.0 <= busy, "{host:?}");
+
+    let syncs: Vec<_> =
+        outcome.activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls)).collect();
+    assert_eq!(syncs, [("dd", "ext4", 5), ("dd", "f2fs", 5)]);
+    let [journal] = &outcome.activity.journals[..] else { unreachable!("{:?}", outcome.activity) };
+    assert_eq!((&*journal.device, journal.commits, journal.blocks), ("mmcblk0p1", 5, 41));
 }
 
 #[test]
 fn an_sd_card_of_kernel_6_1_is_recorded_with_the_times_of_its_driver() {
-    let expected =
-        Counted { reads: 77, read_sectors: 2074, writes: 27, written_sectors: 1310, ..Counted::default() };
+    let expected = Counted {
+        reads: 94,
+        read_sectors: 2264,
+        writes: 54,
+        written_sectors: 2814,
+        discards: 2,
+        discarded_sectors: 24,
+    };
     sd_card("debian-6.1-mmc.stream.zst", "6.1.0-56-amd64", expected);
 }
 
 #[test]
 fn an_sd_card_of_kernel_6_12_is_recorded_with_the_times_of_its_driver() {
-    let expected =
-        Counted { reads: 77, read_sectors: 2074, writes: 27, written_sectors: 1310, ..Counted::default() };
-    sd_card("debian-6.12-mmc.stream.zst", "6.12.95+deb12-amd64", expected);
+    let expected = Counted {
+        reads: 94,
+        read_sectors: 2264,
+        writes: 52,
+        written_sectors: 2798,
+        discards: 2,
+        discarded_sectors: 16,
+    };
+    sd_card("debian-6.12-mmc.stream.zst", "6.12.117+deb12-amd64", expected);
 }

@@ -178,6 +178,8 @@ impl Combiner {
             device,
             clock: "relative".to_owned(),
             note: Some(format!("{} traces combined, all from time 0", headers.len())),
+            // Each trace's own says nothing about all of them together.
+            activity: None,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Header {
     pub clock: String,
     /// Anything else worth knowing, as the recorder gave it.
     pub note: Option<String>,
+    /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
+    pub activity: Option<String>,
 }
 
 /// How to read. The default finds out everything by itself.

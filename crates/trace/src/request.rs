@@ -79,10 +79,13 @@ impl Flags {
     pub const NO_WAIT: Flags = Flags(1 << 6);
     /// The recorder noted whether the request waited.
     pub const NO_WAIT_KNOWN: Flags = Flags(1 << 7);
+    /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, journal blocks and commit blocks (with `META`
+    /// where the kernel marks them), and now and then data that had to be in place before a commit.
+    pub const JOURNAL: Flags = Flags(1 << 8);
 
     /// Names in the order of the bits.
-    pub const NAMES: [&'static str; 8] =
-        ["sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known"];
+    pub const NAMES: [&'static str; 9] =
+        ["sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known", "journal"];
 
     /// True where every bit of `other` is set.
     #[inline]

@@ -31,6 +31,7 @@ from emmclab.cli import (
     run,
     simulate,
     synth,
+    top,
 )
 from emmclab.cli.console import stdout
 from emmclab.cli.failures import run as run_command
@@ -45,6 +46,7 @@ for command in (
     demo,
     profile,
     record,
+    top,
     convert,
     head,
     explain,

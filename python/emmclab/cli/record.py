@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
-import signal
+import json
+import shutil
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from emmclab import _core
 from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.endings import asked_by_signal
+from emmclab.cli.machine import (
+    Adb,
+    BufferKb,
+    Device,
+    Duration,
+    Machine,
+    Serial,
+    Ssh,
+    SshOption,
+    parse_duration,
+)
 from emmclab.cli.options import AsJson
+from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 
-_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 #: Longest wait for a batch; how soon an end is noticed, seconds.
 _WAIT_S = 0.1
 _LINE_S = 5.0
+#: What has to stay free where the trace is written: more than the part of the file that is still in memory.
+_RESERVE_BYTES = 64 << 20
+
+
+class _Ended(NamedTuple):
+    ledger: dict[str, int]
+    header: dict[str, str | None]
+    early: str | None
+    remarks: list[str]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,123 +60,140 @@ def record(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Record while this runs here.")
     ] = None,
-    device: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--device",
-            metavar="DEVICE",
-            help="Disk, partition, mapped device or mount point; may be repeated.",
-        ),
-    ] = None,
-    duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after this time, as 60s, 10m or 2h.")
-    ] = None,
+    device: Device = None,
+    duration: Duration = None,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="The trace, in any format that can be written."),
     ] = Path("recording.parquet"),
-    ssh: Annotated[
-        str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")
-    ] = None,
-    ssh_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="A word for the ssh client, as -p; may be repeated."),
-    ] = None,
-    adb: Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")] = False,
-    serial: Annotated[
-        str | None, typer.Option(metavar="SERIAL", help="Which phone, where adb knows several.")
-    ] = None,
-    buffer_kb: Annotated[
-        int | None, typer.Option(metavar="KB", help="Ring buffer of each CPU; larger where events are lost.")
-    ] = None,
+    ssh: Ssh = None,
+    ssh_option: SshOption = None,
+    adb: Adb = False,
+    serial: Serial = None,
+    buffer_kb: BufferKb = None,
     as_json: AsJson = False,
 ) -> None:
     """Record what is asked of block devices: this host, a machine over ssh, or a phone over adb.
 
     Ends with the command, after the duration, on Ctrl-C, or when the link breaks: always with a whole file.
     """
-    if ssh and (adb or serial):
-        raise ConfigError("one machine at a time", kind="config", field="--ssh", hint="give --ssh or --adb")
     seconds = None if duration is None else parse_duration(duration)
-    recorder = _core.Recorder(
-        list(device or []),
-        ssh=(ssh, list(ssh_option or [])) if ssh else None,
-        adb=(serial or "") if adb or serial else None,
-        buffer_kb=buffer_kb,
-    )
-    stderr().print(f"recording {', '.join(recorder.disks())}; Ctrl-C ends it", markup=False)
-    writer = _core.Writer(output, recorder.header())
-    try:
-        ledger, header, ended = _run(recorder, writer, list(command or []), seconds)
-        writer.finish(ledger, header)
-    except BaseException:
-        writer.abort()
-        raise
-    if ended:
-        stderr().print(f"note: the recording ended early: {ended}", markup=False, soft_wrap=True)
+    if (problem := _nearly_full(output)) is not None:
+        raise ConfigError(problem, kind="config", field="--output", hint="free some space or write elsewhere")
+    with closing(Machine(device, ssh, ssh_option, adb, serial, buffer_kb).record()) as recorder:
+        writer = _core.Writer(output, recorder.header())
+        try:
+            stderr().print(f"recording {', '.join(recorder.disks())}; Ctrl-C ends it", markup=False)
+            ended = _run(recorder, writer, output, list(command or []), seconds)
+            writer.finish(ended.ledger, ended.header)
+        except BaseException:
+            writer.abort()
+            raise
+    early = [f"the recording ended early: {ended.early}"] if ended.early else []
+    for remark in early + ended.remarks:
+        stderr().print(f"note: {remark}", markup=False, soft_wrap=True)
+    activity = json.loads(ended.header["activity"] or "{}")
     if as_json:
-        print_json({"trace": str(output), "header": header, "ledger": ledger, "ended_early": ended})
-    else:
-        stdout().print(f"{output}: {ledger_line(ledger)}", markup=False, soft_wrap=True)
-
-
-def parse_duration(text: str) -> float:
-    """Understand `60s`, `1.5h`, `10m`, `500ms`; a bare number is seconds.
-
-    >>> parse_duration("60s"), parse_duration("1.5m"), parse_duration("2")
-    (60.0, 90.0, 2.0)
-    """
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        seconds = float(number) * _UNITS[text[len(number) :] or "s"]
-    except (ValueError, KeyError):
-        seconds = 0.0
-    if not 0 < seconds < 10**9:
-        raise ConfigError(
-            f"`{text}` is no duration", kind="config", field="--duration", hint="as 60s, 10m or 2h"
+        header = {name: text for name, text in ended.header.items() if name != "activity"}
+        print_json(
+            {
+                "trace": str(output),
+                "header": header,
+                "ledger": ended.ledger,
+                "activity": {part: activity.get(part, []) for part in ("hosts", "syncs", "journals")},
+                "ended_early": ended.early,
+                "remarks": ended.remarks,
+            }
         )
-    return seconds
+    else:
+        stdout().print(f"{output}: {ledger_line(ended.ledger)}", markup=False, soft_wrap=True)
+        show_activity(stdout(), activity)
+
+
+def _nearly_full(output: Path) -> str | None:
+    """Say so where there is too little space left for what is written at the end."""
+    try:
+        free = shutil.disk_usage(output.resolve().parent).free
+    except OSError:
+        # Whatever is wrong with the folder is said where the file is made.
+        return None
+    return f"only {free >> 20} MB are free where {output} is written" if free < _RESERVE_BYTES else None
 
 
 def _run(
-    recorder: _core.Recorder, writer: _core.Writer, command: list[str], seconds: float | None
-) -> tuple[dict[str, int], dict[str, str | None], str | None]:
+    recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
+) -> _Ended:
     """Write batches until the end; a signal is an end like any other."""
-    over = False
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        nonlocal over
-        over = True
-
-    former = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     child = None
-    try:
-        if command:
-            try:
-                child = subprocess.Popen(command)
-            except OSError as error:
-                raise ConfigError(
-                    f"`{command[0]}` cannot be run: {error.strerror}", kind="config", field="COMMAND"
-                ) from None
-        begin = time.monotonic()
-        written, told = 0, begin
-        while not over and not recorder.has_ended():
-            if (batch := recorder.next(_WAIT_S)) is not None:
+    full = None
+    with asked_by_signal() as ending:
+        try:
+            if command:
+                try:
+                    child = subprocess.Popen(command)
+                except OSError as error:
+                    raise ConfigError(
+                        f"`{command[0]}` cannot be run: {error.strerror}", kind="config", field="COMMAND"
+                    ) from None
+            begin = time.monotonic()
+            written, told = 0, begin
+            while not ending.asked and not recorder.has_ended():
+                if (batch := recorder.next(_WAIT_S)) is not None:
+                    writer.write(batch)
+                    written += len(batch)
+                    if (full := _nearly_full(output)) is not None:
+                        break
+                now = time.monotonic()
+                if seconds is not None and now - begin >= seconds:
+                    break
+                if child is not None and child.poll() is not None:
+                    break
+                if now - told >= _LINE_S:
+                    told = now
+                    stderr().print(f"{now - begin:,.0f} s, {written:,} requests", markup=False)
+            batches, ledger, header, early, remarks = recorder.stop()
+            for batch in batches:
                 writer.write(batch)
-                written += len(batch)
-            now = time.monotonic()
-            over = over or (seconds is not None and now - begin >= seconds)
-            over = over or (child is not None and child.poll() is not None)
-            if now - told >= _LINE_S:
-                told = now
-                stderr().print(f"{now - begin:,.0f} s, {written:,} requests", markup=False)
-        batches, ledger, header, ended = recorder.stop()
-        for batch in batches:
-            writer.write(batch)
-        return ledger, header, ended
-    finally:
-        if child is not None and child.poll() is None:
-            child.terminate()
-            child.wait()
-        for number, handler in former.items():
-            signal.signal(number, handler)
+            return _Ended(ledger, header, early or full, remarks)
+        finally:
+            if child is not None and child.poll() is None:
+                child.terminate()
+                child.wait()
+
+
+def show_activity(console: Console, activity: dict[str, Any]) -> None:
+    """Print what was recorded beside the requests."""
+    for host in activity.get("hosts", []):
+        table = framed(f"Commands of {host['host']}, busy for {host['busy_ns'] / 1e6:,.1f} ms")
+        for name in ("", "count", "KB", "packed", "reliable", "retries", "errors", "mean ms", "longest ms"):
+            table.add_column(name, justify="right" if name else "left")
+        for row in host["commands"]:
+            counts = (f"{row[name]:,}" for name in ("packed", "reliable", "retries", "errors"))
+            times = (row["time_ns"] / row["count"], row["longest_ns"])
+            table.add_row(
+                row["kind"],
+                f"{row['count']:,}",
+                f"{row['bytes'] / 1024:,.0f}",
+                *counts,
+                *(f"{time / 1e6:,.3f}" for time in times),
+            )
+        console.print()
+        console.print(table)
+    if syncs := activity.get("syncs"):
+        table = framed("Waits for durability (fsync)")
+        for name in ("process", "file system", "calls", "errors", "mean ms", "longest ms"):
+            table.add_column(name, justify="left" if name in ("process", "file system") else "right")
+        for row in syncs:
+            table.add_row(
+                Text(row["process"]),
+                row["file_system"],
+                f"{row['calls']:,}",
+                f"{row['errors']:,}",
+                f"{row['time_ns'] / row['calls'] / 1e6:,.3f}",
+                f"{row['longest_ns'] / 1e6:,.3f}",
+            )
+        console.print()
+        console.print(table)
+    for row in activity.get("journals", []):
+        parts = ", ".join(f"{row[name]:,} {name}" for name in ("commits", "blocks", "handles"))
+        console.print(f"journal of {row['device']}: {parts}", markup=False)

@@ -76,7 +76,7 @@ fn request(server: &mut TcpStream, text: &str) -> Result<()> {
     let hint = if reason.contains("unauthorized") {
         "unlock the phone and allow this computer to debug it"
     } else if reason.contains("more than one") {
-        "name the phone: --adb SERIAL, as `adb devices` shows it"
+        "name the phone: --serial SERIAL, as `adb devices` shows it"
     } else {
         "`adb devices` must list the phone as `device`: enable USB debugging and plug it in"
     };

@@ -2,6 +2,17 @@
 # Needs cat, dd, mkdir, rmdir, sleep. Writes to tracefs only. Speaks the protocol of stream.rs.
 f() { [ -r "$2" ] && echo "@@file $1" && cat "$2" 2>/dev/null; }
 w() { echo "$1" >"$2"; } 2>/dev/null
+disks() {
+echo "@@file disks"
+for d in /sys/block/*; do
+n=${d##*/}
+read -r v <$d/dev && read -r z <$d/size && echo "disk $n $v $z"
+for p in $d/$n*; do read -r v 2>/dev/null <$p/dev && echo "part ${p##*/} $v $n"; done
+for p in $d/slaves/*; do [ -e "$p" ] && echo "slave ${p##*/} $n"; done
+[ -e $d/loop/backing_file ] && read -r v <$d/loop/backing_file && echo "back $n $v"
+[ -e $d/device/name ] && read -r v <$d/device/name && echo "model $n $v"
+done 2>/dev/null
+}
 die() { echo "@@error $1"; exit 1; }
 echo "@@emmclab 1"
 T=/sys/kernel/tracing
@@ -28,21 +39,15 @@ echo "@@file byte_order"
 dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null
 echo
 for e in trace_clock events/header_page events/header_event; do f $e $I/$e; done
-for e in $I/events/block/block_*/format $I/events/mmc/mmc_request_start/format; do f "${e#"$I/"}" "$e"; done
+for p in "block/block_*" "mmc/mmc_request_*" ufs/ufshcd_command "ext4/ext4_sync_file_e*" "f2fs/f2fs_sync_file_e*" jbd2/jbd2_run_stats; do
+for e in $I/events/$p/format; do f "${e#"$I/"}" "$e"; done
+done
 f release /proc/sys/kernel/osrelease
 f host /proc/sys/kernel/hostname
 f mounts /proc/mounts
 echo "@@file cpus"
 for c in $I/per_cpu/cpu*; do echo "${c##*cpu}"; done
-echo "@@file disks"
-for d in /sys/block/*; do
-n=${d##*/}
-read -r v <$d/dev && read -r z <$d/size && echo "disk $n $v $z"
-for p in $d/$n*; do read -r v 2>/dev/null <$p/dev && echo "part ${p##*/} $v $n"; done
-for p in $d/slaves/*; do [ -e "$p" ] && echo "slave ${p##*/} $n"; done
-[ -e $d/loop/backing_file ] && read -r v <$d/loop/backing_file && echo "back $n $v"
-[ -e $d/device/name ] && read -r v <$d/device/name && echo "model $n $v"
-done 2>/dev/null
+disks
 echo "@@ready"
 # The answer: buffer size in KB, page size, most events per page, seconds between rounds, events, filter.
 read -r B S M N && read -r E && read -r F || exit 1
@@ -73,6 +78,8 @@ sleep "$N" 2>/dev/null || sleep 1
 done
 echo E
 for c in $C; do f "per_cpu/cpu$c/stats" $I/per_cpu/cpu$c/stats; done
+disks
+f saved_cmdlines $T/saved_cmdlines
 trap - EXIT
 bye
 echo "@@end"

@@ -11,8 +11,9 @@ use emmclab_trace::{Error, Kind, Result};
 use rustix::fs::OFlags;
 
 use crate::byte_order::ByteOrder;
+use crate::disks::Disks;
 use crate::instance::{Instance, denied};
-use crate::kernel::Files;
+use crate::kernel::{Files, extra_events};
 
 use super::{Round, Setup, Transport};
 
@@ -41,14 +42,13 @@ impl Local {
         for name in ["trace_clock", "events/header_page", "events/header_event"] {
             files.insert(name.to_owned(), instance.read(name)?);
         }
-        for system in ["block", "mmc"] {
-            // Without such events there is no folder; the kernel's description says what is missing.
-            let folder = instance.file(&format!("events/{system}"));
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let name = format!("events/{system}/{}/format", entry.file_name().to_string_lossy());
-                if let Ok(text) = instance.read(&name) {
-                    files.insert(name, text);
-                }
+        // Where an event is not there, the kernel's description says whether it is needed.
+        let block = fs::read_dir(instance.file("events/block")).into_iter().flatten().flatten();
+        let block = block.map(|entry| format!("block/{}", entry.file_name().to_string_lossy()));
+        for event in block.chain(extra_events().map(str::to_owned)) {
+            let name = format!("events/{event}/format");
+            if let Ok(text) = instance.read(&name) {
+                files.insert(name, text);
             }
         }
         let order = if ByteOrder::NATIVE == ByteOrder::Little { "\u{1}" } else { "\u{2}" };
@@ -147,6 +147,14 @@ impl Transport for Local {
     fn counters(&self) -> Vec<(usize, String)> {
         let read = |cpu| self.instance.read(&format!("per_cpu/cpu{cpu}/stats")).unwrap_or_default();
         self.pipes.iter().map(|(cpu, _)| (*cpu, read(*cpu))).collect()
+    }
+
+    fn saved_names(&self) -> String {
+        self.instance.read("../../saved_cmdlines").unwrap_or_default()
+    }
+
+    fn disks_now(&self) -> Option<Disks> {
+        Some(Disks::parse(&disks(), ""))
     }
 
     fn is_own(&self, task: i32) -> bool {

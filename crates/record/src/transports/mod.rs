@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use emmclab_trace::Result;
 
+use crate::disks::Disks;
 use crate::kernel::Files;
 use crate::recorder::Target;
 
@@ -61,6 +62,12 @@ pub(crate) trait Transport: Send {
 
     /// After the last round: the `stats` text of each CPU.
     fn counters(&self) -> Vec<(usize, String)>;
+
+    /// After the last round: the kernel's own list of tasks, in lines `PID NAME`; empty where it cannot be had.
+    fn saved_names(&self) -> String;
+
+    /// The disks that there are now; `None` where that is told only after the last round, or not at all.
+    fn disks_now(&self) -> Option<Disks>;
 
     /// Whether this task is one of the recorder's own.
     fn is_own(&self, task: i32) -> bool;

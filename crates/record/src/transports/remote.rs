@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_trace::{Error, Kind, Result};
 
+use crate::disks::Disks;
 use crate::kernel::Files;
 use crate::stream::{Frame, HelperStream};
 
@@ -144,6 +145,14 @@ impl Transport for Remote {
             self.counters.iter().filter_map(|(name, text)| Some((cpu(name)?, text.clone()))).collect();
         all.sort_unstable();
         all
+    }
+
+    fn saved_names(&self) -> String {
+        self.counters.get("saved_cmdlines").cloned().unwrap_or_default()
+    }
+
+    fn disks_now(&self) -> Option<Disks> {
+        self.counters.get("disks").map(|text| Disks::parse(text, ""))
     }
 
     fn is_own(&self, _task: i32) -> bool {

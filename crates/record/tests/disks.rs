@@ -1,0 +1,104 @@
+//! Disks that come and go while they are recorded. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{machine, run};
+use emmclab_record::{Outcome, RecordOptions, Recorder, Target, helper_command};
+
+/// A loop device of 16 MB.
+struct Loop {
+    _file: tempfile::NamedTempFile,
+    device: Option<String>,
+}
+
+impl Loop {
+    fn new() -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(16 << 20).unwrap();
+        let device = run("losetup", &["-f", "--show", file.path().to_str().unwrap()]);
+        Self { _file: file, device: Some(device) }
+    }
+
+    fn device(&self) -> &str {
+        self.device.as_deref().unwrap()
+    }
+
+    fn name(&self) -> &str {
+        self.device().rsplit('/').next().unwrap()
+    }
+
+    fn read(&self) {
+        let source = format!("if={}", self.device());
+        run("dd", &[&source, "of=/dev/null", "bs=4k", "count=50", "iflag=direct", "status=none"]);
+    }
+
+    fn remove(&mut self) {
+        if let Some(device) = self.device.take() {
+            run("losetup", &["-d", &device]);
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn stop(recorder: Recorder) -> (usize, Outcome) {
+    let mut requests = 0;
+    while let Some(batch) = recorder.next_batch(Duration::ZERO) {
+        requests += batch.len();
+    }
+    let outcome = recorder
+        .stop(|batch| {
+            requests += batch.len();
+            Ok(())
+        })
+        .unwrap();
+    (requests, outcome)
+}
+
+#[test]
+fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
+    let Some(_alone) = machine(&["losetup"]) else { return };
+    let mut disk = Loop::new();
+    let options = RecordOptions { devices: vec![disk.device().to_owned()], ..RecordOptions::default() };
+    let recorder = Recorder::start(&options).unwrap();
+    let name = disk.name().to_owned();
+    disk.read();
+    disk.remove();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !recorder.has_ended() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(recorder.has_ended());
+    let (requests, outcome) = stop(recorder);
+    assert!(requests >= 50, "{requests}");
+    assert_eq!((outcome.ledger.lost, outcome.ledger.unpaired), (0, 0), "{}", outcome.ledger);
+    assert_eq!(outcome.interrupted.unwrap().to_string(), format!("{name} is gone"));
+    assert!(outcome.header.note.unwrap().contains("is gone"));
+}
+
+#[test]
+fn disks_that_come_or_go_are_named_at_the_end() {
+    let Some(_alone) = machine(&["losetup"]) else { return };
+    let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
+    for target in [Target::Local, Target::Command(shell.to_vec())] {
+        let mut old = Loop::new();
+        // Without a name all disks are recorded.
+        let recorder = Recorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
+        assert!(recorder.disks().iter().any(|disk| disk.name == old.name()));
+        let (new, gone) = (Loop::new(), old.name().to_owned());
+        old.remove();
+        new.read();
+        let (_, outcome) = stop(recorder);
+        let remarks = outcome.remarks.join("\n");
+        assert!(remarks.contains(&format!("{gone} was removed during the recording")), "{remarks}");
+        assert!(remarks.contains(&format!("{} came during the recording", new.name())), "{remarks}");
+        assert!(outcome.interrupted.is_none());
+    }
+}

@@ -1,0 +1,86 @@
+"""The options that name the machine to record, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+
+_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+Device = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="Disk, partition, mapped device or mount point; may be repeated.",
+    ),
+]
+Duration = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Stop after this time, as 60s, 10m or 2h.")
+]
+Ssh = Annotated[
+    str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")
+]
+SshOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="WORD", help="A word for the ssh client, as -p; may be repeated."),
+]
+Adb = Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")]
+Serial = Annotated[str | None, typer.Option(metavar="SERIAL", help="Which phone, where adb knows several.")]
+BufferKb = Annotated[
+    int | None, typer.Option(metavar="KB", help="Ring buffer of each CPU; larger where events are lost.")
+]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine to record, as given on the command line."""
+
+    device: Sequence[str] | None
+    ssh: str | None
+    ssh_option: Sequence[str] | None
+    adb: bool
+    serial: str | None
+    buffer_kb: int | None
+
+    def record(self) -> _core.Recorder:
+        """Start recording it."""
+        if self.ssh and (self.adb or self.serial):
+            raise ConfigError(
+                "one machine at a time", kind="config", field="--ssh", hint="give --ssh or --adb"
+            )
+        if self.buffer_kb is not None and not 1 <= self.buffer_kb <= 1 << 20:
+            raise ConfigError(
+                f"{self.buffer_kb} KB is no size of a buffer",
+                kind="config",
+                field="--buffer-kb",
+                hint="1 to 1048576",
+            )
+        return _core.Recorder(
+            list(self.device or []),
+            ssh=(self.ssh, list(self.ssh_option or [])) if self.ssh else None,
+            adb=(self.serial or "") if self.adb or self.serial else None,
+            buffer_kb=self.buffer_kb,
+        )
+
+
+def parse_duration(text: str, option: str = "--duration") -> float:
+    """Understand `60s`, `1.5h`, `10m`, `500ms`; a bare number is seconds.
+
+    >>> parse_duration("60s"), parse_duration("1.5m"), parse_duration("2")
+    (60.0, 90.0, 2.0)
+    """
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    try:
+        seconds = float(number) * _UNITS[text[len(number) :] or "s"]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not 0 < seconds < 10**9:
+        raise ConfigError(f"`{text}` is no duration", kind="config", field=option, hint="as 60s, 10m or 2h")
+    return seconds

@@ -1,0 +1,204 @@
+"""`emmclab top`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import closing, nullcontext
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from emmclab import _core
+from emmclab.cli.console import ClosedPipe, stderr, stdout
+from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.machine import (
+    Adb,
+    BufferKb,
+    Device,
+    Duration,
+    Machine,
+    Serial,
+    Ssh,
+    SshOption,
+    parse_duration,
+)
+from emmclab.cli.show import framed
+from emmclab.errors import ConfigError
+
+#: Longest wait for a batch; how soon an end is noticed, seconds.
+_WAIT_S = 0.1
+#: Lines of waits for durability.
+_WAITS = 4
+#: Rows of processes where nothing says how many lines there are.
+_ROWS = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab top --adb[/]   [cyan]emmclab top --device /dev/sda --once --json[/]"
+    )(top)
+
+
+def top(
+    device: Device = None,
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Time of one view, as 2s or 500ms.")] = "1s",
+    duration: Duration = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop after one view.")] = False,
+    ssh: Ssh = None,
+    ssh_option: SshOption = None,
+    adb: Adb = False,
+    serial: Serial = None,
+    buffer_kb: BufferKb = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one object in a line per view.")
+    ] = False,
+) -> None:
+    """Show who asks what of block devices while it happens: this host, a machine over ssh, a phone over adb.
+
+    Nothing is stored. Response times are those of the requests that ended in the interval; the queue depth is
+    their mean number at a time. Ends on Ctrl-C.
+    """
+    every = parse_duration(interval, "--interval")
+    if every < 0.05:
+        raise ConfigError(
+            f"`{interval}` is too short", kind="config", field="--interval", hint="50ms or more"
+        )
+    seconds = None if duration is None else parse_duration(duration)
+    live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
+    with (
+        closing(Machine(device, ssh, ssh_option, adb, serial, buffer_kb).record()) as recorder,
+        asked_by_signal() as ending,
+        live or nullcontext(),
+    ):
+        disks = ", ".join(recorder.disks())
+        if live is None:
+            stderr().print(f"watching {disks}; Ctrl-C ends it", markup=False)
+        else:
+            live.update(Text(f"watching {disks}; Ctrl-C ends it"), refresh=True)
+        begin = time.monotonic()
+        over = False
+        while not over:
+            stats = view(recorder, every, ending)
+            over = once or ending.asked or recorder.has_ended()
+            over = over or (seconds is not None and time.monotonic() - begin >= seconds)
+            if as_json:
+                _line(json.dumps({"at_s": round(time.monotonic() - begin, 3)} | stats, allow_nan=False))
+            elif live is not None:
+                rows = max(live.console.height - 6 - min(len(stats["syncs"]), _WAITS), 1)
+                live.update(_table(stats, disks, rows), refresh=True)
+            else:
+                for line in _lines(stats):
+                    _line(line)
+        *_, early, _ = recorder.stop()
+    if early:
+        stderr().print(f"note: the recording ended early: {early}", markup=False, soft_wrap=True)
+
+
+def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> dict[str, Any]:
+    """Wait for an interval and give its figures, with rates by this host's clock."""
+    begin = time.monotonic()
+    while (left := begin + every_s - time.monotonic()) > 0 and not ending.asked and not recorder.has_ended():
+        # What a recording would write is let go: only the figures count.
+        recorder.next(min(left, _WAIT_S))
+    stats: dict[str, Any] = json.loads(recorder.stats())
+    took = max(time.monotonic() - begin, 1e-6)
+    span = max(stats.pop("span_ns"), 1)
+    depth = stats.pop("response_sum_ns") / max(span, took * 1e9)
+    ledger = stats.pop("ledger")
+    processes = stats.pop("processes")
+    for row in processes:
+        row["requests_per_s"] = round(row["requests"] / took, 2)
+        row["bytes_per_s"] = round(row["bytes"] / took)
+    return {
+        "interval_s": round(took, 3),
+        "requests_per_s": round(stats["requests"] / took, 2),
+        "bytes_per_s": sum(row["bytes_per_s"] for row in processes),
+        "queue_depth": round(depth, 3),
+        **stats,
+        "lost": ledger["lost"],
+        "processes": processes,
+    }
+
+
+def _line(text: str) -> None:
+    """Print a line of data at once."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ClosedPipe from None
+
+
+def _summary(stats: dict[str, Any]) -> str:
+    """Say what happened in one interval."""
+    requests = stats["requests"]
+    parts = [f"{stats['requests_per_s']:,.0f} requests/s", f"{stats['bytes_per_s'] / 1024:,.0f} KB/s"]
+    if requests:
+        parts.append(f"depth {stats['queue_depth']:.2f}")
+        parts.append(f"no-wait {100 * stats['no_wait'] / requests:.0f} %")
+    if stats["gaps"]:
+        mean, longest = stats["idle_ns"] / stats["gaps"] / 1e6, stats["longest_gap_ns"] / 1e6
+        parts.append(f"{stats['gaps']:,} gaps, mean {mean:,.1f} ms, longest {longest:,.1f} ms")
+    if stats["lost"]:
+        parts.append(f"{stats['lost']:,} events LOST: give a larger --buffer-kb")
+    return ", ".join(parts)
+
+
+def _waits(stats: dict[str, Any], rows: int) -> list[str]:
+    """Say who waited for durability."""
+    return [
+        f"{row['process']} waited for {row['file_system']} {row['calls']:,} times, "
+        f"mean {row['time_ns'] / row['calls'] / 1e6:,.2f} ms, longest {row['longest_ns'] / 1e6:,.2f} ms"
+        for row in stats["syncs"][:rows]
+    ]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Give the cells of one process and operation."""
+    mean = row["bytes"] / row["requests"] / 1024
+    return [
+        f"{row['requests_per_s']:,.1f}",
+        f"{row['bytes_per_s'] / 1024:,.0f}",
+        f"{mean:,.1f}",
+        f"{row['largest_bytes'] / 1024:,.0f}",
+        f"{row['response_p50_ns'] / 1e6:,.2f}",
+        f"{row['response_p99_ns'] / 1e6:,.2f}",
+        f"{100 * row['no_wait'] / row['requests']:.0f}",
+    ]
+
+
+_HEADS = ("requests/s", "KB/s", "mean KB", "max KB", "p50 ms", "p99 ms", "no-wait %")
+
+
+def _table(stats: dict[str, Any], disks: str, rows: int) -> Group:
+    """Draw the view for a terminal."""
+    table = framed("")
+    table.title = None
+    table.add_column("process")
+    table.add_column("op")
+    for head in _HEADS:
+        table.add_column(head, justify="right")
+    for row in stats["processes"][:rows]:
+        table.add_row(Text(row["process"] or "–"), row["op"], *_cells(row))
+    hidden = len(stats["processes"]) - rows
+    return Group(
+        Text.assemble((disks, "bold"), f"  {_summary(stats)}"),
+        table,
+        Text(f"and {hidden} more" if hidden > 0 else "", "dim"),
+        *map(Text, _waits(stats, _WAITS)),
+    )
+
+
+def _lines(stats: dict[str, Any]) -> list[str]:
+    """Write the view as plain lines."""
+    lines = [_summary(stats)]
+    for row in stats["processes"][:_ROWS]:
+        cells = ", ".join(f"{cell} {head}" for cell, head in zip(_cells(row), _HEADS, strict=True))
+        lines.append(f"  {row['process'] or '–'} {row['op']}: {cells}")
+    return lines + [f"  {line}" for line in _waits(stats, _ROWS)]

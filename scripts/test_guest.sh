@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Boots a guest with Debian's kernel and an SD card in QEMU, and records it over ssh. Skipped, with the reason, where QEMU
+# or Debian's packages cannot be had. What is fetched stays in $EMMCLAB_GUEST (build/guest) for the next run.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+skip() { printf 'skipped: %s\n' "$1"; exit 0; }
+PATH=$PATH:/usr/sbin:/sbin
+[ "$(uname -m)" = x86_64 ] || skip "the guest is of x86_64, this machine is not"
+command -v apt-get >/dev/null || skip "the guest is made of Debian's packages, and there is no apt-get"
+declare -A packages=([qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [cpio]=cpio [strings]=binutils
+    [ssh-keygen]=openssh-client [sfdisk]=fdisk [mkfs.ext4]=e2fsprogs [xz]=xz-utils)
+for tool in "${!packages[@]}"; do
+    command -v "$tool" >/dev/null && continue
+    [ "$(id -u)" = 0 ] || skip "$tool is missing (Debian: ${packages[$tool]})"
+    apt-get update -qq >/dev/null 2>&1
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[$tool]}" >/dev/null 2>&1 ||
+        skip "Debian's ${packages[$tool]} cannot be installed"
+done
+export EMMCLAB_GUEST=${EMMCLAB_GUEST:-$PWD/build/guest}
+mkdir -p "$EMMCLAB_GUEST"
+sh crates/record/tests/guest/build.sh "$EMMCLAB_GUEST"
+case $? in
+0) ;;
+3) skip "Debian's packages cannot be fetched" ;;
+*) exit 1 ;;
+esac
+cargo test --release --locked -p emmclab-record --test guest -- --test-threads 1 --nocapture

@@ -1,0 +1,136 @@
+"""The live view through the command line, on a loop device of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, emmclab, environment, instances
+
+
+def _write(loop: str, blocks: int) -> None:
+    to = ["dd", "if=/dev/zero", f"of={loop}", "bs=64k", f"count={blocks}", "oflag=direct", "status=none"]
+    subprocess.run(to, check=True)
+
+
+def _watch(*options: str) -> subprocess.Popen[str]:
+    """Start the view and wait until it watches."""
+    watching = subprocess.Popen(
+        [*COMMAND, "top", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert watching.stderr and "watching" in watching.stderr.readline()
+    return watching
+
+
+def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
+    watching = _watch("--device", loop, "--interval", "300ms", "--duration", "2s", "--json")
+    _write(loop, 20)
+    time.sleep(0.5)
+    _write(loop, 12)
+    said, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 0
+    views = [json.loads(line) for line in said.splitlines()]
+    assert len(views) >= 6
+    rows = [row for view in views for row in view["processes"] if row["process"] == "dd"]
+    assert {row["op"] for row in rows} == {"write"}
+    assert sum(row["requests"] for row in rows) == 32
+    assert sum(row["bytes"] for row in rows) == 32 << 16
+    assert all(row["largest_bytes"] == 1 << 16 for row in rows)
+    assert all(0 < row["response_p50_ns"] <= row["response_p99_ns"] for row in rows)
+    # dd has one request at a time: none waits, and each leaves a gap.
+    assert sum(row["no_wait"] for row in rows) == 32
+    for view in views:
+        assert view["lost"] == 0 and 0 <= view["queue_depth"] < 2
+        assert view["requests"] == sum(row["requests"] for row in view["processes"])
+        assert view["requests_per_s"] == pytest.approx(
+            view["requests"] / view["interval_s"], abs=0.05, rel=0.01
+        )
+    busy = [view for view in views if view["requests"] > 1]
+    assert all(0 < view["longest_gap_ns"] <= view["idle_ns"] for view in busy)
+    assert instances() == []
+
+
+def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str) -> None:
+    watching = _watch("--device", loop, "--interval", "200ms")
+    _write(loop, 10)
+    time.sleep(0.6)
+    watching.send_signal(signal.SIGINT)
+    said, words = watching.communicate(timeout=10)
+    assert watching.returncode == 0 and not words
+    assert "  dd write: " in said and "64.0 mean KB" in said and "\x1b" not in said
+    assert instances() == []
+
+
+def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    subprocess.run(["mount", loop, folder], check=True)
+    try:
+        for json_or_not in (["--json"], []):
+            watching = _watch("--device", loop, "--interval", "300ms", "--duration", "1s", *json_or_not)
+            for number in range(3):
+                to = [
+                    "dd",
+                    "if=/dev/zero",
+                    f"of={folder}/{number}",
+                    "bs=4k",
+                    "count=2",
+                    "conv=fsync",
+                    "status=none",
+                ]
+                subprocess.run(to, check=True)
+            said, _ = watching.communicate(timeout=30)
+            if json_or_not:
+                rows = [row for line in said.splitlines() for row in json.loads(line)["syncs"]]
+                assert {(row["process"], row["file_system"]) for row in rows} == {("dd", "ext4")}
+                assert sum(row["calls"] for row in rows) == 3
+            else:
+                assert "  dd waited for ext4 " in said
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_one_view_and_wrong_options(loop: str) -> None:
+    once = emmclab("top", "--device", loop, "--interval", "100ms", "--once")
+    assert once.returncode == 0 and once.stdout == "0 requests/s, 0 KB/s\n"
+    for option, value in [("--interval", "1ms"), ("--duration", "soon"), ("--device", "/dev/no-such-disk")]:
+        done = emmclab("top", "--device", loop, option, value)
+        assert done.returncode == 2 and value in done.stderr, done.stderr
+    both = emmclab("top", "--ssh", "x", "--adb")
+    assert both.returncode == 2 and "one machine" in both.stderr
+    assert instances() == []
+
+
+def test_a_terminal_shows_a_table_that_ctrl_c_ends(loop: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(COMMAND[0], [*COMMAND, "top", "--device", loop], environment(COLUMNS="120", TERM="xterm"))
+    shown, begin, asked = b"", time.monotonic(), False
+    while time.monotonic() - begin < 30:
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                shown += os.read(terminal, 1 << 16)
+            except OSError:
+                break
+        elif b"watching" in shown and b"dd" not in shown:
+            _write(loop, 5)
+        if b"dd" in shown and not asked:
+            asked = True
+            os.write(terminal, b"\x03")
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert b"process" in shown and b"p99 ms" in shown and b"no-wait %" in shown
+    assert instances() == []
