@@ -15,6 +15,9 @@ type Case = fn() -> Result<()>;
 
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1);
+    if wanted.as_deref() == Some("file") {
+        return file();
+    }
     let cases: [(&str, Case); 6] = [
         ("new", start_up),
         ("trace", trace),
@@ -88,6 +91,23 @@ fn trace() -> Result<()> {
         }
         replay_only(&input)?;
     }
+    Ok(())
+}
+
+/// A whole process on one file: `device_speed file TRACE DEVICE`.
+fn file() -> Result<()> {
+    let path = std::env::args().nth(2).unwrap_or_default().into();
+    let config = DeviceConfig::preset(&std::env::args().nth(3).unwrap_or_default())?;
+    let begin = Instant::now();
+    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1)?;
+    let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+    let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
+    let operations = result.page_reads + result.page_programs;
+    let what = format!(
+        "{} requests on {}, mean response {:.6} ms, WAF {:.4}",
+        result.requests, result.device, result.mean_response_ms, result.waf
+    );
+    report(&what, begin.elapsed().as_secs_f64(), operations, "page operations");
     Ok(())
 }
 

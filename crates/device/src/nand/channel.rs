@@ -16,6 +16,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Takes the bus for `length` ns, not before `earliest`; returns the beginning.
+    #[inline]
     pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
         self.busy += length as u64;
         if let Some(last) = self.spans.back_mut()
@@ -29,6 +30,11 @@ impl Channel {
             }
             return earliest;
         }
+        self.reserve_gap(earliest, length)
+    }
+
+    /// The same where later transfers are known.
+    fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         let mut at = self.spans.len();
         while at > 0 && self.spans[at - 1].1 > earliest {
             at -= 1;

@@ -18,6 +18,7 @@ mod mqsim;
 mod msr;
 mod parquet;
 mod pixel;
+mod quick;
 mod rwbs;
 mod spc1;
 mod ssdsim;
