@@ -14,8 +14,10 @@ run emmclab-trace trace_speed "$folder/all-columns.parquet" "$@" ||
 printf '\n== Profile of everything, one core\n'
 run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
 printf '\n== Simulated device\n'
-for case in new trace random full sizes lengths; do
+for case in new trace random full; do
     run emmclab-replay device_speed "$case"
 done
+printf "\n== Beside SSDsim, whole processes\n"
+.venv/bin/python benches/whole_process.py
 printf '\n== Beside what users have today, whole processes\n'
 .venv/bin/python benches/peers.py

@@ -33,7 +33,7 @@ mod _core {
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]
-    use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
+    use crate::simulate::{PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema};
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! Prints how fast the device is and what memory it takes: `cargo run --release -p emmclab-replay --example device_speed`.
 //!
-//! With the name of a case (`new`, `trace`, `random`, `full`, `sizes`, `lengths`) only that one, in a process of its own, so
-//! that the peak memory is its own.
+//! With the name of a case (`new`, `trace`, `random`, `full`) only that one, in a process of its own, so that the peak
+//! memory is its own. `device_speed file TRACE DEVICE` is a whole process on one file.
 
 use std::time::Instant;
 
@@ -18,14 +18,8 @@ fn main() -> Result<()> {
     if wanted.as_deref() == Some("file") {
         return file();
     }
-    let cases: [(&str, Case); 6] = [
-        ("new", start_up),
-        ("trace", trace),
-        ("random", random_writes),
-        ("full", full_device),
-        ("sizes", sizes),
-        ("lengths", lengths),
-    ];
+    let cases: [(&str, Case); 4] =
+        [("new", start_up), ("trace", trace), ("random", random_writes), ("full", full_device)];
     for (name, case) in cases {
         if wanted.as_deref().is_none_or(|wanted| wanted == name) {
             case()?;
@@ -207,37 +201,5 @@ fn full_device() -> Result<()> {
     report("32 GB filled in order", begin.elapsed().as_secs_f64(), units, "page programs");
     let pages = device.geometry().raw().0 / 4096;
     println!("  {:.2} bytes per flash page", (peak_bytes() - before) as f64 / pages as f64);
-    Ok(())
-}
-
-/// Cost of a page program against the size of the device: a full device under random writes.
-fn sizes() -> Result<()> {
-    for gb in [1, 4, 16, 64, 256, 1024] {
-        let mut device = Device::new(&sized(gb)?);
-        fill(&mut device)?;
-        random_run(&mut device, 200_000)?;
-        device.rewind();
-        let seconds = random_run(&mut device, 2_000_000)?;
-        let programs = device.counters().all_page_programs();
-        report(&format!("{gb} GB full, random 4 KB writes"), seconds, programs, "page programs");
-    }
-    Ok(())
-}
-
-/// Cost of a request against the length of the run.
-fn lengths() -> Result<()> {
-    for millions in [0.1, 1.0, 10.0, 100.0] {
-        let mut device = Device::new(&sized(4)?);
-        fill(&mut device)?;
-        device.rewind();
-        let seconds = random_run(&mut device, (millions * 1e6) as u64)?;
-        let programs = device.counters().all_page_programs();
-        report(
-            &format!("{millions} million random writes on a full 4 GB device"),
-            seconds,
-            programs,
-            "page programs",
-        );
-    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
 mod fold;
+mod forecheck;
 mod images;
 mod measure;
 mod options;
@@ -12,6 +13,7 @@ mod result;
 mod rows;
 mod simulation;
 
+pub use forecheck::forecheck;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};

@@ -12,6 +12,7 @@ use crate::formats;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::request::Request;
+use crate::units::Sector;
 
 /// Where a trace comes from; stored with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +56,15 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
+/// What can be known of a trace before its requests are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// No request ends behind this sector.
+    pub end: Sector,
+    /// Requests without a recorded completion.
+    pub without_completion: u64,
+}
+
 /// A stream of requests in the order of the file; what each format implements.
 pub trait Source: Send {
     /// Appends some requests, at most about [`BATCH_ROWS`]; false at the end of the input.
@@ -75,6 +85,10 @@ pub trait Source: Send {
     /// # Errors
     /// As [`Source::fill`].
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
+        None
+    }
+    /// What the file tells of its requests at once, for formats that say it.
+    fn extent(&self) -> Option<Extent> {
         None
     }
 }
@@ -260,6 +274,11 @@ impl TraceReader {
     /// How far reading has come.
     pub fn progress(&self) -> Progress {
         self.source.progress()
+    }
+
+    /// What is known of the whole trace without reading it.
+    pub fn extent(&self) -> Option<Extent> {
+        self.source.extent()
     }
 
     /// The file being read.

@@ -154,7 +154,7 @@ impl Flash {
 
     /// When a unit is free for a program that comes at `ready`, as far as can be told before its page is known.
     #[inline]
-    pub fn unit_free(&self, unit: u32, ready: i64) -> i64 {
+    fn unit_free(&self, unit: u32, ready: i64) -> i64 {
         let free = self.units[unit as usize].free;
         if self.gangs.is_empty() { free } else { self.gang_free(unit, free.max(ready)) }
     }
@@ -165,6 +165,25 @@ impl Flash {
         let gang = &self.gangs[route.gang as usize];
         let joins = gang.die == route.die && (!self.same_offset || at <= gang.start);
         if at >= gang.until || joins { at } else { gang.until }
+    }
+
+    /// Of the units in `order`, the first from `cursor` on that can begin at `ready`, else the one that can begin first;
+    /// its place in `order`.
+    #[inline]
+    pub fn first_unit(&self, order: &[u32], cursor: usize, ready: i64) -> usize {
+        let (before, from) = order.split_at(cursor);
+        let places = (cursor..).zip(from).chain((0..).zip(before));
+        let (mut best, mut best_free) = (0, i64::MAX);
+        for (place, unit) in places {
+            let free = self.unit_free(*unit, ready);
+            if free < best_free {
+                (best, best_free) = (place, free);
+                if free <= ready {
+                    break;
+                }
+            }
+        }
+        best
     }
 
     /// When the unit of a plane is free.
