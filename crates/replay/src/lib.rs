@@ -2,6 +2,7 @@
 //!
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
+pub mod calibrate;
 mod fold;
 mod forecheck;
 mod images;

@@ -8,6 +8,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli import (
+    calibrate,
     claims,
     compare,
     compare_profiles,
@@ -48,6 +49,7 @@ for command in (
     simulate,
     compare,
     devices,
+    calibrate,
     published,
     synth,
     fit,
