@@ -1,8 +1,8 @@
-"""What a page operation costs by size of the device and length of the run: measures, keeps the data, draws the picture.
+"""What a page operation costs by size of the device and length of the run: measured, kept and drawn.
 
     .venv/bin/python benches/plot_cost.py [--redraw] [--longest 1000000000] [--largest 1024]
 
-Runs `device_cost` once for each case, writes docs/concepts/device-cost.json and draws docs/concepts/device-cost.svg;
+Runs `device_cost` once for each case, writes docs/concepts/device-cost.json and draws the .svg beside it;
 `--redraw` draws the data that is there. The longest run takes two minutes, the largest device 2 GB of memory.
 """
 
@@ -31,7 +31,9 @@ def measure(longest: int, largest: int) -> list[dict[str, Any]]:
     """Run every case up to these bounds, each in a process of its own."""
     cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "device_cost"]
     subprocess.run(cargo, check=True, cwd=ROOT)
-    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "device_cost"
+    program = (
+        Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "device_cost"
+    )
     cases = [("length", str(count)) for count in LENGTHS if count <= longest]
     cases += [("size", str(gb)) for gb in SIZES_GB if gb <= largest]
     rows = []

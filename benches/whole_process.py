@@ -5,8 +5,8 @@
 * a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device; SSDsim took 5.1 s;
 * 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %; SSDsim took 2.75 s.
 
-SSDsim reads ASCII lines of five columns. Each process runs several times and the fastest counts: seconds by the wall, and
-seconds on the processor, which other work on the machine disturbs less and which are set against SSDsim's.
+SSDsim reads ASCII lines of five columns. Each process runs several times and the fastest counts: seconds by
+the wall, and seconds on the processor, which other work disturbs less and which are set against SSDsim's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def best(command: list[str]) -> tuple[float, float]:
 
 
 def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
-    """Write the Pixel trace in every format; the BIOtracer log gets its arrival for the times that it lacks."""
+    """Write the Pixel trace in every format; the BIOtracer log repeats the arrival for what it lacks."""
     trace = emmclab.read(source)
     files = {"Pixel CSV, gzip": source}
     for label, name in (("SSDsim ASCII", "telegram.ssdsim"), ("Parquet", "telegram.parquet")):
@@ -60,7 +60,7 @@ def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
 
 def make_random(folder: Path) -> dict[str, Path]:
     """Write the random writes, one each millisecond, over the whole capacity of the device."""
-    source = random.Random(1)
+    source = random.Random(1)  # noqa: S311
     files = {"SSDsim ASCII": folder / "random.ssdsim", "Parquet": folder / "random.parquet"}
     lines = [f"{number * 1_000_000} 0 {source.randrange(262_144) * 8} 8 0\n" for number in range(786_432)]
     files["SSDsim ASCII"].write_text("".join(lines))

@@ -159,9 +159,7 @@ def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_
     path = tmp_path / "far.ssdsim"
     path.write_text("".join(f"{number}000 0 {99_999_992 + 8 * number} 8 0\n" for number in range(5)))
     events = tmp_path / "rows.parquet"
-    done = emmclab(
-        "simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events
-    )
+    done = emmclab("simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events)
     assert (done.returncode, done.stdout) == (2, "") and not events.exists()
     for words in ("5 of 5 requests end behind", "4 of 5 requests have no recorded completion", "--fold"):
         assert words in done.stderr

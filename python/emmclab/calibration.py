@@ -31,8 +31,8 @@ def calibrate(
         seed: of the search and the error bars; the same seed gives the same preset.
 
     Returns:
-        `toml` (the preset, commented), `figures` (name, unit, value, low, high), `sizes` (measured, predicted and
-        held-out service times in us) and the held-out errors in percent.
+        `toml` (the preset, commented), `figures` (name, unit, value, low, high), `sizes` (measured, predicted
+        and held-out service times in us) and the held-out errors in percent.
 
     Raises:
         EmmclabError: there are no service times in it, or too few sizes.

@@ -106,7 +106,7 @@ fn length(requests: u64) -> Result<()> {
     let begin = processor_s();
     for number in 0..requests {
         let dice = random.next_u64();
-        let op = if dice & 3 == 0 { Op::Read } else { Op::Write };
+        let op = if dice.is_multiple_of(4) { Op::Read } else { Op::Write };
         let sectors = [8, 8, 8, 16, 8, 8, 24, 32][(dice >> 2) as usize % 8];
         let sector = (dice >> 32) % 16_380 * 8;
         let request = Request::new(Nanos(number as i64 * 1_000_000), op, Sector(sector), sectors);

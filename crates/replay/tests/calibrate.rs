@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::fmt::Write;
+
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 use emmclab_replay::calibrate::{
     CalibrateOptions, Shape, Timing, calibrate, samples_of_fio, samples_of_traces,
@@ -33,15 +35,19 @@ fn preset(shape: &Shape, timing: &Timing) -> DeviceConfig {
         shape.units
     );
     for (i, kb) in shape.page_kb.iter().enumerate() {
-        text += &format!(
+        write!(
+            text,
             "[[geometry.block_groups]]\npage_kb = {kb}\nblocks = 64\npages_per_block = 64\nread_us = {}\nprogram_us = {}\nerase_us = 1\n",
             timing.read[i], timing.program[i]
-        );
+        )
+        .unwrap();
     }
-    text += &format!(
+    write!(
+        text,
         "[timing]\nparallelism = 'interleave'\n[controller]\nqueue_depth = 1\nread_overhead_us = {}\nwrite_overhead_us = {}\nhost_us_per_kb = {}\n",
         timing.read_overhead, timing.write_overhead, timing.host_per_kb
-    );
+    )
+    .unwrap();
     DeviceConfig::from_toml(&text).unwrap()
 }
 

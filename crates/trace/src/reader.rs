@@ -253,7 +253,9 @@ impl TraceReader {
             requests.extend(batch.iter());
         }
         requests.sort_by_key(|request| request.arrival);
-        requests.iter().for_each(|request| self.hold(request));
+        for request in &requests {
+            self.hold(request);
+        }
         self.unsorted = false;
     }
 

@@ -90,7 +90,7 @@ def compare(
 
 
 def _gains(results: list[Result]) -> list[tuple[Result, float]]:
-    """Put to each result how much more of its flash space is used than on the first device, as a ratio - 1."""
+    """Put to each result how much better it uses its space than the first device, as a ratio - 1."""
     first: dict[str, float] = {}
     for result in results:
         first.setdefault(result["trace"], result["space_utilisation"])

@@ -200,7 +200,7 @@ def show_result(console: Console, result: Result) -> None:
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
-    """Say by trace what the best use of space gains over the worst, by both definitions of IISWC 2015, Figure 9."""
+    """Say by trace what the best use of space gains over the worst: IISWC 2015, Figure 9, both ways."""
     lines = []
     for trace in dict.fromkeys(result["trace"] for result in results):
         rows = [result for result in results if result["trace"] == trace and result["host_bytes_written"]]
@@ -211,9 +211,10 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
         worst = min(rows, key=lambda row: row["space_utilisation"])
         high, low = best["space_utilisation"], worst["space_utilisation"]
         if high > low:
+            ratio, points = 100 * (high / low - 1), 100 * (high - low)
             lines.append(
                 f"{trace}: space utilisation of {best['device']} over {worst['device']}: "
-                f"{100 * (high / low - 1):+.2f} % as a ratio, {100 * (high - low):+.2f} points as a difference"
+                f"{ratio:+.2f} % as a ratio, {points:+.2f} points as a difference"
             )
     return lines
 

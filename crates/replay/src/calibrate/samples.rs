@@ -77,7 +77,7 @@ impl Sample {
 /// Service times measured on a device.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    samples: Vec<Sample>,
+    measured: Vec<Sample>,
     busy_until: Option<i64>,
     seen: u64,
 }
@@ -101,7 +101,7 @@ impl Samples {
             delay_us: delay_ns as f64 / 1e3,
             woken: false,
         });
-        self.samples.push(Sample {
+        self.measured.push(Sample {
             op: request.op,
             sectors: request.sectors,
             service_us,
@@ -120,12 +120,12 @@ impl Samples {
         count: usize,
         held_out: bool,
     ) {
-        self.samples.push(Sample { op, sectors, service_us, wait: None, held_out, count });
+        self.measured.push(Sample { op, sectors, service_us, wait: None, held_out, count });
     }
 
     /// After the last request of a trace: marks half of the requests, by lot, as held out, and those that had to wait for the device to wake up.
     pub(super) fn settle(&mut self) -> Result<()> {
-        if self.samples.is_empty() {
+        if self.measured.is_empty() {
             return Err(Error::new(
                 Kind::Value,
                 format!("none of {} requests has a start or issue and a completion", self.seen),
@@ -138,12 +138,12 @@ impl Samples {
         }
         // By lot: every second one would fall in step with pairs of data and its metadata.
         let mut lot = Pcg64::new(HALVES, 0);
-        self.samples.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
+        self.measured.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
         Ok(())
     }
 
     fn waits(&mut self, op: Op) -> impl Iterator<Item = &mut Wait> {
-        self.samples
+        self.measured
             .iter_mut()
             .filter(move |sample| sample.op == op)
             .filter_map(|sample| sample.wait.as_mut())
@@ -151,7 +151,7 @@ impl Samples {
 
     fn grouped(&self, keep: impl Fn(&Sample) -> bool) -> Vec<Group> {
         let mut by_size: BTreeMap<(Op, u32), (Vec<f64>, usize)> = BTreeMap::new();
-        for sample in self.samples.iter().filter(|sample| !sample.woken() && keep(sample)) {
+        for sample in self.measured.iter().filter(|sample| !sample.woken() && keep(sample)) {
             let entry = by_size.entry((sample.op, sample.sectors)).or_default();
             entry.0.push(sample.service_us);
             entry.1 += sample.count;
@@ -175,15 +175,15 @@ impl Samples {
     }
 
     pub(super) fn woken(&self) -> usize {
-        self.samples.iter().filter(|sample| sample.woken()).count()
+        self.measured.iter().filter(|sample| sample.woken()).count()
     }
 
     pub(super) fn power(&self) -> Option<PowerFit> {
-        power::fit(&self.samples.iter().filter_map(|sample| sample.wait).collect::<Vec<_>>())
+        power::fit(&self.measured.iter().filter_map(|sample| sample.wait).collect::<Vec<_>>())
     }
 
     pub(super) fn resampled_power(&self, random: &mut Pcg64) -> Option<PowerFit> {
-        let waits: Vec<Wait> = self.samples.iter().filter_map(|sample| sample.wait).collect();
+        let waits: Vec<Wait> = self.measured.iter().filter_map(|sample| sample.wait).collect();
         power::fit(&(0..waits.len()).map(|_| waits[below(random, waits.len())]).collect::<Vec<_>>())
     }
 }

@@ -92,7 +92,7 @@ fn descend(shape: &Shape, mut at: Timing, groups: &[Group], step: f64, random: &
         let moved = random.next_u64();
         for (i, value) in next.values().enumerate() {
             // One number in four moves.
-            if (moved >> (2 * i)) & 3 == 0 {
+            if (moved >> (2 * i)).is_multiple_of(4) {
                 let dice = (random.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
                 *value = (*value + 0.05) * (step * dice).exp() - 0.05;
                 *value = value.clamp(0.0, 1e6);
