@@ -21,8 +21,10 @@ run emmclab-trace trace_speed --make "$folder/large.parquet" 100000000
 .venv/bin/python benches/memory.py "$folder/large.parquet"
 rm "$folder/large.parquet"
 printf '\n== Simulated device\n'
-for case in new trace random full sizes lengths; do
+for case in new trace random full; do
     run emmclab-replay device_speed "$case"
 done
+printf "\n== Beside SSDsim, whole processes\n"
+.venv/bin/python benches/whole_process.py
 printf '\n== Beside what users have today, whole processes\n'
 .venv/bin/python benches/peers.py

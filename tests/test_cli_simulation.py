@@ -155,6 +155,27 @@ def test_a_trace_beyond_the_device_is_refused_unless_folded(tmp_path: Path) -> N
     assert emmclab_json("simulate", path, "--device", "small-1gb", "--fold")["ledger"]["folded"] == 1
 
 
+def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "far.ssdsim"
+    path.write_text("".join(f"{number}000 0 {99_999_992 + 8 * number} 8 0\n" for number in range(5)))
+    events = tmp_path / "rows.parquet"
+    done = emmclab("simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events)
+    assert (done.returncode, done.stdout) == (2, "") and not events.exists()
+    for words in ("5 of 5 requests end behind", "4 of 5 requests have no recorded completion", "--fold"):
+        assert words in done.stderr
+    assert emmclab("simulate", path, *SMALL, "--fold", "--mode", "closed").returncode == 2
+    assert emmclab("simulate", path, *SMALL, "--fold").returncode == 0
+
+
+def test_compare_states_the_gain_by_both_definitions(tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("0\t\t40\t\t20480\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
+    words = emmclab("compare", path).stdout
+    assert "iiswc15-hps over iiswc15-8ps: +20.00 % as a ratio, +16.67 points as a difference" in words
+    pure, hybrid = emmclab_json("compare", path, "--devices", "iiswc15-8ps,iiswc15-hps")
+    assert (pure["space_gain_ratio"], round(hybrid["space_gain_ratio"], 9)) == (0, 0.2)
+
+
 def test_devices_are_listed_and_explained() -> None:
     names = [device["name"] for device in emmclab_json("devices")]
     assert {"iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps", "nexus5", "ssdsim", "small-1gb"} <= set(names)

@@ -8,6 +8,7 @@ True
 """
 
 from emmclab._core import __version__
+from emmclab.calibration import calibrate
 from emmclab.device import Device, Result, compare
 from emmclab.errors import (
     ConfigError,
@@ -33,6 +34,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "bundled",
+    "calibrate",
     "combine",
     "compare",
     "convert",

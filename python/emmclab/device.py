@@ -148,6 +148,10 @@ class Device:
             "check": check,
             "precondition": "none" if isinstance(aging, Path) else aging,
         }
+        source = traces[0] if len(traces) == 1 else combine(traces)
+        stream = (source.repeated(passes) if passes > 1 else source).open()
+        if isinstance(stream, _core.Reader):
+            _core.check_traces(self._config, json.dumps(options), [stream])
         run = _core.Simulation(
             self._config,
             json.dumps(options),
@@ -155,8 +159,7 @@ class Device:
             rows=None if events is None else fspath(events),
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
         )
-        source = traces[0] if len(traces) == 1 else combine(traces)
-        ledger = _drive(run, source.repeated(passes) if passes > 1 else source, progress)
+        ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
         said = options | {"precondition": precondition, "passes": passes}
         return Result({"trace": source.name, **result, "options": said})
@@ -206,10 +209,9 @@ def parse_precondition(text: str) -> Any:
     )
 
 
-def _drive(run: _core.Simulation, trace: Trace, progress: SimulationProgress | None) -> Ledger:
+def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:
     """Feed the trace until its end or the device's; give the ledger of what was read."""
     requests = 0
-    stream = trace.open()
     while (batch := stream.next()) is not None and run.feed(batch):
         requests += len(batch)
         if progress is not None:

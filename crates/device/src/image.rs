@@ -188,14 +188,20 @@ impl Device {
     }
 
     fn pools_from_image(&mut self, image: &mut Reader) -> Result<()> {
+        let mut claimed = vec![false; self.blocks.len()];
         for pool in &mut self.pools {
             let range = pool.first_block..pool.first_block + pool.blocks;
-            let inside = |block: u32| {
-                if block == NONE || range.contains(&block) {
-                    Ok(block)
-                } else {
-                    Err(damaged("a block is in a foreign plane"))
+            let mut inside = |block: u32| {
+                if block == NONE {
+                    return Ok(block);
                 }
+                if !range.contains(&block) {
+                    return Err(damaged("a block is in a foreign plane"));
+                }
+                if std::mem::replace(&mut claimed[block as usize], true) {
+                    return Err(damaged("a block is in two places"));
+                }
+                Ok(block)
             };
             let (used, usable) = (image.word()?, image.word()?);
             if used > usable || usable > pool.blocks {
@@ -214,7 +220,14 @@ impl Device {
                 valid: image.word()?,
                 wear: image.word()? == 1,
             };
-            pool.victim = (block != NONE).then_some(victim);
+            if block != NONE {
+                let first = self.geometry.first_slot(block) as usize;
+                let passed = self.owner.get(first..first.saturating_add(victim.cursor as usize));
+                if passed.is_none_or(|slots| slots.iter().any(|unit| *unit != 0)) {
+                    return Err(damaged("collection has passed over data"));
+                }
+                pool.victim = Some(victim);
+            }
             for _ in 0..image.word()? {
                 let block = inside(image.word()?)?;
                 let erases = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?.erases;
@@ -227,6 +240,12 @@ impl Device {
                     return Err(damaged("a listed block is not full"));
                 }
                 pool.insert(&mut self.blocks, block);
+            }
+            for (block, entry) in (0..).zip(&self.blocks[range.start as usize..range.end as usize]) {
+                let placed = claimed[(range.start + block) as usize] || entry.state == BlockState::Bad;
+                if placed != (block < used) {
+                    return Err(damaged("a block in use is nowhere, or an unused one somewhere"));
+                }
             }
             pool.valid =
                 self.blocks[range.start as usize..range.end as usize].iter().map(|block| block.valid).sum();

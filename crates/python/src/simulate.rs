@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_device::{DeviceConfig, Quiet, presets};
-use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces};
+use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, forecheck};
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 
@@ -70,6 +70,18 @@ pub(crate) fn device_presets() -> Vec<&'static str> {
 #[pyfunction]
 pub(crate) fn device_schema(py: Python<'_>) -> PyResult<String> {
     run(py, || to_json(&emmclab_device::json_schema()))
+}
+
+/// Refuses the traces of `readers` for a run with `options` (as `Simulation` takes them), with every fault at once.
+#[pyfunction]
+pub(crate) fn check_traces(
+    py: Python<'_>,
+    config: &PyDeviceConfig,
+    options: &str,
+    readers: Vec<PyRef<'_, PyReader>>,
+) -> PyResult<()> {
+    let inputs = PyReader::inputs(&readers);
+    run(py, || forecheck(&config.0, &from_json(options)?, &inputs))
 }
 
 /// A run and, where asked for, the rows that it writes.

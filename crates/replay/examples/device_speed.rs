@@ -1,7 +1,7 @@
 //! Prints how fast the device is and what memory it takes: `cargo run --release -p emmclab-replay --example device_speed`.
 //!
-//! With the name of a case (`new`, `trace`, `random`, `full`, `sizes`, `lengths`) only that one, in a process of its own, so
-//! that the peak memory is its own.
+//! With the name of a case (`new`, `trace`, `random`, `full`) only that one, in a process of its own, so that the peak
+//! memory is its own. `device_speed file TRACE DEVICE` is a whole process on one file.
 
 use std::time::Instant;
 
@@ -15,14 +15,11 @@ type Case = fn() -> Result<()>;
 
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1);
-    let cases: [(&str, Case); 6] = [
-        ("new", start_up),
-        ("trace", trace),
-        ("random", random_writes),
-        ("full", full_device),
-        ("sizes", sizes),
-        ("lengths", lengths),
-    ];
+    if wanted.as_deref() == Some("file") {
+        return file();
+    }
+    let cases: [(&str, Case); 4] =
+        [("new", start_up), ("trace", trace), ("random", random_writes), ("full", full_device)];
     for (name, case) in cases {
         if wanted.as_deref().is_none_or(|wanted| wanted == name) {
             case()?;
@@ -88,6 +85,23 @@ fn trace() -> Result<()> {
         }
         replay_only(&input)?;
     }
+    Ok(())
+}
+
+/// A whole process on one file: `device_speed file TRACE DEVICE`.
+fn file() -> Result<()> {
+    let path = std::env::args().nth(2).unwrap_or_default().into();
+    let config = DeviceConfig::preset(&std::env::args().nth(3).unwrap_or_default())?;
+    let begin = Instant::now();
+    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1)?;
+    let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+    let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
+    let operations = result.page_reads + result.page_programs;
+    let what = format!(
+        "{} requests on {}, mean response {:.6} ms, WAF {:.4}",
+        result.requests, result.device, result.mean_response_ms, result.waf
+    );
+    report(&what, begin.elapsed().as_secs_f64(), operations, "page operations");
     Ok(())
 }
 
@@ -187,37 +201,5 @@ fn full_device() -> Result<()> {
     report("32 GB filled in order", begin.elapsed().as_secs_f64(), units, "page programs");
     let pages = device.geometry().raw().0 / 4096;
     println!("  {:.2} bytes per flash page", (peak_bytes() - before) as f64 / pages as f64);
-    Ok(())
-}
-
-/// Cost of a page program against the size of the device: a full device under random writes.
-fn sizes() -> Result<()> {
-    for gb in [1, 4, 16, 64, 256, 1024] {
-        let mut device = Device::new(&sized(gb)?);
-        fill(&mut device)?;
-        random_run(&mut device, 200_000)?;
-        device.rewind();
-        let seconds = random_run(&mut device, 2_000_000)?;
-        let programs = device.counters().all_page_programs();
-        report(&format!("{gb} GB full, random 4 KB writes"), seconds, programs, "page programs");
-    }
-    Ok(())
-}
-
-/// Cost of a request against the length of the run.
-fn lengths() -> Result<()> {
-    for millions in [0.1, 1.0, 10.0, 100.0] {
-        let mut device = Device::new(&sized(4)?);
-        fill(&mut device)?;
-        device.rewind();
-        let seconds = random_run(&mut device, (millions * 1e6) as u64)?;
-        let programs = device.counters().all_page_programs();
-        report(
-            &format!("{millions} million random writes on a full 4 GB device"),
-            seconds,
-            programs,
-            "page programs",
-        );
-    }
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! Aged devices on disk, named by what made them, so that aging is paid once.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
 use emmclab_device::{Device, DeviceConfig};
 use emmclab_trace::{AtomicFile, Error, Result};
 
 /// Compression level: images compress well and are read more often than written.
 const LEVEL: i32 = 3;
+/// Bytes of a file that are hashed at a time.
+const PIECE: usize = 1 << 16;
 
 /// A folder of device images.
 #[derive(Clone, Debug)]
@@ -29,7 +32,9 @@ impl ImageStore {
     /// The file for a device aged by `recipe`: the name is a hash of settings, recipe and version.
     fn path(&self, config: &DeviceConfig, recipe: &str) -> Result<PathBuf> {
         let text = format!("{}\n{recipe}\n{}", config.to_toml()?, env!("CARGO_PKG_VERSION"));
-        Ok(self.folder.join(format!("{:032x}.emmcimg", fnv1a(text.as_bytes()))))
+        let mut hash = Fnv1a::new();
+        hash.add(text.as_bytes());
+        Ok(self.folder.join(format!("{:032x}.emmcimg", hash.0)))
     }
 
     /// The aged device, where the store holds it.
@@ -64,8 +69,36 @@ impl ImageStore {
 }
 
 /// FNV-1a with 128 bits: names, not secrets.
-pub(crate) fn fnv1a(bytes: &[u8]) -> u128 {
-    bytes.iter().fold(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D, |hash, byte| {
-        (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B)
-    })
+#[derive(Clone, Copy, Debug)]
+struct Fnv1a(u128);
+
+impl Fnv1a {
+    const fn new() -> Self {
+        Self(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+        }
+    }
+}
+
+/// The hash of a file, read in pieces.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub(crate) fn file_hash(path: &Path) -> Result<u128> {
+    let fail = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(fail)?;
+    let mut piece = vec![0; PIECE];
+    let mut hash = Fnv1a::new();
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(hash.0),
+            Ok(count) => hash.add(&piece[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(fail(error)),
+        }
+    }
 }

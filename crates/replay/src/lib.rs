@@ -2,7 +2,9 @@
 //!
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
+pub mod calibrate;
 mod fold;
+mod forecheck;
 mod images;
 mod measure;
 mod options;
@@ -12,6 +14,7 @@ mod result;
 mod rows;
 mod simulation;
 
+pub use forecheck::forecheck;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};

@@ -11,7 +11,8 @@ pub enum Mode {
     #[default]
     Open,
     /// A request that did not overlap its predecessor in the recording keeps its think time after the predecessor's
-    /// simulated completion; one that did keeps its distance from the predecessor's arrival. Needs recorded completions.
+    /// simulated completion; one that did keeps its distance from the predecessor's arrival. Every request but the last
+    /// needs its recorded completion; a trace without is refused before the run.
     Closed,
 }
 

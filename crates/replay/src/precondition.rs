@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
 use crate::fold;
-use crate::images::{ImageStore, fnv1a};
+use crate::images::{ImageStore, file_hash};
 use crate::options::{Precondition, ReplayOptions};
 
 /// Share of the capacity between two looks at write amplification.
@@ -49,12 +49,14 @@ pub fn age_by_traces(
     store: Option<&ImageStore>,
 ) -> Result<Device> {
     let mut recipe = "traces".to_owned();
-    for input in &inputs {
-        let bytes = std::fs::read(&input.path).map_err(|error| Error::io(&input.path, error))?;
-        let _ = write!(recipe, " {:032x} {:?} {}", fnv1a(&bytes), input.options, input.start_offset);
-    }
-    if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
-        return Ok(device);
+    if let Some(store) = store {
+        for input in &inputs {
+            let hash = file_hash(&input.path)?;
+            let _ = write!(recipe, " {hash:032x} {:?} {}", input.options, input.start_offset);
+        }
+        if let Some(device) = store.load(config, &recipe)? {
+            return Ok(device);
+        }
     }
     let mut age = Age::new(config, 0);
     let capacity = u64::from(age.units) * u64::from(age.unit_sectors);

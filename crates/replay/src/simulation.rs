@@ -7,6 +7,7 @@ use emmclab_device::{Command, Device, DeviceConfig, Observer};
 use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Result};
 
 use crate::fold;
+use crate::forecheck::forecheck;
 use crate::images::ImageStore;
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
@@ -164,13 +165,14 @@ impl Simulation {
 /// Runs whole traces into a device.
 ///
 /// # Errors
-/// Where a trace cannot be read, and as [`Simulation::new`] and [`Simulation::feed`].
+/// Where a trace cannot be read, and as [`forecheck`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig,
     traces: &mut Combiner,
     options: &ReplayOptions,
     observer: &mut O,
 ) -> Result<SimulationResult> {
+    forecheck(config, options, traces.inputs())?;
     let mut simulation = Simulation::new(config, options, None)?;
     while let Some(batch) = traces.next_batch()? {
         if !simulation.feed(&batch, observer)? {

@@ -8,8 +8,7 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowNativeType, DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
 use crate::columns::Column;
@@ -43,10 +42,62 @@ pub struct Batch {
     devices: Arc<Names>,
 }
 
+/// The columns as plain slices, which cost nothing to ask.
+struct Rows<'a> {
+    arrival: &'a [i64],
+    start: &'a [i64],
+    issue: &'a [i64],
+    complete: &'a [i64],
+    sector: &'a [u64],
+    sectors: &'a [u32],
+    op: &'a [u8],
+    flags: &'a [u16],
+    pid: &'a [i32],
+    process: &'a [u32],
+    device: &'a [u32],
+}
+
 /// The value at `i` of a column that may be absent (empty) or hold `none` there.
 #[inline]
-fn optional<T: ArrowNativeType + PartialEq>(column: &ScalarBuffer<T>, i: usize, none: T) -> Option<T> {
+fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
     column.get(i).copied().filter(|value| *value != none)
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    fn of(batch: &'a Batch) -> Self {
+        Self {
+            arrival: &batch.arrival,
+            start: &batch.start,
+            issue: &batch.issue,
+            complete: &batch.complete,
+            sector: &batch.sector,
+            sectors: &batch.sectors,
+            op: &batch.op,
+            flags: &batch.flags,
+            pid: &batch.pid,
+            process: &batch.process,
+            device: &batch.device,
+        }
+    }
+
+    #[inline]
+    fn get(&self, i: usize) -> Request {
+        Request {
+            arrival: Nanos(self.arrival[i]),
+            start: optional(self.start, i, NO_TIME).map(Nanos),
+            issue: optional(self.issue, i, NO_TIME).map(Nanos),
+            complete: optional(self.complete, i, NO_TIME).map(Nanos),
+            sector: Sector(self.sector[i]),
+            sectors: self.sectors[i],
+            // Codes are checked when a batch is made.
+            op: Op::from_code(self.op[i]).unwrap_or(Op::Read),
+            flags: Flags(self.flags[i]),
+            pid: optional(self.pid, i, NO_PID),
+            process: optional(self.process, i, NO_NAME).map(NameId),
+            device: optional(self.device, i, NO_NAME).map(NameId),
+        }
+    }
 }
 
 impl Batch {
@@ -64,25 +115,13 @@ impl Batch {
     /// The request in row `i`. Panics where there is no such row.
     #[inline]
     pub fn get(&self, i: usize) -> Request {
-        Request {
-            arrival: Nanos(self.arrival[i]),
-            start: optional(&self.start, i, NO_TIME).map(Nanos),
-            issue: optional(&self.issue, i, NO_TIME).map(Nanos),
-            complete: optional(&self.complete, i, NO_TIME).map(Nanos),
-            sector: Sector(self.sector[i]),
-            sectors: self.sectors[i],
-            // Codes are checked when a batch is made.
-            op: Op::from_code(self.op[i]).unwrap_or(Op::Read),
-            flags: Flags(self.flags[i]),
-            pid: optional(&self.pid, i, NO_PID),
-            process: optional(&self.process, i, NO_NAME).map(NameId),
-            device: optional(&self.device, i, NO_NAME).map(NameId),
-        }
+        Rows::of(self).get(i)
     }
 
     /// The requests in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Request> + '_ {
-        (0..self.len()).map(|i| self.get(i))
+        let rows = Rows::of(self);
+        (0..self.len()).map(move |i| rows.get(i))
     }
 
     /// Arrivals, in nanoseconds.
@@ -400,7 +439,21 @@ impl BatchBuilder {
     /// value is there are told apart because the column is filled up on the first value.
     #[must_use]
     pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
-        let taken = std::mem::take(self);
+        // The next batch is most likely as long and has the same columns.
+        let next = Self {
+            arrival: Vec::with_capacity(self.arrival.len()),
+            start: Vec::with_capacity(self.start.len()),
+            issue: Vec::with_capacity(self.issue.len()),
+            complete: Vec::with_capacity(self.complete.len()),
+            sector: Vec::with_capacity(self.sector.len()),
+            sectors: Vec::with_capacity(self.sectors.len()),
+            op: Vec::with_capacity(self.op.len()),
+            flags: Vec::with_capacity(self.flags.len()),
+            pid: Vec::with_capacity(self.pid.len()),
+            process: Vec::with_capacity(self.process.len()),
+            device: Vec::with_capacity(self.device.len()),
+        };
+        let taken = std::mem::replace(self, next);
         Batch {
             arrival: taken.arrival.into(),
             start: taken.start.into(),

@@ -86,6 +86,11 @@ impl Combiner {
         Ok(combiner)
     }
 
+    /// The traces that are combined.
+    pub fn inputs(&self) -> &[TraceInput] {
+        &self.inputs
+    }
+
     /// Opens every input at its beginning.
     fn open_streams(&mut self) -> Result<()> {
         self.streams.clear();

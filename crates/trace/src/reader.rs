@@ -1,5 +1,6 @@
 //! Opening a trace of any format as a stream of batches in order of arrival.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use crate::formats;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::request::Request;
+use crate::units::Sector;
 
 /// Where a trace comes from; stored with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +62,18 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
+/// What can be known of a trace before its requests are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// No request ends behind this sector.
+    pub end: Sector,
+    /// Requests without a recorded completion.
+    pub without_completion: u64,
+}
+
 /// A stream of requests in the order of the file; what each format implements.
 pub trait Source: Send {
-    /// Appends at most about [`BATCH_ROWS`] requests; false at the end of the input.
+    /// Appends some requests, at most about [`BATCH_ROWS`]; false at the end of the input.
     ///
     /// # Errors
     /// At the first bad record, unless reading is lenient.
@@ -82,6 +93,10 @@ pub trait Source: Send {
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
+    /// What the file tells of its requests at once, for formats that say it.
+    fn extent(&self) -> Option<Extent> {
+        None
+    }
 }
 
 /// A trace as a stream of batches in order of arrival, in bounded memory.
@@ -89,8 +104,13 @@ pub struct TraceReader {
     path: PathBuf,
     source: Box<dyn Source>,
     window: usize,
-    pending: Vec<Request>,
+    /// What the source gave last; kept for its memory.
+    read: Vec<Request>,
+    /// Full batches that are held back, then the one being filled: in order, unless `unsorted`.
+    full: VecDeque<Batch>,
     builder: BatchBuilder,
+    unsorted: bool,
+    newest: i64,
     processes: Arc<Names>,
     devices: Arc<Names>,
     last_arrival: i64,
@@ -126,8 +146,11 @@ impl TraceReader {
             window: options.reorder_window.unwrap_or(BATCH_ROWS),
             guard,
             source,
-            pending: Vec::new(),
+            read: Vec::new(),
+            full: VecDeque::new(),
             builder: BatchBuilder::default(),
+            unsorted: false,
+            newest: i64::MIN,
             processes: Arc::default(),
             devices: Arc::default(),
             last_arrival: i64::MIN,
@@ -167,41 +190,83 @@ impl TraceReader {
             self.guard.check(batch.is_none())?;
             return Ok(batch);
         }
-        while !self.ended && self.pending.len() < self.window.saturating_add(BATCH_ROWS) {
-            let before = self.pending.len();
-            self.ended = !self.source.fill(&mut self.pending)?;
-            for request in &self.pending[before..] {
-                self.reordered += u64::from(request.arrival.0 < self.last_in_file);
-                self.last_in_file = request.arrival.0;
-                self.guard.see(request);
-            }
-            self.guard.check(self.ended)?;
+        while !self.ended && self.held() < self.window.saturating_add(BATCH_ROWS) {
+            self.read_on()?;
         }
-        if !self.pending.is_sorted_by_key(|request| request.arrival) {
-            self.pending.sort_by_key(|request| request.arrival);
+        if self.unsorted {
+            self.sort();
         }
-        let ready =
-            if self.ended { self.pending.len() } else { self.pending.len().saturating_sub(self.window) };
-        let ready = ready.min(BATCH_ROWS);
-        if ready == 0 {
-            return Ok(None);
-        }
-        if self.pending[0].arrival.0 < self.last_arrival {
-            let behind = self.last_arrival - self.pending[0].arrival.0;
+        let batch = match self.full.pop_front() {
+            Some(batch) => batch,
+            None if self.builder.is_empty() => return Ok(None),
+            None => self.freeze(),
+        };
+        let first = batch.get(0).arrival.0;
+        if first < self.last_arrival {
+            let behind = self.last_arrival - first;
             let message =
                 format!("a request stands more than {} requests after its place in time", self.window);
             return Err(Error::new(Kind::Order, message)
                 .of_field("arrival", 0, format!("{} before its predecessor", crate::Nanos(behind)).as_bytes())
                 .hint(format!("give a larger --reorder-window (now {})", self.window)));
         }
-        for request in self.pending.drain(..ready) {
-            self.last_arrival = request.arrival.0;
-            self.builder.push(&request);
+        self.last_arrival = batch.get(batch.len() - 1).arrival.0;
+        Ok(Some(batch))
+    }
+
+    /// Requests held back.
+    fn held(&self) -> usize {
+        self.full.len() * BATCH_ROWS + self.builder.len()
+    }
+
+    /// Takes what the source gives next.
+    fn read_on(&mut self) -> Result<()> {
+        let mut read = std::mem::take(&mut self.read);
+        read.clear();
+        self.ended = !self.source.fill(&mut read)?;
+        let full = self.full.len();
+        for request in &read {
+            let arrival = request.arrival.0;
+            self.reordered += u64::from(arrival < self.last_in_file);
+            self.last_in_file = arrival;
+            self.guard.see(request);
+            self.unsorted |= arrival < self.newest;
+            self.newest = self.newest.max(arrival);
+            self.hold(request);
         }
+        self.read = read;
+        if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn hold(&mut self, request: &Request) {
+        self.builder.push(request);
+        if self.builder.len() == BATCH_ROWS {
+            let batch = self.freeze();
+            self.full.push_back(batch);
+        }
+    }
+
+    /// The batch that was being filled.
+    fn freeze(&mut self) -> Batch {
         let (processes, devices) = self.source.names();
         refresh(&mut self.processes, processes);
         refresh(&mut self.devices, devices);
-        Ok(Some(self.builder.finish(&self.processes, &self.devices)))
+        self.builder.finish(&self.processes, &self.devices)
+    }
+
+    /// Puts all that is held back in order; equal arrivals keep the order of the file.
+    fn sort(&mut self) {
+        let last = self.freeze();
+        let mut requests = Vec::with_capacity(self.held() + last.len());
+        for batch in self.full.drain(..).chain([last]) {
+            requests.extend(batch.iter());
+        }
+        requests.sort_by_key(|request| request.arrival);
+        for request in &requests {
+            self.hold(request);
+        }
+        self.unsorted = false;
     }
 
     /// What was seen, kept, skipped and changed so far.
@@ -230,6 +295,11 @@ impl TraceReader {
     /// How far reading has come.
     pub fn progress(&self) -> Progress {
         self.source.progress()
+    }
+
+    /// What is known of the whole trace without reading it.
+    pub fn extent(&self) -> Option<Extent> {
+        self.source.extent()
     }
 
     /// The file being read.

@@ -12,6 +12,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli import (
+    calibrate,
     claims,
     compare,
     compare_profiles,
@@ -54,6 +55,7 @@ for command in (
     simulate,
     compare,
     devices,
+    calibrate,
     published,
     synth,
     fit,

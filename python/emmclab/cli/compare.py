@@ -17,6 +17,7 @@ from emmclab.cli.simulation import (
     device_names,
     show_compared_results,
 )
+from emmclab.device import Result
 from emmclab.errors import ConfigError
 
 
@@ -58,7 +59,7 @@ def compare(
     sources = distinct([reading.open(path) for path in traces])
     results = [replay.run(device, [source]) for source in sources for device in configurations]
     if as_json:
-        print_json([result.to_dict() for result in results])
+        print_json([result.to_dict() | {"space_gain_ratio": gain} for result, gain in _gains(results)])
     else:
         show_compared_results(stdout(), results)
     if html is not None:
@@ -66,3 +67,14 @@ def compare(
 
         write_simulation_report(results, configurations, html)
         stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+
+
+def _gains(results: list[Result]) -> list[tuple[Result, float]]:
+    """Put to each result how much better it uses its space than the first device, as a ratio - 1."""
+    first: dict[str, float] = {}
+    for result in results:
+        first.setdefault(result["trace"], result["space_utilisation"])
+    return [
+        (result, result["space_utilisation"] / base - 1 if (base := first[result["trace"]]) else 0.0)
+        for result in results
+    ]

@@ -199,6 +199,26 @@ def show_result(console: Console, result: Result) -> None:
         console.print(Text(f"The run ended early: {result['stopped']}", "yellow"), soft_wrap=True)
 
 
+def utilisation_gains(results: Sequence[Result]) -> list[str]:
+    """Say by trace what the best use of space gains over the worst: IISWC 2015, Figure 9, both ways."""
+    lines = []
+    for trace in dict.fromkeys(result["trace"] for result in results):
+        rows = [result for result in results if result["trace"] == trace and result["host_bytes_written"]]
+        if len(rows) < 2:
+            continue
+        # The last of equals: the paper compares its last device with the one before.
+        best = max(reversed(rows), key=lambda row: row["space_utilisation"])
+        worst = min(rows, key=lambda row: row["space_utilisation"])
+        high, low = best["space_utilisation"], worst["space_utilisation"]
+        if high > low:
+            ratio, points = 100 * (high / low - 1), 100 * (high - low)
+            lines.append(
+                f"{trace}: space utilisation of {best['device']} over {worst['device']}: "
+                f"{ratio:+.2f} % as a ratio, {points:+.2f} points as a difference"
+            )
+    return lines
+
+
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     """Print devices beside each other, each against the first."""
     show_provenance(console, results)
@@ -236,6 +256,8 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
             f"{result['block_erases']:,}",
         )
     console.print(table)
+    for line in utilisation_gains(results):
+        console.print(Text(line), soft_wrap=True)
     for result in results:
         if result["stopped"]:
             console.print(

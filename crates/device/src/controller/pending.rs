@@ -89,6 +89,23 @@ impl Pending {
 
     /// Takes out the page that begins next if that is before `until`; `free` is when the first unit of the flash is free.
     pub fn next(&mut self, free: i64, until: i64) -> Option<Waiting> {
+        // Most often the queue's own order.
+        let (begin, index) = match self.pages.front() {
+            Some(front) if front.ready <= free => (free, 0),
+            _ => self.first_to_begin(free)?,
+        };
+        if begin >= until {
+            return None;
+        }
+        let page = if index == 0 { self.pages.pop_front() } else { self.pages.remove(index) }?;
+        for count in &mut self.waiting[page.first as usize..][..page.units as usize] {
+            *count -= 1;
+        }
+        Some(page)
+    }
+
+    /// When the page that can begin first can, and its place.
+    fn first_to_begin(&self, free: i64) -> Option<(i64, usize)> {
         let mut best: Option<(i64, usize)> = None;
         for (i, page) in self.pages.iter().enumerate() {
             let begin = page.ready.max(free);
@@ -101,14 +118,6 @@ impl Pending {
                 }
             }
         }
-        let (begin, index) = best?;
-        if begin >= until {
-            return None;
-        }
-        let page = self.pages.remove(index)?;
-        for count in &mut self.waiting[page.first as usize..][..page.units as usize] {
-            *count -= 1;
-        }
-        Some(page)
+        best
     }
 }

@@ -36,7 +36,7 @@ impl Device {
                 return false;
             }
             patience -= 1;
-            while self.copy_page(pool, ready, observer) {}
+            self.copy_pages(pool, u32::MAX, ready, observer);
         }
         true
     }
@@ -47,7 +47,7 @@ impl Device {
             if self.stop.is_some() || !self.begin_victim(pool, ready, observer) {
                 return;
             }
-            self.copy_page(pool, ready, observer);
+            self.copy_pages(pool, 1, ready, observer);
         }
     }
 
@@ -62,7 +62,7 @@ impl Device {
                 if patience == 0 || self.stop.is_some() || !self.begin_victim(pool, from, observer) {
                     break;
                 }
-                if !self.copy_page(pool, from, observer) {
+                if !self.copy_pages(pool, 1, from, observer) {
                     self.counters.gc_idle_count += 1;
                     patience -= 1;
                 }
@@ -126,95 +126,88 @@ impl Device {
         observer.gc_started(&GcStarted { block, valid, cause, at });
     }
 
-    /// Moves one destination page's worth of the victim, or erases it when nothing is left; false after the erase.
-    pub(crate) fn copy_page<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
+    /// Moves at most `pages` destination pages' worth of the victim, and erases it when nothing is left; false after
+    /// the erase.
+    pub(crate) fn copy_pages<O: Observer>(
+        &mut self,
+        pool: usize,
+        pages: u32,
+        ready: i64,
+        observer: &mut O,
+    ) -> bool {
         let Some(mut victim) = self.pools[pool].victim else { return false };
         let groups = self.geometry.groups.len();
         let (plane, group) = ((pool / groups) as u32, (pool % groups) as u8);
-        let kind = &self.geometry.groups[usize::from(group)];
-        let page_shift = kind.page_shift;
+        let kind = self.geometry.groups[usize::from(group)].clone();
         let wanted = kind.slots_per_page();
         let first_slot = self.geometry.first_slot(victim.block);
-        let end = kind.slots_per_block();
-        let mut found = [(0u32, 0u32); MAX_SLOTS];
-        let mut count = 0;
-        let mut cursor = victim.cursor;
-        while cursor < end && count < wanted {
-            let logical = self.owner[(first_slot + cursor) as usize];
-            if logical != 0 {
-                found[count as usize] = (cursor, logical - 1);
-                count += 1;
-            }
-            cursor += 1;
-        }
-        if count == 0 {
-            self.finish_victim(pool, victim, ready, observer);
-            return false;
-        }
-        let (to_group, to_pool) =
-            if count == wanted { (group, pool) } else { self.remainder_group(plane, group, count) };
-        let Some(block) = self.open_block(to_pool, plane, to_group, Stream::Gc, ready, observer) else {
-            // A block is always kept back for collection, so this is a device out of blocks.
-            self.stop.get_or_insert(crate::Stop::Full);
-            self.pools[pool].victim = Some(victim);
-            return false;
-        };
-        let to_kind = &self.geometry.groups[usize::from(to_group)];
-        let count = count.min(to_kind.slots_per_page());
         let cause = if victim.wear { Cause::Wear } else { Cause::Gc };
-        let page = self.blocks[block as usize].written;
-        let reads = victim.reads(&found[..count as usize], page_shift);
-        let kind = &self.geometry.groups[usize::from(group)];
-        let to_kind = &self.geometry.groups[usize::from(to_group)];
-        let before = self.flash.plane_free(plane).max(ready);
-        let op = self.flash.copy(plane, kind, reads, to_kind, page, ready);
-        self.flash.note_gc(plane, before, op.end);
-        self.counters.gc_ns += (op.end - before) as u64;
-        self.counters.page_reads[cause as usize] += u64::from(reads);
-        self.counters.group_reads[usize::from(group)] += u64::from(reads);
-        if !self.copy_back {
-            self.counters.bus_bytes += u64::from(reads * kind.page_bytes + to_kind.page_bytes);
+        for _ in 0..pages {
+            let mut found = [(0u32, 0u32); MAX_SLOTS];
+            let mut count = 0;
+            let rest = first_slot + victim.cursor..first_slot + kind.slots_per_block();
+            for (slot, logical) in self.owner[rest.start as usize..rest.end as usize].iter().enumerate() {
+                if *logical != 0 {
+                    found[count] = (victim.cursor + slot as u32, logical - 1);
+                    count += 1;
+                    if count == wanted as usize {
+                        break;
+                    }
+                }
+            }
+            if count == 0 {
+                self.finish_victim(pool, victim, ready, observer);
+                return false;
+            }
+            let whole = count == wanted as usize;
+            let (to_group, to_pool) =
+                if whole { (group, pool) } else { self.remainder_group(plane, group, count as u32) };
+            let Some(block) = self.open_block(to_pool, plane, to_group, Stream::Gc, ready, observer) else {
+                // A block is always kept back for collection, so this is a device out of blocks.
+                self.stop.get_or_insert(crate::Stop::Full);
+                self.pools[pool].victim = Some(victim);
+                return false;
+            };
+            let to_kind = &self.geometry.groups[usize::from(to_group)];
+            let found = &found[..count.min(to_kind.slots_per_page() as usize)];
+            let page = self.blocks[block as usize].written;
+            let reads = victim.reads(found, kind.page_shift);
+            let (before, end) = self.flash.copy(plane, &kind, reads, to_kind, page, ready);
+            self.counters.gc_ns += (end - before) as u64;
+            self.counters.page_reads[cause as usize] += u64::from(reads);
+            self.counters.group_reads[usize::from(group)] += u64::from(reads);
+            if !self.copy_back {
+                self.counters.bus_bytes += u64::from(reads * kind.page_bytes + to_kind.page_bytes);
+            }
+            let to_slot = self.geometry.first_slot(block) + (page << to_kind.page_shift);
+            self.count_program(to_group, cause);
+            if O::UNITS {
+                let from = (victim.block, kind.page_shift);
+                self.tell_copy(from, (block, page), found, cause, (before, end), observer);
+            }
+            for (to, (slot, logical)) in (to_slot..).zip(found) {
+                self.owner[(first_slot + slot) as usize] = 0;
+                self.map[*logical as usize] = to + 1;
+                self.owner[to as usize] = logical + 1;
+            }
+            let moved = found.len() as u32;
+            victim.cursor = found[found.len() - 1].0 + 1;
+            self.blocks[victim.block as usize].valid -= moved;
+            self.pools[pool].valid -= moved;
+            self.fill(to_pool, block, moved, Stream::Gc);
+            self.last_program = self.last_program.max(end);
         }
-        let to_slot = self.geometry.first_slot(block) + (page << to_kind.page_shift);
-        self.count_program(to_group, cause);
-        if O::UNITS {
-            self.tell_copy(
-                victim.block,
-                block,
-                page,
-                &found[..count as usize],
-                page_shift,
-                cause,
-                before,
-                op.end,
-                observer,
-            );
-        }
-        for (i, (slot, logical)) in found[..count as usize].iter().enumerate() {
-            self.owner[(first_slot + slot) as usize] = 0;
-            self.map[*logical as usize] = to_slot + i as u32 + 1;
-            self.owner[to_slot as usize + i] = logical + 1;
-        }
-        self.blocks[victim.block as usize].valid -= count;
-        self.pools[pool].valid -= count;
-        self.fill(to_pool, block, count, Stream::Gc);
-        self.last_program = self.last_program.max(op.end);
-        victim.cursor = found[count as usize - 1].0 + 1;
         self.pools[pool].victim = Some(victim);
         true
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one copy")]
     fn tell_copy<O: Observer>(
         &self,
-        from: u32,
-        block: u32,
-        page: u32,
+        (from, page_shift): (u32, u32),
+        (block, page): (u32, u32),
         found: &[(u32, u32)],
-        page_shift: u32,
         cause: Cause,
-        begin: i64,
-        end: i64,
+        (begin, end): (i64, i64),
         observer: &mut O,
     ) {
         let mut told = NONE;
@@ -273,7 +266,7 @@ impl Device {
         let Some(block) = least else { return };
         if entry.most_erases - self.blocks[block as usize].erases > self.static_wear && entry.free() > 0 {
             self.start_victim(pool, block, Cause::Wear, ready, observer);
-            while self.copy_page(pool, ready, observer) {}
+            self.copy_pages(pool, u32::MAX, ready, observer);
         }
     }
 }

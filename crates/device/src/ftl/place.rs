@@ -225,22 +225,10 @@ impl Device {
     /// The plane that may begin first; the units take turns where several may.
     #[inline]
     fn first_free_plane(&mut self, ready: i64) -> u32 {
-        let units = self.unit_order.len() as u32;
-        let mut best = 0;
-        let mut best_free = i64::MAX;
-        let mut at = self.cursor;
-        for _ in 0..units {
-            let free = self.flash.unit_free(self.unit_order[at as usize], ready);
-            if free < best_free {
-                (best, best_free) = (at, free);
-                if free <= ready {
-                    break;
-                }
-            }
-            at = if at + 1 == units { 0 } else { at + 1 };
-        }
-        self.cursor = if best + 1 == units { 0 } else { best + 1 };
-        let unit = self.unit_order[best as usize];
+        let best = self.flash.first_unit(&self.unit_order, self.cursor as usize, ready);
+        let next = best as u32 + 1;
+        self.cursor = if next == self.unit_order.len() as u32 { 0 } else { next };
+        let unit = self.unit_order[best];
         let planes = self.flash.planes_per_unit();
         let turn = &mut self.plane_turn[unit as usize];
         *turn = if *turn + 1 >= planes { 0 } else { *turn + 1 };

@@ -1,82 +1,105 @@
 //! A bus as a timeline with gaps.
 
-use std::collections::VecDeque;
-
-/// Future transfers remembered; with more, the earliest gap is given up.
+/// Future transfers remembered; with more, the earliest gap is given up. A power of two.
 const SPANS: usize = 32;
 
+/// Beginning and end of a transfer.
+type Span = (i64, i64);
+
 /// A bus: who asks for it gets the first gap that is long enough.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Channel {
-    /// Disjoint transfers in order of time, as begin and end.
-    spans: VecDeque<(i64, i64)>,
+    /// Disjoint transfers in order of time, in a ring from `first` on.
+    spans: [Span; SPANS],
+    first: usize,
+    count: usize,
     /// Time in use, ns.
     pub busy: u64,
 }
 
+impl Default for Channel {
+    fn default() -> Self {
+        Self { spans: [(0, 0); SPANS], first: 0, count: 0, busy: 0 }
+    }
+}
+
 impl Channel {
     /// Takes the bus for `length` ns, not before `earliest`; returns the beginning.
+    #[inline]
     pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
         self.busy += length as u64;
-        if let Some(last) = self.spans.back_mut()
-            && earliest >= last.1
-        {
-            // The usual case: behind all that is known.
-            if earliest == last.1 {
-                last.1 += length;
-            } else {
-                self.push(earliest, earliest + length);
-            }
-            return earliest;
+        let known = self.count > 0;
+        let last = self.at(self.count.wrapping_sub(1));
+        if known && earliest < last.1 {
+            return self.reserve_gap(earliest, length);
         }
-        let mut at = self.spans.len();
-        while at > 0 && self.spans[at - 1].1 > earliest {
-            at -= 1;
+        // The usual case: behind all that is known.
+        if known && earliest == last.1 {
+            last.1 += length;
+        } else {
+            self.push((earliest, earliest + length));
         }
-        // Now every span before `at` ends by `earliest`.
+        earliest
+    }
+
+    #[inline]
+    fn at(&mut self, index: usize) -> &mut Span {
+        &mut self.spans[self.first.wrapping_add(index) % SPANS]
+    }
+
+    /// The same where later transfers are known.
+    fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
+        let mut index = self.count;
+        while index > 0 && self.at(index - 1).1 > earliest {
+            index -= 1;
+        }
+        // Now every span before `index` ends by `earliest`.
         let mut begin = earliest;
-        while let Some(&(from, to)) = self.spans.get(at) {
+        while index < self.count {
+            let (from, to) = *self.at(index);
             if from - begin >= length {
                 break;
             }
             begin = begin.max(to);
-            at += 1;
+            index += 1;
         }
-        self.insert(at, begin, begin + length);
+        self.insert(index, (begin, begin + length));
         begin
     }
 
+    /// Adds a transfer behind all others. Giving up a gap only ever delays: the first two transfers become one.
     #[inline]
-    fn push(&mut self, begin: i64, end: i64) {
-        if self.spans.len() == SPANS {
-            self.give_up_gap();
+    fn push(&mut self, span: Span) {
+        if self.count == SPANS {
+            let first = *self.at(0);
+            self.first = (self.first + 1) % SPANS;
+            self.count -= 1;
+            self.at(0).0 = first.0;
         }
-        self.spans.push_back((begin, end));
+        *self.at(self.count) = span;
+        self.count += 1;
     }
 
-    /// Giving up a gap only ever delays: the first two transfers become one.
-    #[inline]
-    fn give_up_gap(&mut self) {
-        if let Some(first) = self.spans.pop_front() {
-            self.spans[0].0 = first.0;
-        }
-    }
-
-    fn insert(&mut self, at: usize, begin: i64, end: i64) {
-        let joins_previous = at > 0 && self.spans[at - 1].1 == begin;
-        let joins_next = self.spans.get(at).is_some_and(|span| span.0 == end);
+    fn insert(&mut self, index: usize, (begin, end): Span) {
+        let joins_previous = index > 0 && self.at(index - 1).1 == begin;
+        let joins_next = index < self.count && self.at(index).0 == end;
         match (joins_previous, joins_next) {
             (true, true) => {
-                self.spans[at - 1].1 = self.spans[at].1;
-                self.spans.remove(at);
-            }
-            (true, false) => self.spans[at - 1].1 = end,
-            (false, true) => self.spans[at].0 = begin,
-            (false, false) => {
-                self.spans.insert(at, (begin, end));
-                if self.spans.len() > SPANS {
-                    self.give_up_gap();
+                self.at(index - 1).1 = self.at(index).1;
+                for i in index + 1..self.count {
+                    *self.at(i - 1) = *self.at(i);
                 }
+                self.count -= 1;
+            }
+            (true, false) => self.at(index - 1).1 = end,
+            (false, true) => self.at(index).0 = begin,
+            (false, false) => {
+                // In place of the last one, which moves up, and so on; it is pushed anew.
+                let mut moved = (begin, end);
+                for i in index..self.count {
+                    std::mem::swap(self.at(i), &mut moved);
+                }
+                self.push(moved);
             }
         }
     }
@@ -95,7 +118,7 @@ mod tests {
         assert_eq!(channel.reserve(0, 50), 50);
         assert_eq!(channel.reserve(0, 1), 170);
         assert_eq!(channel.busy, 171);
-        assert_eq!(channel.spans, [(0, 171)]);
+        assert_eq!((channel.count, *channel.at(0)), (1, (0, 171)));
     }
 
     #[test]

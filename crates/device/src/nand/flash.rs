@@ -48,18 +48,42 @@ struct Unit {
     gc_end: i64,
 }
 
+impl Unit {
+    /// Collection from `begin` to `end`; runs that touch become one.
+    #[inline]
+    fn note_gc(&mut self, begin: i64, end: i64) {
+        if begin > self.gc_end {
+            self.gc_begin = begin;
+        }
+        self.gc_end = end;
+    }
+}
+
+/// What a plane belongs to.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    unit: u32,
+    channel: u32,
+    die: u32,
+    gang: u32,
+}
+
+/// How long a die was busy with any of its planes.
+#[derive(Clone, Copy, Debug)]
+struct DieLoad {
+    until: i64,
+    busy: u64,
+}
+
 /// Timelines of all units and buses.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct Flash {
     units: Vec<Unit>,
     planes_per_unit: u32,
-    unit_of_plane: Vec<u32>,
+    routes: Vec<Route>,
     channels: Vec<Channel>,
-    channel_of_plane: Vec<u32>,
-    die_of_plane: Vec<u32>,
     gangs: Vec<Gang>,
-    gang_of_plane: Vec<u32>,
     same_offset: bool,
     copy_back: bool,
     cache_read: bool,
@@ -67,8 +91,7 @@ pub(crate) struct Flash {
     command_ns: i64,
     /// Bus time of a byte in 1/1024 ns.
     byte_time: i64,
-    die_until: Vec<i64>,
-    die_busy: Vec<u64>,
+    dies: Vec<DieLoad>,
     plane_busy: Vec<u64>,
 }
 
@@ -85,25 +108,26 @@ impl Flash {
             Parallelism::Both if timing.same_offset => Some(geometry.planes_per_die),
             _ => None,
         };
-        let by = |size: u32| (0..geometry.planes).map(|plane| plane / size).collect::<Vec<_>>();
+        let route = |plane: u32| Route {
+            unit: plane / planes_per_unit,
+            channel: plane / geometry.planes_per_channel,
+            die: plane / geometry.planes_per_die,
+            gang: planes_per_gang.map_or(0, |size| plane / size),
+        };
         let mut flash = Self {
             units: vec![Unit::default(); (geometry.planes / planes_per_unit) as usize],
             planes_per_unit,
-            unit_of_plane: by(planes_per_unit),
+            routes: (0..geometry.planes).map(route).collect(),
             channels: vec![Channel::default(); geometry.channels as usize],
-            channel_of_plane: by(geometry.planes_per_channel),
-            die_of_plane: by(geometry.planes_per_die),
             gangs: planes_per_gang
                 .map_or_else(Vec::new, |size| vec![Gang::default(); (geometry.planes / size) as usize]),
-            gang_of_plane: planes_per_gang.map_or_else(Vec::new, by),
             same_offset: timing.same_offset,
             copy_back: timing.copy_back,
             cache_read: timing.cache_read,
             cache_program: timing.cache_program,
             command_ns: timing.command_ns.round() as i64,
             byte_time: (timing.bus_ns_per_byte * 1024.0).round() as i64,
-            die_until: vec![i64::MIN; geometry.dies as usize],
-            die_busy: vec![0; geometry.dies as usize],
+            dies: vec![DieLoad { until: i64::MIN, busy: 0 }; geometry.dies as usize],
             plane_busy: vec![0; geometry.planes as usize],
         };
         flash.rewind();
@@ -116,8 +140,7 @@ impl Flash {
         self.units.fill(Unit { free: past, register: past, gc_begin: past, gc_end: past });
         self.gangs.fill(Gang { start: past, until: past, ..Gang::default() });
         self.channels.fill(Channel::default());
-        self.die_until.fill(i64::MIN);
-        self.die_busy.fill(0);
+        self.dies.fill(DieLoad { until: past, busy: 0 });
         self.plane_busy.fill(0);
     }
 
@@ -131,22 +154,42 @@ impl Flash {
 
     /// When a unit is free for a program that comes at `ready`, as far as can be told before its page is known.
     #[inline]
-    pub fn unit_free(&self, unit: u32, ready: i64) -> i64 {
+    fn unit_free(&self, unit: u32, ready: i64) -> i64 {
         let free = self.units[unit as usize].free;
         if self.gangs.is_empty() { free } else { self.gang_free(unit, free.max(ready)) }
     }
 
     /// Gangs are made of planes, and then a unit is a plane.
     fn gang_free(&self, plane: u32, at: i64) -> i64 {
-        let gang = &self.gangs[self.gang_of_plane[plane as usize] as usize];
-        let joins = gang.die == self.die_of_plane[plane as usize] && (!self.same_offset || at <= gang.start);
+        let route = self.routes[plane as usize];
+        let gang = &self.gangs[route.gang as usize];
+        let joins = gang.die == route.die && (!self.same_offset || at <= gang.start);
         if at >= gang.until || joins { at } else { gang.until }
+    }
+
+    /// Of the units in `order`, the first from `cursor` on that can begin at `ready`, else the one that can begin first;
+    /// its place in `order`.
+    #[inline]
+    pub fn first_unit(&self, order: &[u32], cursor: usize, ready: i64) -> usize {
+        let (before, from) = order.split_at(cursor);
+        let places = (cursor..).zip(from).chain((0..).zip(before));
+        let (mut best, mut best_free) = (0, i64::MAX);
+        for (place, unit) in places {
+            let free = self.unit_free(*unit, ready);
+            if free < best_free {
+                (best, best_free) = (place, free);
+                if free <= ready {
+                    break;
+                }
+            }
+        }
+        best
     }
 
     /// When the unit of a plane is free.
     #[inline]
     pub fn plane_free(&self, plane: u32) -> i64 {
-        self.units[self.unit_of_plane[plane as usize] as usize].free
+        self.units[self.routes[plane as usize].unit as usize].free
     }
 
     /// When the first unit is free.
@@ -164,7 +207,7 @@ impl Flash {
     pub fn load(&self) -> crate::Load {
         crate::Load {
             channels: self.channels.iter().map(|channel| channel.busy).collect(),
-            dies: self.die_busy.clone(),
+            dies: self.dies.iter().map(|die| die.busy).collect(),
             planes: self.plane_busy.clone(),
         }
     }
@@ -183,11 +226,12 @@ impl Flash {
     }
 
     fn gate_gang(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
-        let gang = &self.gangs[self.gang_of_plane[plane as usize] as usize];
+        let route = self.routes[plane as usize];
+        let gang = &self.gangs[route.gang as usize];
         if at >= gang.until {
             return at;
         }
-        if gang.die != self.die_of_plane[plane as usize] {
+        if gang.die != route.die {
             return gang.until;
         }
         if !self.same_offset {
@@ -201,18 +245,14 @@ impl Flash {
     #[inline]
     fn book(&mut self, plane: u32, kind: Kind, offset: u32, begin: i64, end: i64) {
         self.plane_busy[plane as usize] += (end - begin) as u64;
-        let die = self.die_of_plane[plane as usize] as usize;
-        self.die_busy[die] += (end - begin.max(self.die_until[die])).max(0) as u64;
-        self.die_until[die] = self.die_until[die].max(end);
+        let route = self.routes[plane as usize];
+        let die = &mut self.dies[route.die as usize];
+        die.busy += (end - begin.max(die.until)).max(0) as u64;
+        die.until = die.until.max(end);
         if !self.gangs.is_empty() {
-            let gang = &mut self.gangs[self.gang_of_plane[plane as usize] as usize];
+            let gang = &mut self.gangs[route.gang as usize];
             if begin >= gang.until {
-                *gang = Gang {
-                    die: self.die_of_plane[plane as usize],
-                    command: command(kind, offset),
-                    start: begin,
-                    until: end,
-                };
+                *gang = Gang { die: route.die, command: command(kind, offset), start: begin, until: end };
             } else {
                 gang.until = gang.until.max(end);
             }
@@ -228,14 +268,15 @@ impl Flash {
     /// Programs a page: its data crosses the bus, then the array takes it.
     #[inline]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let index = self.unit_of_plane[plane as usize] as usize;
+        let route = self.routes[plane as usize];
+        let index = route.unit as usize;
         let bus = self.command_ns + self.bus_time(bytes);
         let gate = self.gate(plane, Kind::Program, page, ready);
         let unit = self.units[index];
         let (mut begin, mut transferred) = (gate, gate);
         if bus > 0 {
             let earliest = if self.cache_program { ready.max(unit.register) } else { gate };
-            begin = self.channels[self.channel_of_plane[plane as usize] as usize].reserve(earliest, bus);
+            begin = self.channels[route.channel as usize].reserve(earliest, bus);
             transferred = begin + bus;
             begin = earliest;
         }
@@ -252,8 +293,8 @@ impl Flash {
     /// Reads a page: the array senses it, then its data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let index = self.unit_of_plane[plane as usize] as usize;
-        let channel = self.channel_of_plane[plane as usize] as usize;
+        let Route { unit: index, channel, .. } = self.routes[plane as usize];
+        let (index, channel) = (index as usize, channel as usize);
         let begin = self.gate(plane, Kind::Read, page, ready);
         let mut sensed = begin;
         if self.command_ns > 0 {
@@ -271,7 +312,8 @@ impl Flash {
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
-    /// Moves a page inside its plane: reads `reads` pages (none where the register holds the data) and programs one.
+    /// Moves a page inside its plane for collection: reads `reads` pages (none where the register holds the data) and
+    /// programs one. Returns when its unit was free for it, and when it was done.
     #[inline]
     pub fn copy(
         &mut self,
@@ -281,16 +323,19 @@ impl Flash {
         to: &Group,
         page: u32,
         ready: i64,
-    ) -> Operation {
+    ) -> (i64, i64) {
         let (out, back) = if self.copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) };
         if self.gangs.is_empty() && !self.caches() {
             return self.copy_at_once(plane, (from, out), reads, (to, back), ready);
         }
+        let before = self.plane_free(plane).max(ready);
         let mut at = ready;
         for _ in 0..reads {
             at = self.read(plane, from, page, at, out).end;
         }
-        self.program(plane, to, page, at, back)
+        let end = self.program(plane, to, page, at, back).end;
+        self.note_gc(plane, before, end);
+        (before, end)
     }
 
     /// The same where nothing can come between the parts: one look at the unit, one booking.
@@ -302,24 +347,26 @@ impl Flash {
         reads: u32,
         (to, back): (&Group, u32),
         ready: i64,
-    ) -> Operation {
-        let index = self.unit_of_plane[plane as usize] as usize;
-        let begin = ready.max(self.units[index].free);
+    ) -> (i64, i64) {
+        let route = self.routes[plane as usize];
+        let begin = ready.max(self.units[route.unit as usize].free);
         let (out, back) = (self.bus_time(out), self.command_ns + self.bus_time(back));
-        let channel = &mut self.channels[self.channel_of_plane[plane as usize] as usize];
+        let command = self.command_ns;
+        let channel = &mut self.channels[route.channel as usize];
         let mut take = |at, time| if time > 0 { channel.reserve(at, time) + time } else { at };
         let mut at = begin;
         for _ in 0..reads {
-            let sensed = take(at, self.command_ns) + from.read_ns;
+            let sensed = take(at, command) + from.read_ns;
             at = take(sensed, out);
         }
         let transferred = take(at, back);
         let end = transferred + to.program_ns;
         self.book(plane, Kind::Program, 0, begin, end);
-        let unit = &mut self.units[index];
+        let unit = &mut self.units[route.unit as usize];
         unit.free = end;
         unit.register = transferred;
-        Operation { begin, transferred, end, gc: 0, array: to.program_ns }
+        unit.note_gc(begin, end);
+        (begin, end)
     }
 
     /// Erases a block.
@@ -327,24 +374,20 @@ impl Flash {
         let begin = self.gate(plane, Kind::Erase, 0, ready);
         let mut end = begin;
         if self.command_ns > 0 {
-            let channel = &mut self.channels[self.channel_of_plane[plane as usize] as usize];
+            let channel = &mut self.channels[self.routes[plane as usize].channel as usize];
             end = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         end += group.erase_ns;
         self.book(plane, Kind::Erase, 0, begin, end);
-        let unit = &mut self.units[self.unit_of_plane[plane as usize] as usize];
+        let unit = &mut self.units[self.routes[plane as usize].unit as usize];
         unit.free = end;
         unit.register = end;
         Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
     }
 
-    /// Notes that the unit of `plane` collected from `begin` to `end`; runs that touch become one.
+    /// Notes that the unit of `plane` collected from `begin` to `end`.
     pub fn note_gc(&mut self, plane: u32, begin: i64, end: i64) {
-        let unit = &mut self.units[self.unit_of_plane[plane as usize] as usize];
-        if begin > unit.gc_end {
-            unit.gc_begin = begin;
-        }
-        unit.gc_end = end;
+        self.units[self.routes[plane as usize].unit as usize].note_gc(begin, end);
     }
 }
 

@@ -129,6 +129,10 @@ impl TraceDat {
     fn finish(&mut self) {
         self.ended = true;
         self.pipeline.finish();
+        let activity = self.pipeline.activity("");
+        if !activity.is_empty() {
+            self.header.activity = serde_json::to_string(&activity).ok();
+        }
         for (cpu, lost) in &self.lost {
             self.pipeline.count_lost(*cpu, *lost);
         }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
+use super::quick::Quick;
 use super::text::{
     Context, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, first_line, is_digits, need,
     no_more, sectors, unsigned,
@@ -58,8 +59,33 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 
 struct Biotracer;
 
-impl LineFormat for Biotracer {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+/// The numbers of a line, with times in the order of the fields.
+struct Record {
+    sector: u64,
+    sectors: u64,
+    bits: u64,
+    times: [Nanos; 4],
+}
+
+impl Record {
+    /// A line as it should be; `None` leaves it to the careful way.
+    #[inline]
+    fn quick(line: &[u8]) -> Option<Self> {
+        let mut fields = Quick::new(line);
+        let (sector, sectors, bytes, bits) =
+            (fields.number()?, fields.number()?, fields.number()?, fields.number()?);
+        let mut time = || fields.time(TimeUnit::Seconds).map(Nanos);
+        let times = [time()?, time()?, time()?, time()?];
+        let right = fields.ended()
+            && times.is_sorted()
+            && (1..1 << 31).contains(&sectors)
+            && bytes == sectors * SECTOR_BYTES;
+        right.then_some(Self { sector, sectors, bits, times })
+    }
+
+    /// Field by field, with the place of what is wrong.
+    #[cold]
+    fn careful(line: &[u8]) -> Result<Self> {
         let mut fields = blank_separated(line);
         let mut next = |name, column| need(&mut fields, name, column);
         let address = next("sector", 1)?;
@@ -85,33 +111,43 @@ impl LineFormat for Biotracer {
                     .of_field(name, column, field));
             }
         }
-        let mut count = unsigned(size, "sectors", 2)?;
+        let count = unsigned(size, "sectors", 2)?;
         let byte_count = unsigned(bytes, "bytes", 3)?;
         if count.checked_mul(SECTOR_BYTES) != Some(byte_count) {
             return Err(Error::new(Kind::Value, format!("is not {count} sectors of 512 bytes"))
                 .of_field("bytes", 3, bytes));
         }
         let bits = unsigned(flags, "flags", 4)?;
+        sectors(count, size, "sectors", 2)?;
+        let sector = unsigned(address, "sector", 1)?;
+        Ok(Self { sector, sectors: count, bits, times: [arrival, start, issue, complete] })
+    }
+}
+
+impl LineFormat for Biotracer {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let Record { sector, mut sectors, bits, times } = match Record::quick(line) {
+            Some(record) => record,
+            None => Record::careful(line)?,
+        };
         let mut flags = Flags::NO_WAIT_KNOWN;
         if bits & NO_WAIT != 0 {
             flags = flags.with(Flags::NO_WAIT);
         }
-        if byte_count % 4096 == SECTOR_BYTES && count > 1 {
-            count -= 1;
+        if sectors * SECTOR_BYTES % 4096 == SECTOR_BYTES && sectors > 1 {
+            sectors -= 1;
             context.ledger.headers_stripped += 1;
             flags = flags.with(Flags::PACKED);
         }
+        let [arrival, start, issue, complete] = times;
+        let op = if bits & WRITE == 0 { Op::Read } else { Op::Write };
         out.push(Request {
             start: Some(start),
             issue: Some(issue),
             complete: Some(complete),
             flags,
-            ..Request::new(
-                arrival,
-                if bits & WRITE == 0 { Op::Read } else { Op::Write },
-                Sector(unsigned(address, "sector", 1)?),
-                sectors(count, size, "sectors", 2)?,
-            )
+            // At most 2^32 - 1: checked with the record.
+            ..Request::new(arrival, op, Sector(sector), sectors as u32)
         });
         Ok(())
     }

@@ -19,6 +19,7 @@ mod msr;
 mod parquet;
 mod perfetto;
 mod pixel;
+mod quick;
 mod rwbs;
 mod spc1;
 mod ssdsim;

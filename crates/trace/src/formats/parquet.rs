@@ -12,9 +12,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::max;
+use arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
@@ -31,8 +33,9 @@ use crate::batch::{BATCH_ROWS, Batch};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::reader::{Header, Progress, ReadOptions, Source};
+use crate::reader::{Extent, Header, Progress, ReadOptions, Source};
 use crate::request::Request;
+use crate::units::Sector;
 use crate::writer::Sink;
 
 pub(super) static FORMAT: Format = Format {
@@ -86,6 +89,7 @@ struct ParquetSource {
     reader: ParquetRecordBatchReader,
     header: Header,
     ledger: Ledger,
+    extent: Option<Extent>,
     processes: Arc<Names>,
     devices: Arc<Names>,
     last_arrival: i64,
@@ -115,6 +119,7 @@ impl ParquetSource {
             || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
             |json| described(LEDGER_KEY, &json),
         )?;
+        let extent = guarded(|| extent(&metadata))?;
         let schema = wanted_schema(metadata.schema());
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
@@ -127,6 +132,7 @@ impl ParquetSource {
             reader,
             header,
             ledger,
+            extent,
             processes: Arc::default(),
             devices: Arc::default(),
             last_arrival: i64::MIN,
@@ -174,6 +180,33 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     })
 }
 
+/// What the statistics of the footer bound; `None` where they are not all there.
+fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>, ParquetError> {
+    let file = metadata.metadata();
+    let groups = file.row_groups();
+    let column = |name: &str| {
+        let schema = file.file_metadata().schema_descr();
+        StatisticsConverter::try_new(name, metadata.schema(), schema)
+    };
+    let (Ok(sector), Ok(sectors)) = (column("sector"), column("sectors")) else { return Ok(None) };
+    let (highest, longest) = (sector.row_group_maxes(groups)?, sectors.row_group_maxes(groups)?);
+    if highest.null_count() + longest.null_count() > 0 {
+        return Ok(None);
+    }
+    let highest = highest.as_primitive_opt::<UInt64Type>().and_then(max);
+    let longest = longest.as_primitive_opt::<UInt32Type>().and_then(max);
+    let (Some(highest), Some(longest)) = (highest, longest) else { return Ok(None) };
+    let mut without_completion = file.file_metadata().num_rows().max(0) as u64;
+    if let Ok(complete) = column("complete_ns") {
+        let missing = complete.row_group_null_counts(groups)?;
+        if missing.null_count() > 0 {
+            return Ok(None);
+        }
+        without_completion = missing.iter().flatten().sum();
+    }
+    Ok(Some(Extent { end: Sector(highest.saturating_add(u64::from(longest))), without_completion }))
+}
+
 fn foreign_header(path: &Path) -> Header {
     let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Header { source, format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
@@ -207,6 +240,10 @@ impl Source for ParquetSource {
         let batch = self.next()?;
         out.extend(batch.iter().flat_map(Batch::iter));
         Ok(batch.is_some())
+    }
+
+    fn extent(&self) -> Option<Extent> {
+        self.extent
     }
 
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {

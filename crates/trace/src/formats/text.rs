@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use super::input::{Input, damaged};
-use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::names::{NameId, Names};
@@ -14,7 +13,9 @@ use crate::units::{SECTOR_BYTES, Sector};
 
 /// Longest line accepted; a longer one is no text.
 const MAX_LINE: usize = 1 << 16;
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 1 << 18;
+/// Requests parsed at a time: they stay in the cache until the reader has taken them.
+const ROWS: usize = 1 << 10;
 
 /// What a line format keeps and fills while it reads.
 #[derive(Debug, Default)]
@@ -140,7 +141,7 @@ impl<F: LineFormat> LineSource<F> {
 
 impl<F: LineFormat> Source for LineSource<F> {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
-        let goal = out.len() + BATCH_ROWS;
+        let goal = out.len() + ROWS;
         while out.len() < goal {
             match memchr::memchr(b'\n', &self.buffer[self.start..self.end]) {
                 Some(length) => {

@@ -1,0 +1,86 @@
+"""What a page operation costs by size of the device and length of the run: measured, kept and drawn.
+
+    .venv/bin/python benches/plot_cost.py [--redraw] [--longest 1000000000] [--largest 1024]
+
+Runs `device_cost` once for each case, writes docs/concepts/device-cost.json and draws the .svg beside it;
+`--redraw` draws the data that is there. The longest run takes two minutes, the largest device 2 GB of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from emmclab.theme import LIGHT
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "docs" / "concepts" / "device-cost.json"
+PICTURE = DATA.with_suffix(".svg")
+SIZES_GB = (1, 4, 16, 64, 256, 1024)
+LENGTHS = (10**5, 10**6, 10**7, 10**8, 10**9)
+
+
+def measure(longest: int, largest: int) -> list[dict[str, Any]]:
+    """Run every case up to these bounds, each in a process of its own."""
+    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "device_cost"]
+    subprocess.run(cargo, check=True, cwd=ROOT)
+    program = (
+        Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "device_cost"
+    )
+    cases = [("length", str(count)) for count in LENGTHS if count <= longest]
+    cases += [("size", str(gb)) for gb in SIZES_GB if gb <= largest]
+    rows = []
+    for case in cases:
+        done = subprocess.run([program, *case], check=True, capture_output=True, text=True)
+        print(done.stdout, end="", flush=True)
+        rows.append(json.loads(done.stdout))
+    return rows
+
+
+def panel(rows: list[dict[str, Any]], across: tuple[str, str], up: tuple[str, str]) -> alt.Chart:
+    """Draw one figure against another; the first axis is logarithmic."""
+    ticks = [row[across[0]] for row in rows]
+    scale = alt.Scale(type="log", base=10 if across[0] == "requests" else 2)
+    axis = alt.Axis(values=ticks, format="~s" if across[0] == "requests" else "d")
+    base = alt.Chart(alt.Data(values=rows), width=230, height=190).encode(
+        x=alt.X(f"{across[0]}:Q", title=across[1], scale=scale, axis=axis),
+        y=alt.Y(f"{up[0]}:Q", title=up[1], scale=alt.Scale(zero=True)),
+    )
+    return base.mark_line() + base.mark_circle(size=45, opacity=1)
+
+
+def draw(rows: list[dict[str, Any]]) -> str:
+    """Put the panels side by side, as SVG."""
+    sizes = [row for row in rows if row["case"] == "size"]
+    lengths = [row for row in rows if row["case"] == "length"]
+    cost = ("ns_per_page_operation", "ns per page operation")
+    chart = alt.hconcat(
+        panel(sizes, ("gb", "capacity in GB, device full"), cost),
+        panel(lengths, ("requests", "requests in the run"), cost),
+        panel(lengths, ("requests", "requests in the run"), ("peak_mb", "peak memory in MB")),
+    )
+    return vl_convert.vegalite_to_svg(chart.to_dict(), config=LIGHT | {"background": "white"})
+
+
+def main() -> None:
+    """Measure unless told not to, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--redraw", action="store_true")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1])
+    parser.add_argument("--largest", type=int, default=SIZES_GB[-1])
+    arguments = parser.parse_args()
+    if not arguments.redraw:
+        rows = measure(arguments.longest, arguments.largest)
+        DATA.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    PICTURE.write_text(draw(json.loads(DATA.read_text())))
+
+
+if __name__ == "__main__":
+    main()

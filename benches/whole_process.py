@@ -1,0 +1,104 @@
+"""Whole processes against SSDsim on the same two workloads, in every input format.
+
+    .venv/bin/python benches/whole_process.py [FOLDER OF THE REAL TRACES]
+
+* a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device; SSDsim took 5.1 s;
+* 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %; SSDsim took 2.75 s.
+
+SSDsim reads ASCII lines of five columns. Each process runs several times and the fastest counts: seconds by
+the wall, and seconds on the processor, which other work disturbs less and which are set against SSDsim's.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import emmclab
+
+ROOT = Path(__file__).parents[1]
+RUNS = 7
+SSDSIM_S = {"telegram": 5.1, "random": 2.75}
+TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
+
+
+def best(command: list[str]) -> tuple[float, float]:
+    """Wall seconds and processor seconds of the fastest of several runs."""
+    runs = []
+    for _ in range(RUNS):
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begin
+        if status:
+            sys.exit(f"failed: {' '.join(command)}")
+        runs.append((wall, usage.ru_utime + usage.ru_stime))
+    return min(run[0] for run in runs), min(run[1] for run in runs)
+
+
+def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
+    """Write the Pixel trace in every format; the BIOtracer log repeats the arrival for what it lacks."""
+    trace = emmclab.read(source)
+    files = {"Pixel CSV, gzip": source}
+    for label, name in (("SSDsim ASCII", "telegram.ssdsim"), ("Parquet", "telegram.parquet")):
+        files[label] = folder / name
+        trace.write(files[label])
+    lines = []
+    for line in files["SSDsim ASCII"].read_text().splitlines():
+        arrival, _, sector, sectors, read = map(int, line.split())
+        stamps = [f"{arrival // 10**9}.{arrival % 10**9:09d}"] * 4
+        lines.append("\t\t".join([str(sector), str(sectors), str(512 * sectors), str(1 - read), *stamps]))
+    files["BIOtracer text"] = folder / "telegram.biotracer"
+    files["BIOtracer text"].write_text("\n".join(lines) + "\n")
+    return files
+
+
+def make_random(folder: Path) -> dict[str, Path]:
+    """Write the random writes, one each millisecond, over the whole capacity of the device."""
+    source = random.Random(1)  # noqa: S311
+    files = {"SSDsim ASCII": folder / "random.ssdsim", "Parquet": folder / "random.parquet"}
+    lines = [f"{number * 1_000_000} 0 {source.randrange(262_144) * 8} 8 0\n" for number in range(786_432)]
+    files["SSDsim ASCII"].write_text("".join(lines))
+    emmclab.read(files["SSDsim ASCII"]).write(files["Parquet"])
+    return files
+
+
+def show(workload: str, label: str, device: str, command: list[str]) -> None:
+    """Measure and print a row."""
+    wall, processor = best(command)
+    faster = SSDSIM_S[workload] / processor
+    print(f"{label:<34} {device:<12} {wall:>8.3f} {processor:>8.3f} {faster:>7.1f} x", flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    traces = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("EMMCLAB_TRACES", "../shared/traces"))
+    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "device_speed"]
+    subprocess.run(cargo, check=True, cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    program = str(target / "release" / "examples" / "device_speed")
+    cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--fold", "--device"]
+    print(f"{'input':<34} {'device':<12} {'wall s':>8} {'cpu s':>8} {'SSDsim /':>9}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if (traces / TELEGRAM).exists():
+            for label, path in make_telegram(traces / TELEGRAM, folder).items():
+                for device in ("iiswc15-4ps", "ssdsim"):
+                    show("telegram", f"telegram, {label}", device, [program, "file", str(path), device])
+            path = folder / "telegram.ssdsim"
+            show("telegram", "telegram, emmclab simulate", "iiswc15-4ps", [*cli, "iiswc15-4ps", str(path)])
+        else:
+            print(f"there is no {traces / TELEGRAM}: give the folder of the real traces")
+        for label, path in make_random(folder).items():
+            show("random", f"random, {label}", "small-1gb", [program, "file", str(path), "small-1gb"])
+        path = folder / "random.ssdsim"
+        show("random", "random, emmclab simulate", "small-1gb", [*cli, "small-1gb", str(path)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+//! Presets from measured service times.
+
+use emmclab_replay::calibrate::{CalibrateOptions, calibrate, samples_of_fio, samples_of_traces};
+use emmclab_trace::Combiner;
+use pyo3::prelude::*;
+
+use crate::errors::run;
+use crate::json::to_json;
+use crate::reader::PyReader;
+
+/// Fits a preset to the service times of a trace; the result as JSON.
+#[pyfunction]
+pub(crate) fn calibrate_trace(
+    py: Python<'_>,
+    reader: PyRef<'_, PyReader>,
+    name: String,
+    source: String,
+    capacity_gb: u32,
+    seed: u64,
+) -> PyResult<String> {
+    let inputs = PyReader::inputs(&[reader]);
+    run(py, || {
+        let samples = samples_of_traces(&mut Combiner::open(inputs, 1)?)?;
+        to_json(&calibrate(&samples, &CalibrateOptions { name, source, capacity_gb, seed })?)
+    })
+}
+
+/// Fits a preset to the text of `fio --output-format=json`; the result as JSON.
+#[pyfunction]
+pub(crate) fn calibrate_fio(
+    py: Python<'_>,
+    text: &str,
+    name: String,
+    source: String,
+    capacity_gb: u32,
+    seed: u64,
+) -> PyResult<String> {
+    run(py, || {
+        let options = CalibrateOptions { name, source, capacity_gb, seed };
+        to_json(&calibrate(&samples_of_fio(text)?, &options)?)
+    })
+}

@@ -1,0 +1,234 @@
+//! A device preset from measured service times: timing, parallelism and power, with error bars and a hold-out error.
+
+mod fio;
+mod model;
+mod power;
+mod preset;
+mod samples;
+mod search;
+
+use emmclab_trace::{Combiner, Error, Kind, Op, Result};
+use rand_pcg::Pcg64;
+use serde::Serialize;
+
+pub use model::{Shape, Timing};
+pub use power::PowerFit;
+pub use samples::Samples;
+
+use samples::{Group, median};
+
+/// Refits that make the error bars.
+const RESAMPLES: usize = 40;
+/// Fewer held-out requests than this give no error of their own.
+pub const ENOUGH: usize = 5;
+
+/// How to calibrate.
+#[derive(Clone, Debug)]
+pub struct CalibrateOptions {
+    /// Name of the preset.
+    pub name: String,
+    /// Where the samples come from, for its comments.
+    pub source: String,
+    /// Capacity that the host sees, in GB.
+    pub capacity_gb: u32,
+    /// Seed of the search and of the resampling.
+    pub seed: u64,
+}
+
+/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Figure {
+    pub name: String,
+    pub unit: &'static str,
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Measured and predicted service times of one size, in us; medians.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizeRow {
+    /// What the requests do.
+    pub op: &'static str,
+    /// Their size.
+    pub kb: f64,
+    /// How many there are.
+    pub requests: usize,
+    /// Measured.
+    pub measured_us: f64,
+    /// By the preset.
+    pub predicted_us: f64,
+    /// Of the half that was not fitted to: how many, measured, and predicted by a fit to the other half.
+    pub held_out_requests: usize,
+    /// Measured there.
+    pub held_out_measured_us: Option<f64>,
+    /// Predicted for it.
+    pub held_out_predicted_us: Option<f64>,
+    /// Predicted / measured - 1, in percent.
+    pub held_out_error_pct: Option<f64>,
+}
+
+/// What calibration found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The preset, commented.
+    pub toml: String,
+    /// Page sizes in KB, largest first.
+    pub page_kb: Vec<u32>,
+    /// Flash units that work at once.
+    pub units: u32,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// Measured and predicted by operation and size.
+    pub sizes: Vec<SizeRow>,
+    /// Median over the held-out requests of the size of the error, in percent: each against the prediction for its
+    /// operation and size.
+    pub held_out_request_error_pct: f64,
+    /// Median over sizes (of at least [`ENOUGH`] held-out requests) of the size of the held-out error, in percent.
+    pub held_out_median_error_pct: f64,
+    /// Held-out requests of sizes that were met within 10 %, in percent.
+    pub held_out_within_10_pct: f64,
+    /// Requests used, and those left out because they waited for the device to wake up.
+    pub requests: usize,
+    /// See `requests`.
+    pub woken: usize,
+}
+
+/// Collects the samples of traces.
+///
+/// # Errors
+/// Where a trace cannot be read or has no service times.
+pub fn samples_of_traces(traces: &mut Combiner) -> Result<Samples> {
+    let mut samples = Samples::default();
+    while let Some(batch) = traces.next_batch()? {
+        batch.iter().for_each(|request| samples.add(&request));
+    }
+    samples.settle()?;
+    Ok(samples)
+}
+
+/// Collects the samples of a file of `fio --output-format=json`.
+///
+/// # Errors
+/// Where it is none, or its jobs ran more than one request at a time.
+pub fn samples_of_fio(text: &str) -> Result<Samples> {
+    fio::samples(text)
+}
+
+/// Fits a preset.
+///
+/// # Errors
+/// [`Kind::Value`] where there are no writes, or too few sizes to tell anything.
+pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibration> {
+    let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
+    let writes = all.iter().filter(|group| group.op == Op::Write).count();
+    if writes == 0 || all.len() < 3 {
+        return Err(Error::new(
+            Kind::Value,
+            format!("{} sizes, {writes} of them written, tell too little", all.len()),
+        )
+        .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
+    }
+    if !(1..=1024).contains(&options.capacity_gb) {
+        return Err(Error::new(
+            Kind::Config,
+            format!("a capacity of {} GB is impossible here", options.capacity_gb),
+        )
+        .hint("give 1 to 1024"));
+    }
+    let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
+    let tried = if half.len() < 3 { &all } else { &half };
+    let (shape, half_timing) = search::best_shape(tried, &mut random);
+    let timing = search::refine(&shape, &half_timing, &all, &mut random);
+    let power = samples.power();
+    let mut refits: Vec<(Timing, Option<PowerFit>)> = Vec::new();
+    for _ in 0..RESAMPLES {
+        let resampled: Vec<Group> = all.iter().map(|group| group.resampled(&mut random)).collect();
+        let refit = search::refine(&shape, &timing, &resampled, &mut random);
+        refits.push((refit, samples.resampled_power(&mut random)));
+    }
+    let figures = figures(&shape, &timing, power, &refits);
+    let mut sizes = Vec::new();
+    for group in &all {
+        let held = rest.iter().find(|held| (held.op, held.sectors) == (group.op, group.sectors));
+        let measured = held.map(|held| held.median_us);
+        let predicted = held.map(|held| half_timing.service_us(&shape, held.op, held.kb()));
+        sizes.push(SizeRow {
+            op: group.op.name(),
+            kb: group.kb(),
+            requests: group.count,
+            measured_us: group.median_us,
+            predicted_us: timing.service_us(&shape, group.op, group.kb()),
+            held_out_requests: held.map_or(0, |held| held.count),
+            held_out_measured_us: measured,
+            held_out_predicted_us: predicted,
+            held_out_error_pct: predicted.zip(measured).map(|(found, wanted)| 100.0 * (found / wanted - 1.0)),
+        });
+    }
+    let judged = || {
+        sizes
+            .iter()
+            .filter(|row| row.held_out_requests >= ENOUGH)
+            .filter_map(|row| Some((row.held_out_requests, row.held_out_error_pct?.abs())))
+    };
+    let mut errors: Vec<f64> = judged().map(|(_, error)| error).collect();
+    let within: usize = judged().filter(|(_, error)| *error <= 10.0).map(|(count, _)| count).sum();
+    let held: usize = judged().map(|(count, _)| count).sum();
+    let mut request_errors: Vec<f64> = rest
+        .iter()
+        .flat_map(|held| held.errors_pct(half_timing.service_us(&shape, held.op, held.kb())))
+        .collect();
+    let mut out = Calibration {
+        toml: String::new(),
+        page_kb: shape.page_kb.clone(),
+        units: shape.units,
+        held_out_request_error_pct: median(&mut request_errors),
+        held_out_median_error_pct: median(&mut errors),
+        held_out_within_10_pct: 100.0 * within as f64 / held.max(1) as f64,
+        figures,
+        sizes,
+        requests: all.iter().map(|group| group.count).sum(),
+        woken: samples.woken(),
+    };
+    out.toml = preset::toml(&out, &shape, &timing, power, options);
+    Ok(out)
+}
+
+fn figures(
+    shape: &Shape,
+    timing: &Timing,
+    power: Option<PowerFit>,
+    refits: &[(Timing, Option<PowerFit>)],
+) -> Vec<Figure> {
+    let figure = |name: String, unit, value: f64, mut others: Vec<f64>| {
+        others.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            others
+                .get((share * others.len().saturating_sub(1) as f64).round() as usize)
+                .copied()
+                .unwrap_or(value)
+        };
+        Figure { name, unit, value, low: at(0.05).min(value), high: at(0.95).max(value) }
+    };
+    let mut out: Vec<Figure> = timing
+        .named(shape)
+        .into_iter()
+        .enumerate()
+        .map(|(i, (name, unit, value))| {
+            figure(name, unit, value, refits.iter().map(|(refit, _)| refit.named(shape)[i].2).collect())
+        })
+        .collect();
+    if let Some(power) = power {
+        let others =
+            |get: fn(&PowerFit) -> f64| refits.iter().filter_map(|refit| refit.1.as_ref().map(get)).collect();
+        out.push(figure(
+            "sleep_after_us".into(),
+            "us",
+            power.sleep_after_us,
+            others(|fit| fit.sleep_after_us),
+        ));
+        out.push(figure("wake_us".into(), "us", power.wake_us, others(|fit| fit.wake_us)));
+    }
+    out
+}

@@ -1,0 +1,170 @@
+//! One pass over a well-formed line of numbers. Whatever it does not understand is left to the careful way through the
+//! fields, which says what is wrong; both give the same where both succeed.
+
+use super::text::TimeUnit;
+
+/// A line and a place in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Quick<'a> {
+    line: &'a [u8],
+    at: usize,
+}
+
+/// So many digits always fit.
+const MOST_DIGITS: usize = 18;
+const POWERS: [u64; 10] =
+    [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+
+impl<'a> Quick<'a> {
+    pub(crate) fn new(line: &'a [u8]) -> Self {
+        Self { line, at: 0 }
+    }
+
+    /// A run of digits, and how many there are; the first eight at once where it is likely to be `long`.
+    #[inline]
+    fn digits(&mut self, long: bool) -> Option<(u64, usize)> {
+        let mut value = 0u64;
+        let mut rest = &self.line[self.at..];
+        if long
+            && let Some((eight, behind)) = rest.split_first_chunk::<8>()
+            && let Some(digits) = eight_digits(*eight)
+        {
+            value = digits;
+            rest = behind;
+        }
+        while let [byte, behind @ ..] = rest
+            && byte.is_ascii_digit()
+        {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+            rest = behind;
+        }
+        let count = self.line.len() - self.at - rest.len();
+        self.at += count;
+        (count.wrapping_sub(1) < MOST_DIGITS).then_some((value, count))
+    }
+
+    /// Goes over the blanks behind a field; `None` where something else stands there.
+    #[inline]
+    fn blanks(&mut self) -> Option<()> {
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        match self.line.get(self.at) {
+            None => return Some(()),
+            Some(byte) if blank(byte) => self.at += 1,
+            Some(_) => return None,
+        }
+        while self.line.get(self.at).is_some_and(blank) {
+            self.at += 1;
+        }
+        Some(())
+    }
+
+    /// The next field, an unsigned number.
+    #[inline]
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let (value, _) = self.digits(false)?;
+        self.blanks()?;
+        Some(value)
+    }
+
+    /// The next field, an unsigned number, with its text.
+    #[inline]
+    pub(crate) fn number_and_text(&mut self) -> Option<(u64, &'a [u8])> {
+        let from = self.at;
+        let (value, count) = self.digits(false)?;
+        self.blanks()?;
+        Some((value, &self.line[from..from + count]))
+    }
+
+    /// The next field, a time in `unit`s with no more decimals than make nanoseconds.
+    #[inline]
+    pub(crate) fn time(&mut self, unit: TimeUnit) -> Option<i64> {
+        let (whole, _) = self.digits(true)?;
+        let places = unit.digits() as usize;
+        let mut rest = 0;
+        if self.line.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            let (digits, count) = self.digits(true)?;
+            rest = digits * POWERS.get(places.checked_sub(count)?)?;
+        }
+        self.blanks()?;
+        let ns = whole.checked_mul(POWERS[places])?.checked_add(rest)?;
+        i64::try_from(ns).ok()
+    }
+
+    /// Whether the line ends here.
+    #[inline]
+    pub(crate) fn ended(&self) -> bool {
+        self.at == self.line.len()
+    }
+}
+
+/// The number that eight digits make: pairs, fours, then the whole, each step for all at once.
+#[inline]
+fn eight_digits(text: [u8; 8]) -> Option<u64> {
+    let word = u64::from_le_bytes(text);
+    let digits = word.wrapping_sub(0x3030_3030_3030_3030);
+    // A byte below `0` borrows, one above `9` carries into its high bit.
+    if (digits | word.wrapping_add(0x4646_4646_4646_4646)) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::text::{blank_separated, decimal_time, unsigned};
+    use super::*;
+
+    #[test]
+    fn eight_digits_are_nothing_but_digits() {
+        for place in 0..8 {
+            for byte in 0..=255 {
+                let mut text = *b"31415926";
+                text[place] = byte;
+                let plain = std::str::from_utf8(&text).ok().filter(|_| text.iter().all(u8::is_ascii_digit));
+                assert_eq!(eight_digits(text), plain.and_then(|text| text.parse().ok()), "{text:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_it_reads_is_what_the_careful_way_reads(
+            line in "([0-9]{0,20}(\\.[0-9]{0,11})?[ \t]{0,2}){0,4}[ a\\.-]?",
+            unit in prop::sample::select(&[TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Nanos][..]),
+        ) {
+            let line = line.as_bytes();
+            let (mut numbers, mut times) = (Quick::new(line), Quick::new(line));
+            for field in blank_separated(line) {
+                let mut both = numbers.clone();
+                let Some(number) = numbers.number() else { break };
+                prop_assert_eq!(unsigned(field, "", 0).ok(), Some(number));
+                prop_assert_eq!(both.number_and_text(), Some((number, field)));
+            }
+            for field in blank_separated(line) {
+                let Some(time) = times.time(unit) else { break };
+                prop_assert_eq!(decimal_time(field, unit, "", 0).ok(), Some(time));
+            }
+        }
+
+        #[test]
+        fn it_reads_whatever_is_well_formed(
+            fields in prop::collection::vec((0..10u64.pow(18), 0..9_000_000_000u64, 0..1_000_000_000u32), 1..5),
+        ) {
+            let text: Vec<String> =
+                fields.iter().map(|(number, whole, rest)| format!("{number}\t\t{whole}.{rest:09}")).collect();
+            let text = text.join(" ");
+            let mut quick = Quick::new(text.as_bytes());
+            for (number, whole, rest) in fields {
+                prop_assert_eq!(quick.number(), Some(number));
+                let ns = whole as i64 * 1_000_000_000 + i64::from(rest);
+                prop_assert_eq!(quick.time(TimeUnit::Seconds), Some(ns));
+            }
+            prop_assert!(quick.ended());
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Requests come in order of arrival however the recorder wrote them, within the window.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fmt::Write;
+
+use emmclab_trace::{BATCH_ROWS, Kind, ReadOptions, TraceReader};
+
+/// A file of SSDsim lines, one each microsecond but in the order of `places`; the sector is the place.
+fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(i64, u64)>, u64)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.ssdsim");
+    let mut text = String::new();
+    for place in places {
+        writeln!(text, "{} 0 {place} 8 0", place / 3 * 1000).unwrap();
+    }
+    std::fs::write(&path, text).unwrap();
+    let options = ReadOptions { reorder_window: window, ..ReadOptions::default() };
+    let mut reader = TraceReader::open(&path, &options)?;
+    let mut found = Vec::new();
+    while let Some(batch) = reader.next_batch()? {
+        assert!(batch.len() <= BATCH_ROWS && !batch.is_empty());
+        found.extend(batch.iter().map(|request| (request.arrival.0, request.sector.0)));
+    }
+    Ok((found, reader.ledger().reordered))
+}
+
+/// What a stable sort of all lines gives.
+fn sorted(places: &[usize]) -> Vec<(i64, u64)> {
+    let mut all: Vec<_> = places.iter().map(|place| ((place / 3 * 1000) as i64, *place as u64)).collect();
+    all.sort_by_key(|(arrival, _)| *arrival);
+    all
+}
+
+#[test]
+fn disorder_over_the_borders_of_batches_is_put_right() {
+    let mut places: Vec<usize> = (0..3 * BATCH_ROWS + 7).collect();
+    let (ordered, reordered) = read(&places, None).unwrap();
+    assert_eq!((ordered, reordered), (sorted(&places), 0));
+    for at in (0..places.len() - BATCH_ROWS / 2).step_by(9_001) {
+        places.swap(at, at + BATCH_ROWS / 2);
+    }
+    let (found, reordered) = read(&places, None).unwrap();
+    assert!(reordered > 0);
+    assert_eq!(found, sorted(&places));
+}
+
+#[test]
+fn a_request_further_out_of_place_than_the_window_is_refused() {
+    let mut places: Vec<usize> = (0..3 * BATCH_ROWS).collect();
+    let late = places.remove(0);
+    places.insert(5 * BATCH_ROWS / 2, late);
+    let error = read(&places, None).unwrap_err();
+    assert!(error.kind() == Kind::Order && error.hint_text().unwrap().contains("--reorder-window"));
+    assert_eq!(read(&places, Some(3 * BATCH_ROWS)).unwrap().0, sorted(&places));
+}

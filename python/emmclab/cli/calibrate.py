@@ -1,0 +1,91 @@
+"""`emmclab calibrate TRACE|FIO -o preset.toml`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from emmclab.calibration import calibrate as calibrate_device
+from emmclab.calibration import is_fio
+from emmclab.cli.console import print_json, stderr
+from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit
+from emmclab.cli.show import framed
+from emmclab.errors import ConfigError
+from emmclab.files import write_whole
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab calibrate trace.txt -o my-phone.toml[/], "
+        "[cyan]emmclab calibrate fio.json -o card.toml --capacity-gb 64[/]"
+    )(calibrate)
+
+
+def calibrate(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE|FIO",
+            help="A trace with service times, or the results of `fio --output-format=json`.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="The preset; stdout where not given."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the preset; that of the file where not given.")
+    ] = None,
+    capacity_gb: Annotated[int, typer.Option(metavar="GB", help="Capacity that the host sees.")] = 32,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same preset.")] = 1,
+    as_json: AsJson = False,
+    format: Format = None,
+    lenient: Lenient = False,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    size_unit: SizeUnit = None,
+) -> None:
+    """Fit a device preset to measured service times, with error bars and a hold-out error."""
+    if not 1 <= capacity_gb <= 1024:
+        raise ConfigError(
+            f"a capacity of {capacity_gb} GB", kind="config", field="--capacity-gb", hint="give 1 to 1024"
+        )
+    reading = Reading(format, lenient, columns, time_unit, size_unit)
+    name = name or (output.stem if output is not None else "calibrated")
+    fio = format is None and source.is_file() and is_fio(source)
+    found = calibrate_device(
+        source if fio else reading.open(source), name=name, capacity_gb=capacity_gb, seed=seed
+    )
+    if output is not None:
+        write_whole(output, found["toml"])
+    if as_json:
+        print_json(found)
+        return
+    if output is None:
+        sys.stdout.write(found["toml"])
+        return
+    _show(stderr(), found)
+    line = f"{output}: `emmclab simulate TRACE --device {output}` runs on it"
+    stderr().print(line, markup=False, soft_wrap=True)
+
+
+def _show(console: Console, found: dict[str, Any]) -> None:
+    pages = " + ".join(str(kb) for kb in found["page_kb"])
+    table = framed(f"Pages of {pages} KB, {found['units']} at once")
+    for heading in ("Figure", "Value", "90 % range", "Unit"):
+        table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
+    for figure in found["figures"]:
+        span = f"{figure['low']:,.1f} to {figure['high']:,.1f}"
+        table.add_row(figure["name"], f"{figure['value']:,.1f}", span, figure["unit"])
+    console.print(table)
+    console.print(
+        f"held-out half: requests met within {found['held_out_request_error_pct']:.1f} % in the median, "
+        f"sizes within {found['held_out_median_error_pct']:.1f} %; "
+        f"{found['held_out_within_10_pct']:.1f} % of its requests are of sizes met within 10 %",
+        soft_wrap=True,
+    )

@@ -1,0 +1,63 @@
+"""`emmclab calibrate`: a preset from measured service times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import emmclab as api
+from conftest import emmclab, emmclab_json
+
+
+def _fio(path: Path, read_us: float = 100.0, write_us: float = 400.0) -> Path:
+    """Results of fio for a device that takes a fixed time and 10 us per KB."""
+    jobs = []
+    for kb in (4, 8, 16, 32, 64, 128):
+        for side, base in (("read", read_us), ("write", write_us)):
+            ns = 1000 * (base + 10 * kb)
+            latency = {"mean": ns, "percentile": {"50.000000": ns}}
+            done = {"total_ios": 500, "io_bytes": 500 * kb * 1024, "clat_ns": latency}
+            jobs.append({"jobname": f"{side}-{kb}k", "job options": {"bs": f"{kb}k"}, side: done})
+    path.write_text(json.dumps({"fio version": "fio-3.33", "jobs": jobs}))
+    return path
+
+
+def test_a_preset_from_fio_runs_and_answers_as_measured(trace: Path, tmp_path: Path) -> None:
+    source, preset = _fio(tmp_path / "fio.json"), tmp_path / "card.toml"
+    found = emmclab_json("calibrate", source, "-o", preset, "--capacity-gb", "4")
+    assert preset.read_text() == found["toml"] and 'name = "card"' in found["toml"]
+    assert found["held_out_median_error_pct"] < 5
+    assert emmclab_json("simulate", trace, "--device", preset)["requests"] == 400
+    again = emmclab("calibrate", source, "--name", "card", "--capacity-gb", "4")
+    assert (again.returncode, again.stdout) == (0, found["toml"])
+    assert api.calibrate(source, name="card", capacity_gb=4)["toml"] == found["toml"]
+
+
+def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Path) -> None:
+    preset = tmp_path / "phone.toml"
+    done = emmclab("calibrate", trace, "-o", preset)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "held-out half" in done.stderr and preset.read_text().startswith("# Written by")
+    assert emmclab("explain", preset).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("0 0 8 8 0\n1000 0 16 8 0\n", (), "no service times|has a start or issue"),
+        ('{"fio version": "fio-3.33"}', (), "jobs"),
+        ('{"fio version": "fio-3.33", "jobs": [', (), "no JSON"),
+        ("nonsense", (), "no trace format"),
+        ("0 0 8 8 0\n", ("--capacity-gb", "0"), "--capacity-gb|capacity"),
+    ],
+)
+def test_rubbish_is_refused_and_nothing_is_written(
+    tmp_path: Path, text: str, arguments: tuple[str, ...], words: str
+) -> None:
+    source, preset = tmp_path / "source", tmp_path / "preset.toml"
+    source.write_text(text)
+    done = emmclab("calibrate", source, "-o", preset, *arguments)
+    assert (done.returncode, done.stdout) == (2, "") and not preset.exists()
+    assert any(word in done.stderr for word in words.split("|")) and "Traceback" not in done.stderr
