@@ -300,7 +300,7 @@ proptest! {
         duration_s in 1.0..100_000.0, seed: u64, requests in prop::option::of(1_u64..3_000),
     ) {
         let model = WorkloadModel {
-            name: "random".into(), source: "test".into(), note: None, duration_s, address_space_gb: 1,
+            version: 1, load: None, name: "random".into(), source: "test".into(), note: None, duration_s, address_space_gb: 1,
             reads, writes, bursts, service,
         };
         prop_assume!(model.requests() > 0);
