@@ -2,10 +2,11 @@
 
     .venv/bin/python benches/twins.py TRACE... [--published Messaging=TRACE] [--seeds 1,2,3] [--json FILE]
 
-Every trace goes through `fit`, its model makes one twin per seed, and both go through the three devices of the IISWC 2015
-study, open loop, on a new device, with chips alone (2-way) and with dies and planes (8-way) working in parallel. Printed: mean
-response of the trace, and by how many percent its twins are off: mean over the seeds, and the worst seed. `--published`
-puts a workload that comes with emmclab beside the trace that it stands for.
+Every trace goes through `fit`, its model makes one twin per seed, and both go through the three devices of
+the IISWC 2015 study, open loop, on a new device, with chips alone (2-way) and with dies and planes (8-way)
+working in parallel. Printed: mean response of the trace, and by how many percent its twins are off: mean over
+the seeds, and the worst seed. `--published` puts a workload that comes with emmclab beside the trace that it
+stands for.
 """
 
 from __future__ import annotations
