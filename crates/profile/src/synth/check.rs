@@ -219,8 +219,9 @@ impl WorkloadModel {
             0 => Ok(()),
             count => {
                 let plural = if count == 1 { "fault" } else { "faults" };
-                Err(Error::new(Kind::Config, format!("{count} {plural}: {}", faults.0.join("; ")))
-                    .hint("correct the values named; `emmclab explain` shows every key with its unit"))
+                Err(Error::new(Kind::Config, format!("{count} {plural}: {}", faults.0.join("; "))).hint(
+                    "correct the values named; docs/concepts/workloads.md tells every key with its unit",
+                ))
             }
         }
     }

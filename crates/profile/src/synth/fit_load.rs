@@ -197,10 +197,11 @@ impl LoadCurve {
         let pace = (self.points[to].at - begin) as f64 / requests;
         let load = (upto[to].1 - done) as f64 / requests;
         let mut most = 0.0;
-        for i in from + 1..to {
-            let (point, number) = (&self.points[i], (upto[i].0 - first) as f64);
+        let inside = self.points.iter().zip(upto).enumerate().take(to).skip(from + 1);
+        for (i, (point, (upto_requests, upto_work))) in inside {
+            let number = (upto_requests - first) as f64;
             let early = ((point.at - begin) as f64 - pace * number).abs();
-            let more = ((upto[i].1 - done) as f64 - load * number).abs();
+            let more = ((upto_work - done) as f64 - load * number).abs();
             let mut felt = 0.0;
             for (k, ways) in WAYS.into_iter().enumerate() {
                 let off = (early + more / ways as f64) * point.all() as f64;

@@ -100,10 +100,8 @@ impl Timeline {
             if self.first.is_some() {
                 self.idle.push(bounded(gap, LONGEST_NS), 1);
             }
-        } else {
-            if finds_idle {
-                self.think.push(bounded(gap, LONGEST_NS), 1);
-            }
+        } else if finds_idle {
+            self.think.push(bounded(gap, LONGEST_NS), 1);
         }
         let switches = !opens && self.tail.last().is_some_and(|last| last.0 != request.op);
         if finds_idle {

@@ -4,8 +4,8 @@ use emmclab_trace::{Error, Kind, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an application asks of its storage: totals, and the shapes behind them. Holds no address, name or time of any
-/// trace.
+/// What an application asks of its storage: totals, the shapes behind them, and when the load comes. Holds no address,
+/// name or date of any trace.
 ///
 /// Distributions are lists of a value and its weight, values ascending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -138,7 +138,7 @@ impl WorkloadModel {
             let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
             Error::new(Kind::Config, error.message().to_owned())
                 .at_line(line)
-                .hint("the keys of a workload model are in docs/reference; a preset is a good start")
+                .hint("the keys are told in docs/concepts/workloads.md; `emmclab fit` writes such files")
         })?;
         model.check()?;
         Ok(model)

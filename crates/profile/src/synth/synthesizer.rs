@@ -14,7 +14,8 @@ use super::space::Space;
 
 /// Makes a trace of a model, batch by batch, in order of arrival. Same model, options and version: same bytes.
 ///
-/// Memory is bounded by one batch and by the set of starts touched (a compressed bitmap).
+/// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of starts
+/// touched (a compressed bitmap).
 pub struct Synthesizer {
     plan: Plan,
     load: Load,
