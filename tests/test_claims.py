@@ -14,7 +14,9 @@ from emmclab.claims import (
     REPRODUCED,
     VERDICTS,
     Check,
+    Rule,
     judge,
+    open_parts,
     parse,
     rules,
     said,
@@ -77,7 +79,24 @@ def test_one_value_outside_decides() -> None:
     checks = (Check("a", 1.0), Check("b", 2.0, within=0.5))
     assert verdict(checks, {"a": 1.0, "b": 2.4}) == REPRODUCED
     assert verdict(checks, {"a": 1.0, "b": 2.6}) == DIRECTION
-    assert verdict(checks, {"a": 1.0}) == CANNOT
+
+
+def test_a_claim_with_a_part_that_is_not_checked_is_not_reproduced() -> None:
+    checks = (Check("a", 1.0), Check("b", 2.0, within=0.5, part="two at night"))
+    assert verdict(checks, {"a": 1.0}) == DIRECTION
+    assert verdict(checks, {"a": 1.5}) == DIRECTION
+    assert verdict(checks, {}) == CANNOT
+    assert verdict((Check("a", 1.0, least=0.9), checks[1]), {"a": 0.5}) == NOT
+    assert verdict(checks[:1], {"a": 1.0}, whole=False) == DIRECTION
+    rule = Rule("x", checks=checks, unchecked="three at noon")
+    assert open_parts(rule, {"a": 1.0}) == "Not checked: two at night; three at noon."
+    assert open_parts(Rule("x", checks=checks[:1]), {"a": 1.0}) == ""
+
+
+def test_the_write_rate_at_16_mb_is_named_as_not_checked(results: Results) -> None:
+    claim = next(claim for claim in judge(results) if claim.id == "iiswc-throughput-write")
+    assert claim.verdict == DIRECTION
+    assert "Not checked: 56.15 MB/s at 16 MB." in claim.reason
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 
 import emmclab
 from conftest import biotracer
+from emmclab.device import Device
+from emmclab.workload import Workload
 
 
 def test_read_profile_table(trace: Path) -> None:
@@ -106,6 +108,20 @@ def test_combined_traces_start_together(trace: Path, other_trace: Path) -> None:
     rows = both.rows(2)
     assert [row["arrival_ns"] for row in rows] == [0, 0]
     assert both.profile()["requests"] == 550
+
+
+def test_made_traces_combine_with_each_other_and_with_recorded_ones(trace: Path) -> None:
+    music, email = (Workload.preset(name).trace() for name in ("Music", "Email"))
+    both = emmclab.combine([music, email])
+    assert both.name == "Music/Email"
+    assert both.profile()["requests"] == music.profile()["requests"] + email.profile()["requests"]
+    assert both.repeated(2).ledger["kept"] == 2 * both.ledger["kept"]
+    mixed = emmclab.combine([emmclab.read(trace), email])
+    arrivals = [row["arrival_ns"] for row in mixed.rows(500)]
+    assert arrivals == sorted(arrivals)
+    assert mixed.ledger["kept"] == emmclab.read(trace).ledger["kept"] + email.ledger["kept"]
+    result = Device.preset("iiswc15-4ps").simulate(music, email)
+    assert result["requests"] == both.ledger["kept"]
 
 
 def test_one_trace_is_no_combination(trace: Path) -> None:

@@ -91,6 +91,40 @@ def test_nothing_sticks_out_at_any_width(page: Path, browser: Browser, width: in
     assert cut == []
 
 
+def test_on_paper_charts_fill_their_width_folds_are_open_and_nothing_is_cut(
+    page: Path, browser: Browser
+) -> None:
+    a4_px = 718
+    visit = Visit(browser, page, width=1280)
+    visit.draw_all()
+    visit.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    visit.page.set_viewport_size({"width": a4_px, "height": 1000})
+    visit.page.emulate_media(media="print")
+    drawn = visit.page.locator(".chart svg").evaluate_all(
+        "all => all.map(s => [s.getBoundingClientRect(), s.viewBox.baseVal]).map("
+        "([r, v]) => (r.height / r.width) / (v.height / v.width))"
+    )
+    assert len(drawn) == 12
+    assert all(abs(ratio - 1) < 0.02 for ratio in drawn), drawn
+    assert visit.page.locator("details:not(.data, [open])").count() == 0
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= a4_px
+    wide = visit.page.locator("table").evaluate_all(
+        f"all => all.filter(t => t.offsetParent && t.getBoundingClientRect().right > {a4_px}).length"
+    )
+    assert wide == 0
+    visit.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert visit.page.locator("details[open]").count() == 0
+
+
+def test_on_a_phone_a_claim_stands_with_its_verdict(page: Path, browser: Browser) -> None:
+    visit = Visit(browser, page, width=390)
+    rows = visit.page.locator("#claims tbody tr").evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => c.getBoundingClientRect().right))"
+    )
+    assert len(rows) == len(said("iiswc15"))
+    assert max(max(row) for row in rows) <= 390
+
+
 def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
     visit = Visit(browser, page)
     data = visit.page.locator("#reduction details.data")

@@ -203,6 +203,9 @@ def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
     assert done.returncode == 2
     assert "hint: there are: " in done.stderr
     assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
+    for nothing in ("", " ; -- nothing"):
+        done = emmclab("query", nothing, "--results", finished)
+        assert (done.returncode, "there is no question" in done.stderr) == (2, True)
 
 
 def test_a_question_reads_results_and_no_other_file(finished: Path, tmp_path: Path) -> None:

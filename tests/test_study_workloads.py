@@ -8,6 +8,7 @@ import pytest
 
 import emmclab as lab
 from conftest import emmclab, emmclab_json
+from emmclab.device import Device
 from emmclab.workload import Workload, differences, fit, workloads
 
 
@@ -60,6 +61,9 @@ def test_differences_are_in_percent_of_the_first() -> None:
         ("synth", "Messaging"),
         ("synth", "Messaging", "out.parquet", "--duration", "-3"),
         ("synth", "Messaging", "out.parquet", "--requests", "0"),
+        ("synth", "Messaging", "out.parquet", "--requests", str(10**20)),
+        ("synth", "Messaging", "out.parquet", "--seed", str(10**20)),
+        ("synth", "Messaging", "out.parquet", "--rate-pct", str(10**20)),
         ("synth", "none.toml", "out.parquet"),
         ("fit", "none.txt"),
         ("compare-profiles", "Messaging", "none.txt"),
@@ -78,3 +82,14 @@ def test_a_pixel_trace_and_its_twin(shared_traces: Path) -> None:
     rows = {row["field"]: row for row in differences(recorded.profile(), fit(recorded).trace().profile())}
     for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct", "arrival_rate_per_s"):
         assert abs(rows[name]["difference_pct"]) < 10, (name, rows[name])
+
+
+@pytest.mark.parametrize("name", ["telegram_precond", "pubg_precond"])
+@pytest.mark.parametrize("parallelism", ["none", "both"])
+def test_a_twin_queues_like_its_original(shared_traces: Path, name: str, parallelism: str) -> None:
+    recorded = lab.read(shared_traces / "pixel6a" / f"{name}.csv.gz")
+    twin = fit(recorded).trace()
+    for preset in ("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"):
+        device = Device.preset(preset).set({"timing.parallelism": parallelism})
+        real, made = (device.simulate(one, fold=True)["mean_response_ms"] for one in (recorded, twin))
+        assert made == pytest.approx(real, rel=0.1), preset

@@ -33,6 +33,7 @@ class Check:
     """A value held against the published one.
 
     `within` is the tolerance; `least` and `most` are the limits inside which at least the direction is right.
+    `part` names, in words, the part of the claim that stays open where the value cannot be measured.
     """
 
     value: str
@@ -40,6 +41,7 @@ class Check:
     within: float = 0.0
     least: float = float("-inf")
     most: float = float("inf")
+    part: str = ""
 
     def exact(self, measured: float) -> bool:
         """Tell whether the value is the published one, within tolerance."""
@@ -52,7 +54,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Rule:
-    """A claim as the ledger declares it; tolerances are set, with their reason, before any result is seen."""
+    """A claim as the ledger declares it; tolerances are set, with their reason, before any result is seen.
+
+    `cannot` says why nothing of it can be checked, `unchecked` which part of it no check covers.
+    """
 
     id: str
     checks: tuple[Check, ...] = ()
@@ -60,6 +65,7 @@ class Rule:
     tolerance: str = ""
     restated: bool = False
     cannot: str = ""
+    unchecked: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,8 +135,8 @@ def said(paper: str) -> dict[str, dict[str, str]]:
     return {row["id"]: row for row in rows if row["id"].startswith(prefix)}
 
 
-def verdict(checks: tuple[Check, ...], values: dict[str, float]) -> str:
-    """Judge measured values.
+def verdict(checks: tuple[Check, ...], values: dict[str, float], whole: bool = True) -> str:
+    """Judge measured values; with a part not checked (or not `whole`) a claim holds in direction at most.
 
     >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": 83.0})
     'reproduced'
@@ -138,14 +144,28 @@ def verdict(checks: tuple[Check, ...], values: dict[str, float]) -> str:
     'reproduced in direction'
     >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": -3.0})
     'not reproduced'
+    >>> verdict((Check("gain", 86, within=5, least=0), Check("loss", 3)), {"gain": 83.0})
+    'reproduced in direction'
     """
-    if any(check.value not in values for check in checks):
+    known = [check for check in checks if check.value in values]
+    if not known:
         return CANNOT
-    if not all(check.direction(values[check.value]) for check in checks):
+    if not all(check.direction(values[check.value]) for check in known):
         return NOT
-    numbers = all(check.exact(values[check.value]) for check in checks)
-    stated = any(check.published is not None for check in checks)
-    return REPRODUCED if numbers and stated else DIRECTION
+    numbers = all(check.exact(values[check.value]) for check in known)
+    stated = any(check.published is not None for check in known)
+    return REPRODUCED if numbers and stated and whole and len(known) == len(checks) else DIRECTION
+
+
+def open_parts(rule: Rule, values: dict[str, float]) -> str:
+    """Say which parts of a claim are not checked; empty where all are.
+
+    >>> open_parts(Rule("x", checks=(Check("a", 1, part="one at noon"),)), {})
+    'Not checked: one at noon.'
+    """
+    missing = [check.part or check.value for check in rule.checks if check.value not in values]
+    parts = [*missing, *([rule.unchecked] if rule.unchecked else [])]
+    return f"Not checked: {'; '.join(parts)}." if parts else ""
 
 
 def judge(results: Results, paper: str = "iiswc15") -> list[Claim]:
@@ -161,12 +181,12 @@ def _judge(row: dict[str, str], rule: Rule | None, results: Results) -> Claim:
     if rule.cannot:
         return Claim(**common, measured="–", tolerance="–", verdict=CANNOT, reason=rule.cannot)
     found = measure.functions[rule.measure](results)
-    parts = [found.note, _RESTATED if rule.restated else ""]
+    parts = [open_parts(rule, found.values), found.note, _RESTATED if rule.restated else ""]
     return Claim(
         **common,
         measured=found.text,
         tolerance=rule.tolerance,
-        verdict=verdict(rule.checks, found.values),
+        verdict=verdict(rule.checks, found.values, whole=not rule.unchecked),
         reason=" ".join(part for part in parts if part),
     )
 

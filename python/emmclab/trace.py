@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
@@ -251,6 +252,12 @@ def combine(traces: Sequence[Trace]) -> Trace:
     >>> both = combine([read(path) for path in bundled()[:2]])
     >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
     True
+
+    Made traces too:
+
+    >>> from emmclab.workload import Workload
+    >>> combine([Workload.preset(name).trace() for name in ("Music", "Email")]).ledger["kept"]
+    9819
     """
     if len(traces) < 2:
         raise ConfigError(
@@ -260,9 +267,22 @@ def combine(traces: Sequence[Trace]) -> Trace:
         )
 
     refuse_pipes(traces, "combined with another")
+    folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def opened(place: int, trace: Trace) -> _core.Reader:
+        nonlocal folder
+        stream = trace.open()
+        if isinstance(stream, _core.Reader):
+            return stream
+        # What is made rather than read has no file to begin again at: it gets one while it is needed.
+        folder = folder or tempfile.TemporaryDirectory(prefix="emmclab-")
+        path = Path(folder.name) / f"{place}.parquet"
+        if not path.exists():
+            trace.write(path)
+        return _core.Reader(path)
 
     def open_stream() -> _core.Reader:
-        return _core.Reader.combine([trace.open() for trace in traces])
+        return _core.Reader.combine([opened(place, trace) for place, trace in enumerate(traces)])
 
     return Trace("/".join(trace.name for trace in traces), open_stream)
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from emmclab import _core
+from emmclab.errors import ConfigError
 from emmclab.profile import Profile
 from emmclab.trace import Progress, Trace
 
 
 class Workload:
-    """A model of what an application asks of its storage; holds no address, name or time of any trace.
+    """A model of what an application asks of its storage; holds no address, name or date of any trace.
 
     >>> Workload.preset("Messaging").name
     'Messaging'
@@ -75,6 +76,14 @@ class Workload:
         >>> Workload.preset("Messaging").trace().profile()["requests"]
         5702
         """
+        for field, value, least in (("seed", seed, 0), ("requests", requests, 1), ("rate_pct", rate_pct, 1)):
+            if value is not None and not least <= value < 1 << 64:
+                raise ConfigError(
+                    f"`{value}` is out of range",
+                    kind="config",
+                    field=field,
+                    hint=f"give {least} to 2^64 - 1",
+                )
         options: dict[str, Any] = {"seed": seed, "requests": requests, "rate_pct": rate_pct}
         if duration_s is not None:
             options["duration_ns"] = round(duration_s * 1e9)

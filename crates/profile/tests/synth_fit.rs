@@ -133,7 +133,7 @@ fn compare(title: &str, real: &[(String, Option<f64>)], synthetic: &[(String, Op
 fn twin_holds(name: &str, batches: &[Batch], limit_pct: f64) {
     let model = fit(batches);
     let text = model.to_toml().unwrap();
-    assert!(text.len() < 20_000, "{name}: the model takes {} bytes", text.len());
+    assert!(text.len() < 40_000, "{name}: the model takes {} bytes", text.len());
     assert_eq!(WorkloadModel::from_toml(&text).unwrap(), model, "{name}: the text is the model");
     let (real, other) = (report(batches), report(&twin(&model)));
     let worst = compare(name, &table(&real), &table(&other));
@@ -147,7 +147,7 @@ fn twins_of_the_bundled_traces_have_their_tables() {
     for entry in fs::read_dir(bundled("")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "parquet") {
-            twin_holds(&path.file_stem().unwrap().to_string_lossy(), &read(&path).0, 5.0);
+            twin_holds(&path.file_stem().unwrap().to_string_lossy(), &read(&path).0, 1.0);
         }
     }
 }
@@ -155,7 +155,7 @@ fn twins_of_the_bundled_traces_have_their_tables() {
 #[test]
 fn the_twin_of_the_real_messaging_trace_has_its_tables() {
     if let Some(path) = real_trace("nexus5/log106_Messaging.txt") {
-        twin_holds("Messaging through fit", &read(&path).0, 5.0);
+        twin_holds("Messaging through fit", &read(&path).0, 1.0);
     }
 }
 
@@ -163,7 +163,7 @@ fn the_twin_of_the_real_messaging_trace_has_its_tables() {
 fn twins_of_the_pixel_traces_have_their_tables() {
     for name in PIXEL {
         if let Some(path) = real_trace(&format!("pixel6a/{name}.csv.gz")) {
-            twin_holds(name, &read(&path).0, 5.0);
+            twin_holds(name, &read(&path).0, 1.0);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use emmclab_profile::synth::{
-    BurstModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets,
+    BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets,
 };
 use emmclab_trace::{Batch, Kind, Nanos, Op, Request};
 use proptest::prelude::*;
@@ -151,6 +151,78 @@ fn bursts_are_reads_or_writes_and_end_in_commits_right_behind_the_journal() {
     assert!(switches < 30, "{switches} changes within bursts");
     let bursts = model.bursts.opens_pct / 100.0 * trace.len() as f64;
     assert!(f64::from(commits) > bursts / 4.0, "{commits} commits in {bursts} bursts");
+}
+
+/// Messaging with all its writes in two rushes and all its reads in the hour between.
+fn rushes() -> WorkloadModel {
+    let mut model = messaging();
+    model.service = None;
+    model.duration_s = 3_620.0;
+    let (reads, writes) = (model.reads.requests(), model.writes.requests());
+    model.load = Some(LoadModel {
+        curve: vec![
+            [10_000_000, 4_000_000, 20, 0, 0, 1_000, 30_000],
+            [3_600_000_000, 1_000_000, 60, reads, 3_580, 0, 0],
+            [10_000_000, 2_000_000, 100, 0, 0, writes - 1_000, 30_088],
+        ],
+    });
+    model
+}
+
+#[test]
+fn a_curve_says_what_comes_when() {
+    let model = rushes();
+    for seed in 0..5 {
+        let trace = synthesize(&model, &options(seed));
+        let (first, rest) = trace.split_at(1_000);
+        let (middle, last) = rest.split_at(model.reads.requests() as usize);
+        assert!(first.iter().chain(last).all(|request| request.op == Op::Write));
+        assert!(middle.iter().all(|request| request.op == Op::Read));
+        let kb = |part: &[Request]| part.iter().map(|request| u64::from(request.sectors)).sum::<u64>() / 2;
+        assert!(kb(first).abs_diff(30_000) < 8 && kb(middle) == 3_580 && kb(last).abs_diff(30_088) < 8);
+        let ends = [first, middle, last].map(|part| part[part.len() - 1].arrival.as_secs_f64());
+        for (end, wanted) in ends.into_iter().zip([10.0, 3_610.0, 3_620.0]) {
+            assert!((end - wanted).abs() < 0.01, "{ends:?}");
+        }
+        let gaps = first.windows(2).map(|pair| (pair[1].arrival - pair[0].arrival).as_millis_f64());
+        let think: f64 = gaps.filter(|gap| *gap < 4.0 * 4.0).sum();
+        assert!((think / 4_000.0 - 1.0).abs() < 0.25, "{think} ms of 4 s within bursts");
+    }
+}
+
+#[test]
+fn a_curve_is_repeated_in_longer_traces_and_keeps_its_totals() {
+    let model = rushes();
+    for (requests, rushes) in [(2_851, 2), (5_702, 2), (8_000, 2), (57_020, 20), (400_000, 140)] {
+        let options = SynthOptions { requests: Some(requests), ..options(1) };
+        let trace = synthesize(&model, &options);
+        assert_eq!(trace.len() as u64, requests);
+        assert!(trace.is_sorted_by_key(|request| request.arrival));
+        // The end of one pass and the beginning of the next are one rush.
+        let changes = trace.windows(2).filter(|pair| pair[0].op != pair[1].op).count();
+        assert_eq!(changes, rushes, "{requests}");
+        let kb = trace.iter().map(|request| f64::from(request.sectors)).sum::<f64>() / 2.0;
+        assert!((kb / requests as f64 / (63_668.0 / 5_702.0) - 1.0).abs() < 0.02, "{requests}: {kb}");
+        let span = trace[trace.len() - 1].arrival.as_secs_f64();
+        assert!((span / (3_620.0 * requests as f64 / 5_702.0) - 1.0).abs() < 0.01, "{requests}: {span}");
+    }
+}
+
+#[test]
+fn a_curve_that_contradicts_its_model_is_refused() {
+    let row = |model: &mut WorkloadModel, row: [u64; 7]| {
+        model.load.as_mut().unwrap().curve[1] = row;
+        model.check().unwrap_err().to_string()
+    };
+    let reads = messaging().reads.requests();
+    assert!(row(&mut rushes(), [1, 0, 0, reads + 1, 0, 0, 0]).contains("of 155 reads"));
+    assert!(row(&mut rushes(), [u64::MAX, 0, 0, reads, 0, 0, 0]).contains("row 2"));
+    assert!(row(&mut rushes(), [1, 0, 0, reads, 0, u64::MAX, 0]).contains("row 2"));
+    let mut model = rushes();
+    model.load = Some(LoadModel::default());
+    assert!(model.check().unwrap_err().to_string().contains("load.curve"));
+    model.version = 2;
+    assert!(model.check().unwrap_err().to_string().contains("`version` is 2"));
 }
 
 #[test]
@@ -297,10 +369,24 @@ proptest! {
     #[test]
     fn random_models_give_possible_traces_with_exact_totals(
         reads in operation(), writes in operation(), bursts in bursts(), service in prop::option::of(service()),
+        rows in prop::option::of(prop::collection::vec(prop::array::uniform7(0_u64..1_000), 1..9)),
         duration_s in 1.0..100_000.0, seed: u64, requests in prop::option::of(1_u64..3_000),
     ) {
+        let load = rows.map(|mut curve| {
+            // The counts of the model, dealt to the rows at random.
+            for (column, of) in [(3, reads.requests()), (5, writes.requests())] {
+                let mut left = of;
+                for row in &mut curve {
+                    row[column] = row[column].min(left);
+                    left -= row[column];
+                }
+                curve[0][column] += left;
+            }
+            curve[0][0] += 1;
+            LoadModel { curve }
+        });
         let model = WorkloadModel {
-            name: "random".into(), source: "test".into(), note: None, duration_s, address_space_gb: 1,
+            version: 1, load, name: "random".into(), source: "test".into(), note: None, duration_s, address_space_gb: 1,
             reads, writes, bursts, service,
         };
         prop_assume!(model.requests() > 0);

@@ -54,10 +54,18 @@
   });
   prefersDark.addEventListener("change", redraw);
   document.getElementById("print").addEventListener("click", async () => { await drawAll(); print(); });
-  // Paper is white, whatever the screen is.
+  // Paper is white, whatever the screen is, and nobody can open a fold on it; data of figures stay folded.
   let screenTheme;
-  addEventListener("beforeprint", () => { screenTheme = root.dataset.theme; root.dataset.theme = "light"; drawAll(); });
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    screenTheme = root.dataset.theme;
+    root.dataset.theme = "light";
+    unfolded = [...document.querySelectorAll("details:not(.data, [open])")];
+    for (const fold of unfolded) fold.open = true;
+    drawAll();
+  });
   addEventListener("afterprint", () => {
+    for (const fold of unfolded) fold.open = false;
     if (screenTheme) root.dataset.theme = screenTheme; else delete root.dataset.theme;
     redraw();
   });

@@ -179,6 +179,11 @@ def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any,
         database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
         database.execute("set enable_external_access = false")
         try:
+            asked = database.extract_statements(sql)
+            if not asked:
+                raise ConfigError(
+                    "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
+                )
             answer = database.execute(sql)
             names = [column[0] for column in answer.description or []]
             return names, answer.fetchall()

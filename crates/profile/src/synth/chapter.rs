@@ -2,11 +2,12 @@
 
 use emmclab_trace::{Flags, Nanos, Op, Request};
 
-use super::deal::{Dice, percent_of, scale_to, scatter, share, strata};
+use super::deal::{Dice, Weighted, fraction, percent_of, scale_to, scatter, strata};
 use super::layout::{Layout, Quota, Role};
+use super::load::{Chapter, Piece};
 use super::model::WorkloadModel;
 use super::options::Totals;
-use super::service::{Queue, Times};
+use super::service::{Queue, SLOWEST_NS, Times};
 use super::space::{Space, Visit};
 
 /// Steps after which all that wait do so in one round of a chapter of 2^16 requests.
@@ -17,11 +18,8 @@ pub(super) struct Plan {
     pub model: WorkloadModel,
     pub totals: Totals,
     pub times: Times,
-    /// Sectors and counts, for reads and for writes.
-    pub sizes: [Vec<(u64, u64)>; 2],
-    /// The same of requests that return.
+    /// Sectors and counts of requests that return, for reads and for writes.
     pub reaccess_sizes: [Vec<(u64, u64)>; 2],
-    pub chapters: u64,
 }
 
 /// When a request comes and how long it takes, ns.
@@ -34,23 +32,31 @@ struct Timing {
 }
 
 impl Plan {
-    fn quota(&self, chapter: u64) -> Quota {
-        let part = |total: u64| total / self.chapters + u64::from(chapter < total % self.chapters);
-        let pct = |op: Op, percent: f64| {
-            share(percent_of(self.totals.of(op), percent), chapter, self.chapters)
-                .min(part(self.totals.of(op)))
-        };
-        let (reads, writes) = (part(self.totals.reads), part(self.totals.writes));
-        let rounds = share(self.totals.rounds, chapter, self.chapters).clamp(1, reads + writes);
-        let bursts = share(self.totals.bursts, chapter, self.chapters).clamp(1, rounds);
+    /// The chapter's part of a total that goes with requests.
+    fn part(&self, total: u64, chapter: &Chapter) -> u64 {
+        let upto = |place: &Piece| fraction(total, place.all(), self.totals.requests());
+        upto(&chapter.to) - upto(&chapter.from)
+    }
+
+    fn quota(&self, chapter: &Chapter) -> Quota {
+        let made = |op: usize| chapter.to.requests[op] - chapter.from.requests[op];
+        let requests = [0, 1].map(made);
         let both = |value: fn(&super::OperationModel) -> f64| {
-            [Op::Read, Op::Write].map(|op| pct(op, value(self.model.of(op))))
+            [Op::Read, Op::Write].map(|op| {
+                let whole = self.totals.of(op);
+                let total = percent_of(whole, value(self.model.of(op)));
+                let upto = |place: &Piece| fraction(total, place.requests[op as usize], whole);
+                (upto(&chapter.to) - upto(&chapter.from)).min(requests[op as usize])
+            })
         };
+        let all = requests[0] + requests[1];
+        let rounds = self.part(self.totals.rounds, chapter).clamp(1, all);
+        let bursts = (chapter.to.bursts - chapter.from.bursts).min(rounds);
         Quota {
-            reads,
-            writes,
+            reads: requests[0],
+            writes: requests[1],
             rounds,
-            bursts,
+            bursts: if chapter.follows_curve { bursts } else { bursts.max(1) },
             sequential: both(|model| model.sequential_pct),
             reaccess: both(|model| model.reaccess_pct),
         }
@@ -59,19 +65,20 @@ impl Plan {
     /// Makes the requests of `chapter`; `clock` is when everything before it was finished.
     pub(super) fn make(
         &self,
-        chapter: u64,
+        chapter: &Chapter,
         clock: &mut u64,
         space: &mut Space,
         dice: &mut Dice,
     ) -> Vec<Request> {
         let quota = self.quota(chapter);
-        let ascending = [Op::Read, Op::Write]
-            .map(|op| strata(&self.sizes[op as usize], self.totals.of(op), chapter, self.chapters));
-        let smallest = ascending[1].partition_point(|sectors| *sectors <= ascending[1][0]);
+        let writes = || chapter.sizes.iter().map(|[_, writes]| writes);
+        let smallest_write = writes().filter_map(|sizes| sizes.first()).min().copied().unwrap_or(0);
+        let smallest: Vec<usize> =
+            writes().map(|sizes| sizes.partition_point(|sectors| *sectors <= smallest_write)).collect();
         let mut lengthen = 0;
         let (layout, sectors, timing) = loop {
-            let layout = Layout::new(&self.model, &quota, smallest, lengthen, dice);
-            let sectors = self.deal_sizes(&layout, &ascending, dice);
+            let layout = Layout::new(&self.model, &quota, chapter, &smallest, lengthen, dice);
+            let sectors = self.deal_sizes(&layout, &chapter.sizes, dice);
             match self.time(chapter, &quota, &layout, &sectors, dice) {
                 Err(_) if lengthen < LONGEST => lengthen += 1,
                 Ok(timing) | Err(timing) => break (layout, sectors, timing),
@@ -101,15 +108,15 @@ impl Plan {
     /// Idle, service and waiting times; `Err` where waiting times cannot be as long as they should.
     fn time(
         &self,
-        chapter: u64,
+        chapter: &Chapter,
         quota: &Quota,
         layout: &Layout,
         sectors: &[u64],
         dice: &mut Dice,
     ) -> Result<Timing, Timing> {
         let requests = layout.op.len() as u64;
-        let parts = |total: u64| share(total, chapter, self.chapters);
-        let (service_total, waiting_total) = (parts(self.totals.service), parts(self.totals.waiting));
+        let service_total = self.part(self.totals.service, chapter);
+        let waiting_total = self.part(self.totals.waiting, chapter);
         let most_fetch = waiting_total / quota.rounds;
         let fetch = match &self.times.service {
             Some(_) if quota.rounds == requests => most_fetch,
@@ -117,8 +124,9 @@ impl Plan {
             None => 0,
         };
         let busy = service_total + fetch * quota.rounds;
-        let idle_total = parts(self.totals.duration).saturating_sub(busy);
-        let idle = self.deal_idle(chapter == 0, quota, layout, idle_total, dice);
+        let idle_total = (chapter.to.duration - chapter.from.duration).saturating_sub(busy);
+        let busy = self.busy(layout, sectors, fetch, service_total);
+        let idle = self.deal_idle(chapter, layout, &busy, idle_total, dice);
         let Some(times) = &self.times.service else {
             return Ok(Timing { idle, service: Vec::new(), woken: Vec::new(), waiting: Vec::new(), fetch });
         };
@@ -131,36 +139,66 @@ impl Plan {
         if reached { Ok(timing) } else { Err(timing) }
     }
 
-    /// The idle time before each request, 0 before those that wait and before the very first.
+    /// About how long the device is busy in each piece of the chapter.
+    fn busy(&self, layout: &Layout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
+        let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
+        let mut busy: Vec<u64> = layout
+            .pieces()
+            .map(|piece| piece.map(|i| times.expected(layout.op[i], sectors[i]).min(SLOWEST_NS)).sum())
+            .collect();
+        scale_to(&mut busy, service_total);
+        for (busy, piece) in busy.iter_mut().zip(layout.pieces()) {
+            *busy += fetch * piece.filter(|i| !layout.waits[*i]).count() as u64;
+        }
+        busy
+    }
+
+    /// The idle time before each request, 0 before those that wait and before the very first. Each piece of the load
+    /// has its own duration, less the time for which the device is busy.
     fn deal_idle(
         &self,
-        first: bool,
-        quota: &Quota,
+        chapter: &Chapter,
         layout: &Layout,
+        busy: &[u64],
         total: u64,
         dice: &mut Dice,
     ) -> Vec<u64> {
-        let gaps = quota.bursts - u64::from(first);
-        let mut think = scatter(&self.times.think, quota.rounds - quota.bursts, dice);
-        let most = if gaps == 0 { total } else { total / 2 };
-        if gaps == 0 || think.iter().sum::<u64>() > most {
-            scale_to(&mut think, most);
-        }
-        let mut idle = scatter(&self.times.idle, gaps, dice);
-        scale_to(&mut idle, total - think.iter().sum::<u64>());
-        let (mut think, mut idle) = (think.into_iter(), idle.into_iter());
-        let mut held_back = first;
-        layout
-            .opens
-            .iter()
-            .zip(&layout.waits)
-            .map(|(opens, waits)| match (opens, waits) {
-                (true, _) if std::mem::take(&mut held_back) => 0,
-                (true, _) => idle.next().unwrap_or(0),
-                (false, false) => think.next().unwrap_or(0),
-                (false, true) => 0,
+        let durations = chapter.pieces.iter().map(|piece| piece.duration);
+        // Nothing comes before the very first request, nor before those that wait.
+        let free: Vec<Vec<usize>> = layout
+            .pieces()
+            .map(|piece| piece.filter(|i| !layout.waits[*i] && (*i > 0 || chapter.from.all() > 0)).collect())
+            .collect();
+        let mut owed = 0;
+        let mut totals: Vec<u64> = durations
+            .zip(busy)
+            .zip(&free)
+            .map(|((all, busy), free)| {
+                owed += all.saturating_sub(*busy);
+                if free.is_empty() { 0 } else { std::mem::take(&mut owed) }
             })
-            .collect()
+            .collect();
+        scale_to(&mut totals, total);
+        let mut idle_before = vec![0; layout.op.len()];
+        for ((free, load), total) in free.into_iter().zip(&chapter.pieces).zip(totals) {
+            let gaps = free.iter().filter(|i| layout.opens[**i]).count() as u64;
+            let mut think = scatter(&self.times.think, free.len() as u64 - gaps, dice);
+            let most = if gaps == 0 { total } else { total / 2 };
+            let wanted = match (gaps, chapter.follows_curve) {
+                (0, _) => most,
+                (_, true) => load.think.min(total),
+                (_, false) => think.iter().sum::<u64>().min(most),
+            };
+            scale_to(&mut think, wanted);
+            let mut idle = scatter(&self.times.idle, gaps, dice);
+            scale_to(&mut idle, total - think.iter().sum::<u64>());
+            let (mut think, mut idle) = (think.into_iter(), idle.into_iter());
+            for i in free {
+                let gap = if layout.opens[i] { idle.next() } else { think.next() };
+                idle_before[i] = gap.unwrap_or(0);
+            }
+        }
+        idle_before
     }
 
     /// Sets the times of request `i`; `clock` is when its predecessor was finished.
@@ -184,31 +222,46 @@ impl Plan {
         request.complete = Some(Nanos(*clock as i64));
     }
 
-    /// Deals sizes out: the smallest to commit blocks, those that return often to requests that return.
-    fn deal_sizes(&self, layout: &Layout, ascending: &[Vec<u64>; 2], dice: &mut Dice) -> Vec<u64> {
-        let commits = layout.role.iter().filter(|role| **role == Role::Commit).count();
-        let returning =
-            |op: Op| (0..layout.op.len()).filter(move |i| layout.returns[*i] && layout.op[*i] == op);
-        let mut bags = [Op::Read, Op::Write].map(|op| {
-            let left = if op == Op::Write { &ascending[1][commits..] } else { &ascending[0][..] };
-            let wanted = strata(&self.reaccess_sizes[op as usize], returning(op).count() as u64, 0, 1);
-            let (mut taken, mut rest) = take(left, &wanted);
-            dice.shuffle(&mut taken);
-            dice.shuffle(&mut rest);
-            (taken, rest)
-        });
-        let places = layout.op.iter().zip(&layout.role).zip(&layout.returns);
-        places
-            .map(|((op, role), returns)| {
-                let (taken, rest) = &mut bags[*op as usize];
-                let size = match role {
+    /// Deals the sizes of each piece out: the smallest to commit blocks, those that return often to requests that
+    /// return.
+    fn deal_sizes(&self, layout: &Layout, ascending: &[[Vec<u64>; 2]], dice: &mut Dice) -> Vec<u64> {
+        let mut sectors = vec![1; layout.op.len()];
+        let evenly = ascending.len() == 1;
+        for (piece, ascending) in layout.pieces().zip(ascending) {
+            let commits = piece.clone().filter(|i| layout.role[*i] == Role::Commit).count();
+            let returning =
+                |op: Op| piece.clone().filter(|i| layout.returns[*i] && layout.op[*i] == op).count() as u64;
+            let mut bags = [Op::Read, Op::Write].map(|op| {
+                let left = if op == Op::Write { &ascending[1][commits..] } else { &ascending[0][..] };
+                let wanted = self.returning_sizes(op, returning(op), evenly, dice);
+                let (mut taken, mut rest) = take(left, &wanted);
+                dice.shuffle(&mut taken);
+                dice.shuffle(&mut rest);
+                (taken, rest)
+            });
+            for i in piece {
+                let (taken, rest) = &mut bags[layout.op[i] as usize];
+                let size = match layout.role[i] {
                     Role::Commit => ascending[1].first().copied(),
-                    _ if *returns => taken.pop().or_else(|| rest.pop()),
+                    _ if layout.returns[i] => taken.pop().or_else(|| rest.pop()),
                     _ => rest.pop().or_else(|| taken.pop()),
                 };
-                size.unwrap_or(1)
-            })
-            .collect()
+                sectors[i] = size.unwrap_or(1);
+            }
+        }
+        sectors
+    }
+
+    /// Sizes of `count` requests that return, ascending: evenly spaced, or drawn for one piece of many.
+    fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut Dice) -> Vec<u64> {
+        let sizes = &self.reaccess_sizes[op as usize];
+        if evenly || sizes.is_empty() {
+            return strata(sizes, count, 0, 1);
+        }
+        let sizes = Weighted::new(sizes);
+        let mut drawn: Vec<u64> = (0..count).map(|_| sizes.draw(dice)).collect();
+        drawn.sort_unstable();
+        drawn
     }
 }
 

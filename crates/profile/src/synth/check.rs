@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Error, Kind, Result};
 
-use super::model::{OperationModel, ServiceModel, WorkloadModel};
+use super::model::{LoadModel, OperationModel, ServiceModel, VERSION, WorkloadModel};
 
 /// Largest number of requests and of distinct values in a list; far above use, far below overflow.
 const MOST_REQUESTS: u64 = 1 << 40;
@@ -105,6 +105,32 @@ impl Faults {
         }
     }
 
+    fn load(&mut self, model: &WorkloadModel, load: &LoadModel) {
+        let key = "load.curve";
+        self.entries(key, load.curve.len(), 1);
+        let limits = [LONGEST_S * 1e8, LONGEST_S * 1e8, 1e12, 1e12, 1e15, 1e12, 1e15];
+        let possible = |row: &[u64; 7]| {
+            row.iter().zip(limits).all(|(value, limit)| *value as f64 <= limit)
+                && row[3].saturating_add(row[5]) <= LoadModel::MOST_REQUESTS
+        };
+        let row = load.curve.iter().position(|row| !possible(row));
+        let limit = format!("a row has at most {} requests and 10^14 us; split it", LoadModel::MOST_REQUESTS);
+        self.unless(row.is_none(), key, format_args!("out of range in row {}", row.unwrap_or(0) + 1), &limit);
+        let sum = |column: usize| load.curve.iter().fold(0_u64, |sum, row| sum.saturating_add(row[column]));
+        for (column, name, of) in [(3, "reads", &model.reads), (5, "writes", &model.writes)] {
+            let (curve, sizes) =
+                (sum(column), of.sizes_kb.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
+            let value = format_args!("of {curve} {name}");
+            self.unless(
+                curve == sizes,
+                key,
+                value,
+                &format!("`{name}.sizes_kb` has {sizes}; make them agree"),
+            );
+        }
+        self.unless(sum(0) > 0, key, "without any time", "give the microseconds of each row first");
+    }
+
     fn service(&mut self, model: &ServiceModel) {
         self.percent("service.no_wait_pct", model.no_wait_pct);
         self.time("service.mean_service_ms", model.mean_service_ms, 1e3);
@@ -143,6 +169,12 @@ impl WorkloadModel {
     pub fn check(&self) -> Result<()> {
         let mut faults = Faults::default();
         faults.unless(
+            self.version == VERSION,
+            "version",
+            self.version,
+            &format!("this emmclab reads version {VERSION}; use the one that wrote the file"),
+        );
+        faults.unless(
             self.duration_s > 0.0 && self.duration_s <= LONGEST_S * 100.0,
             "duration_s",
             self.duration_s,
@@ -180,12 +212,16 @@ impl WorkloadModel {
         if let Some(service) = &self.service {
             faults.service(service);
         }
+        if let Some(load) = &self.load {
+            faults.load(self, load);
+        }
         match faults.0.len() {
             0 => Ok(()),
             count => {
                 let plural = if count == 1 { "fault" } else { "faults" };
-                Err(Error::new(Kind::Config, format!("{count} {plural}: {}", faults.0.join("; ")))
-                    .hint("correct the values named; `emmclab explain` shows every key with its unit"))
+                Err(Error::new(Kind::Config, format!("{count} {plural}: {}", faults.0.join("; "))).hint(
+                    "correct the values named; docs/concepts/workloads.md tells every key with its unit",
+                ))
             }
         }
     }

@@ -107,6 +107,23 @@ pub(super) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) ->
     out
 }
 
+/// The same values with how often each occurs among them.
+pub(super) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<(u64, u64)> {
+    let weight: u128 = pairs.iter().map(|pair| u128::from(pair.1)).sum();
+    let taken = |below: u64| if below > first { (below - first).div_ceil(step.max(1)) } else { 0 };
+    let (mut upto, mut before) = (0_u128, 0);
+    pairs
+        .iter()
+        .map(|(value, own)| {
+            upto += u128::from(*own);
+            // The number of positions (2k + 1) * weight / (2 * count), rounded down, that are below `upto`.
+            let below = ((2 * u128::from(count) * upto).div_ceil(weight.max(1)) / 2).min(u128::from(count));
+            let behind = taken(below as u64);
+            (*value, behind - std::mem::replace(&mut before, behind))
+        })
+        .collect()
+}
+
 /// Draws from a weighted list.
 pub(super) struct Weighted {
     values: Vec<u64>,
@@ -163,6 +180,18 @@ mod tests {
         assert_eq!(strata(&pairs, 6, 0, 1), [4, 4, 4, 8, 8, 64]);
         assert_eq!(strata(&pairs, 6, 1, 2), [4, 8, 64]);
         assert_eq!(strata(&pairs, 3, 0, 1), [4, 8, 64]);
+    }
+
+    #[test]
+    fn counts_of_strata_are_those_of_the_list() {
+        let pairs = [(4, 13), (8, 2), (12, 5), (64, 1)];
+        for (count, first, step) in [(21, 0, 1), (7, 0, 1), (100, 3, 7), (1_000, 0, 3), (5, 4, 5), (0, 0, 1)]
+        {
+            let list = strata(&pairs, count, first, step);
+            let counts =
+                pairs.map(|(value, _)| (value, list.iter().filter(|own| **own == value).count() as u64));
+            assert_eq!(strata_counts(&pairs, count, first, step), counts, "{count} {first} {step}");
+        }
     }
 
     #[test]

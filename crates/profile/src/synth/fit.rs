@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use emmclab_trace::{Batch, Error, Kind, Op, Request, Result};
 
 use super::classes::join;
+use super::fit_load::LoadCurve;
 use super::fit_places::Places;
 use super::fit_times::Timeline;
-use super::model::{OperationModel, WorkloadModel};
+use super::model::{OperationModel, VERSION, WorkloadModel};
 
 /// Distinct values that a list keeps as they are; beyond, neighbours are joined.
 const MOST_SIZES: usize = 400;
@@ -23,6 +24,7 @@ pub struct Fitter {
     sizes: [BTreeMap<u64, u64>; 2],
     places: Places,
     timeline: Timeline,
+    load: LoadCurve,
     others: u64,
 }
 
@@ -34,6 +36,7 @@ impl Fitter {
             sizes: [BTreeMap::new(), BTreeMap::new()],
             places: Places::default(),
             timeline: Timeline::default(),
+            load: LoadCurve::default(),
             others: 0,
         }
     }
@@ -53,7 +56,8 @@ impl Fitter {
     fn see(&mut self, request: &Request) {
         *self.sizes[request.op as usize].entry(u64::from(request.sectors)).or_default() += 1;
         let sequential = self.places.see(request);
-        self.timeline.see(request, sequential);
+        let coming = self.timeline.see(request, sequential);
+        self.load.see(request, coming);
     }
 
     /// The model of everything seen.
@@ -70,7 +74,8 @@ impl Fitter {
             return Err(Error::new(Kind::Value, format!("{requests} requests are too many for one model"))
                 .hint("take the model from a part of the trace"));
         }
-        let timing = self.timeline.finish(requests);
+        let followed = self.load.finish();
+        let timing = self.timeline.finish(requests, followed.op_mixing_pct);
         if timing.duration_s <= 0.0 {
             return Err(Error::new(Kind::Value, "all requests arrive at the same time")
                 .hint("a model needs a trace with arrival times"));
@@ -82,6 +87,7 @@ impl Fitter {
         let note =
             (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
         let model = WorkloadModel {
+            version: VERSION,
             name: self.name,
             source: "fitted to a trace".to_owned(),
             note,
@@ -91,6 +97,7 @@ impl Fitter {
             writes: operation(Op::Write),
             bursts: timing.bursts,
             service: timing.service,
+            load: followed.load,
         };
         model.check()?;
         Ok(model)

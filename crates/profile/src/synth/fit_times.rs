@@ -25,6 +25,17 @@ pub(super) struct Timing {
     pub service: Option<ServiceModel>,
 }
 
+/// How a request comes.
+#[derive(Clone, Copy)]
+pub(super) struct Coming {
+    /// It opens a burst.
+    pub opens: bool,
+    /// It goes on with a burst, and is a read after a write or a write after a read.
+    pub switches: bool,
+    /// Idle time before it, where it goes on with a burst, ns.
+    pub think: u64,
+}
+
 /// Service times of one operation in one range of sizes.
 #[derive(Default)]
 struct Served {
@@ -58,10 +69,6 @@ pub(super) struct Timeline {
     transactions: u64,
     commits: u64,
     smallest_write: u32,
-    /// Neighbours within a burst, those of different kind among them, and requests by kind.
-    neighbours: u64,
-    switches: u64,
-    by_op: [u64; 2],
     complete: u64,
     service_ns: u128,
     response_ns: u128,
@@ -80,8 +87,8 @@ impl Timeline {
         self.last_arrival = request.arrival;
     }
 
-    /// A read or a write.
-    pub(super) fn see(&mut self, request: &Request, sequential: bool) {
+    /// A read or a write; tells how it came.
+    pub(super) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
         // Without completions, all requests find the device idle.
@@ -93,13 +100,10 @@ impl Timeline {
             if self.first.is_some() {
                 self.idle.push(bounded(gap, LONGEST_NS), 1);
             }
-        } else {
-            if finds_idle {
-                self.think.push(bounded(gap, LONGEST_NS), 1);
-            }
-            self.neighbours += 1;
-            self.switches += u64::from(self.tail.last().is_some_and(|last| last.0 != request.op));
+        } else if finds_idle {
+            self.think.push(bounded(gap, LONGEST_NS), 1);
         }
+        let switches = !opens && self.tail.last().is_some_and(|last| last.0 != request.op);
         if finds_idle {
             self.end_round();
             self.rounds += 1;
@@ -114,10 +118,11 @@ impl Timeline {
             let smallest = if self.smallest_write == 0 { u32::MAX } else { self.smallest_write };
             self.smallest_write = smallest.min(request.sectors);
         }
-        self.by_op[request.op as usize] += 1;
         self.serve(request, finds_idle, gap);
         self.first.get_or_insert(arrival);
         self.finished = self.finished.max(request.complete.unwrap_or(arrival)).max(arrival);
+        let think = if finds_idle && !opens { bounded(gap, LONGEST_NS) } else { 0 };
+        Coming { opens, switches, think }
     }
 
     fn serve(&mut self, request: &Request, finds_idle: bool, gap: Nanos) {
@@ -167,7 +172,7 @@ impl Timeline {
         self.tail.clear();
     }
 
-    pub(super) fn finish(mut self, requests: u64) -> Timing {
+    pub(super) fn finish(mut self, requests: u64, op_mixing_pct: f64) -> Timing {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
@@ -175,9 +180,6 @@ impl Timeline {
         let known = self.complete == requests;
         let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-        let [reads, writes] = self.by_op.map(|count| count as f64 / requests.max(1) as f64);
-        let independent = 2.0 * reads * writes * self.neighbours as f64;
-        let mixing = if independent > 0.0 { 100.0 * self.switches as f64 / independent } else { 0.0 };
         let pairs = |counts: &BTreeMap<u64, u64>| {
             join(&counts.iter().map(|(value, weight)| (*value, *weight)).collect::<Vec<_>>(), 2)
         };
@@ -186,7 +188,7 @@ impl Timeline {
             rounds: pairs(&self.burst_rounds),
             think_us: self.think.pairs(1e3, 1.0),
             idle_ms: self.idle.pairs(1e6, 1.0),
-            op_mixing_pct: round(mixing.min(100.0), 1e2),
+            op_mixing_pct: round(op_mixing_pct, 1e2),
             commit_pct: round(pct(self.commits, self.transactions), 1e2),
         };
         let duration_s = round((end - begin).as_secs_f64(), 1e6);

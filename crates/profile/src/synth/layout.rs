@@ -1,8 +1,11 @@
 //! Who comes after whom: rounds, bursts, operations, and the places of a journal transaction.
 
+use std::ops::Range;
+
 use emmclab_trace::Op;
 
 use super::deal::{Dice, percent_of, scale_to, strata};
+use super::load::{Chapter, Piece};
 use super::model::WorkloadModel;
 
 /// What a chapter has to amount to.
@@ -40,14 +43,23 @@ pub(super) struct Layout {
     pub sequential: Vec<bool>,
     /// It starts where a request has started before.
     pub returns: Vec<bool>,
+    /// Behind the last request of each piece of the load.
+    pub ends: Vec<usize>,
 }
 
 impl Layout {
-    /// Deals `quota` out. Each step of `lengthen` halves the number of rounds in which anybody waits.
+    /// The requests of each piece of the load.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
+    }
+
+    /// Deals `quota` out to the pieces of `chapter`, of whose writes `smallest` may be commit blocks. Each step of
+    /// `lengthen` halves the number of rounds in which anybody waits.
     pub(super) fn new(
         model: &WorkloadModel,
         quota: &Quota,
-        commits: usize,
+        chapter: &Chapter,
+        smallest: &[usize],
         lengthen: u32,
         dice: &mut Dice,
     ) -> Self {
@@ -59,54 +71,101 @@ impl Layout {
             waits: vec![true; requests],
             sequential: vec![false; requests],
             returns: vec![false; requests],
+            ends: Vec::with_capacity(chapter.pieces.len()),
         };
-        let waiting = waiting_behind(model, quota, lengthen, dice);
-        let rounds = rounds_of_bursts(model, quota, dice);
-        let mut at = 0;
-        let mut waiting = waiting.into_iter();
-        let mut ends = Vec::with_capacity(rounds.len());
-        for rounds in rounds {
-            layout.opens[at] = true;
-            for behind in waiting.by_ref().take(rounds as usize) {
-                layout.waits[at] = false;
-                at += 1 + behind as usize;
-            }
-            ends.push(at);
+        let mut first = 0;
+        for behind in waiting_behind(model, quota, lengthen, dice) {
+            layout.waits[first] = false;
+            first += 1 + behind as usize;
         }
-        layout.deal_operations(model, quota, dice);
-        layout.deal_commits(model, &ends, commits.min(quota.sequential[1] as usize), dice);
+        let mut end = 0;
+        for piece in &chapter.pieces {
+            end += piece.all() as usize;
+            layout.ends.push(end);
+        }
+        let bursts = layout.deal_bursts(model, quota, chapter, dice);
+        layout.deal_operations(model, &chapter.pieces, dice);
+        layout.deal_commits(model, quota, &bursts, smallest, dice);
         layout.deal_sequential(model, quota, dice);
         layout.deal_returns(model, quota, dice);
         layout
     }
 
-    fn deal_operations(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
-        let mut left = [quota.reads, quota.writes];
+    /// Opens bursts, as many in each piece as it is to have; gives where bursts end.
+    fn deal_bursts(
+        &mut self,
+        model: &WorkloadModel,
+        quota: &Quota,
+        chapter: &Chapter,
+        dice: &mut Dice,
+    ) -> Vec<usize> {
+        let pieces: Vec<_> = self.pieces().collect();
+        for (piece, load) in pieces.into_iter().zip(&chapter.pieces) {
+            let rounds: Vec<usize> = piece.filter(|i| !self.waits[*i]).collect();
+            let bursts = if chapter.follows_curve { load.bursts } else { quota.bursts };
+            let bursts = bursts.min(rounds.len() as u64);
+            if bursts == 0 {
+                continue;
+            }
+            let mut lengths = rounds_of_bursts(model, rounds.len() as u64, bursts, dice);
+            let mut at = 0;
+            if chapter.follows_curve {
+                // A piece may begin in the midst of a burst.
+                at = dice.below(lengths[0]) as usize;
+                lengths[0] -= at as u64;
+            }
+            for length in lengths {
+                self.opens[rounds[at]] = true;
+                at += length as usize;
+            }
+        }
+        let all = self.opens.len();
+        (1..all).filter(|i| self.opens[*i]).chain([all]).collect()
+    }
+
+    fn deal_operations(&mut self, model: &WorkloadModel, pieces: &[Piece], dice: &mut Dice) {
         let mixing = percent_of(1_000_000, model.bursts.op_mixing_pct);
         let mut op = Op::Read;
-        for opens in &self.opens {
-            if *opens || left[op as usize] == 0 || dice.chance(mixing, 1_000_000) {
-                op = if dice.chance(left[0], left[0] + left[1]) { Op::Read } else { Op::Write };
+        for piece in pieces {
+            let mut left = piece.requests;
+            for _ in 0..piece.all() {
+                let i = self.op.len();
+                if self.opens[i] || i == 0 || left[op as usize] == 0 || dice.chance(mixing, 1_000_000) {
+                    op = if dice.chance(left[0], left[0] + left[1]) { Op::Read } else { Op::Write };
+                }
+                left[op as usize] -= 1;
+                self.op.push(op);
             }
-            left[op as usize] -= 1;
-            self.op.push(op);
         }
     }
 
-    fn deal_commits(&mut self, model: &WorkloadModel, ends: &[usize], most: usize, dice: &mut Dice) {
+    fn deal_commits(
+        &mut self,
+        model: &WorkloadModel,
+        quota: &Quota,
+        bursts: &[usize],
+        smallest: &[usize],
+        dice: &mut Dice,
+    ) {
         let mut begin = 0;
         let mut candidates = Vec::new();
-        for end in ends {
+        for end in bursts {
             if *end - begin >= 3 && self.op[*end - 3..*end].iter().all(|op| *op == Op::Write) {
                 candidates.push(*end - 1);
             }
             begin = *end;
         }
-        let wanted = percent_of(candidates.len() as u64, model.bursts.commit_pct) as usize;
-        for commit in dice.choose(&candidates, wanted.min(most)) {
-            self.role[commit] = Role::Commit;
-            self.role[commit - 1] = Role::Journal;
-            self.sequential[commit] = true;
+        let wanted = percent_of(candidates.len() as u64, model.bursts.commit_pct);
+        let mut left = smallest.to_vec();
+        let most = smallest.iter().sum::<usize>().min(quota.sequential[1] as usize);
+        for commit in dice.choose(&candidates, (wanted as usize).min(most)) {
+            let piece = self.ends.partition_point(|end| *end <= commit);
+            if left[piece] > 0 {
+                left[piece] -= 1;
+                self.role[commit] = Role::Commit;
+                self.role[commit - 1] = Role::Journal;
+                self.sequential[commit] = true;
+            }
         }
     }
 
@@ -187,15 +246,16 @@ fn waiting_behind(model: &WorkloadModel, quota: &Quota, lengthen: u32, dice: &mu
     behind
 }
 
-fn rounds_of_bursts(model: &WorkloadModel, quota: &Quota, dice: &mut Dice) -> Vec<u64> {
-    let mut rounds = strata(&model.bursts.rounds, quota.bursts, 0, 1);
-    for rounds in &mut rounds {
-        *rounds -= 1;
+/// How many of `rounds` each of `bursts` has, at least one.
+fn rounds_of_bursts(model: &WorkloadModel, rounds: u64, bursts: u64, dice: &mut Dice) -> Vec<u64> {
+    let mut lengths = strata(&model.bursts.rounds, bursts, 0, 1);
+    for length in &mut lengths {
+        *length -= 1;
     }
-    dice.shuffle(&mut rounds);
-    scale_to(&mut rounds, quota.rounds - quota.bursts);
-    for rounds in &mut rounds {
-        *rounds += 1;
+    dice.shuffle(&mut lengths);
+    scale_to(&mut lengths, rounds - bursts);
+    for length in &mut lengths {
+        *length += 1;
     }
-    rounds
+    lengths
 }

@@ -13,6 +13,9 @@
 //! of rounds separated by short think times; idle gaps separate bursts. A burst of writes may end like a journal
 //! transaction: data, journal blocks, commit block.
 //!
+//! **When the load comes.** A fitted model says so in a curve of a few hundred rows; each row then has its own requests,
+//! data, bursts and duration. A preset has none, and its load is even.
+//!
 //! **Times.** Each request gets arrival, start, issue and completion from the model's own service times, so that the
 //! trace has the model's no-wait share and mean service and response time. A closed-loop replay uses of them only
 //! the think time between a completion and the next arrival, and takes service times from the simulated device.
@@ -22,9 +25,11 @@ mod check;
 mod classes;
 mod deal;
 mod fit;
+mod fit_load;
 mod fit_places;
 mod fit_times;
 mod layout;
+mod load;
 mod model;
 mod options;
 pub mod presets;
@@ -33,6 +38,6 @@ mod space;
 mod synthesizer;
 
 pub use fit::Fitter;
-pub use model::{BurstModel, OperationModel, ServiceModel, WorkloadModel};
+pub use model::{BurstModel, LoadModel, OperationModel, ServiceModel, WorkloadModel};
 pub use options::SynthOptions;
 pub use synthesizer::Synthesizer;

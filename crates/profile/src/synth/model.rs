@@ -4,13 +4,16 @@ use emmclab_trace::{Error, Kind, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an application asks of its storage: totals, and the shapes behind them. Holds no address, name or time of any
-/// trace.
+/// What an application asks of its storage: totals, the shapes behind them, and when the load comes. Holds no address,
+/// name or date of any trace.
 ///
 /// Distributions are lists of a value and its weight, values ascending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadModel {
+    /// Version of this form of file: 1.
+    #[serde(default = "current_version")]
+    pub version: u32,
     /// The workload's name.
     pub name: String,
     /// Where the figures come from.
@@ -31,6 +34,9 @@ pub struct WorkloadModel {
     /// How long they take; without it, the synthetic trace has arrivals only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceModel>,
+    /// When the load comes; without it, it is spread evenly over the duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadModel>,
 }
 
 /// Reads, or writes.
@@ -103,6 +109,23 @@ pub struct ServiceModel {
     pub wake_up_ms: f64,
 }
 
+/// When the load comes. Bursts and sizes within a row follow the distributions of the whole model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadModel {
+    /// Rows in order of time: microseconds, those of them idle within bursts, requests that open a burst, reads, KB
+    /// read, writes, KB written. Requests add up to those of the model; everything else is in proportion. A longer
+    /// synthesis repeats the rows.
+    pub curve: Vec<[u64; 7]>,
+}
+
+/// The version of the form that this program writes.
+pub(super) const VERSION: u32 = 1;
+
+fn current_version() -> u32 {
+    VERSION
+}
+
 impl WorkloadModel {
     /// Reads a model from TOML and checks it.
     ///
@@ -115,7 +138,7 @@ impl WorkloadModel {
             let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
             Error::new(Kind::Config, error.message().to_owned())
                 .at_line(line)
-                .hint("the keys of a workload model are in docs/reference; a preset is a good start")
+                .hint("the keys are told in docs/concepts/workloads.md; `emmclab fit` writes such files")
         })?;
         model.check()?;
         Ok(model)
@@ -127,7 +150,17 @@ impl WorkloadModel {
     /// [`Kind::Config`] where the model is impossible; a checked one always has a form in TOML.
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
-        toml::to_string(self).map_err(|error| Error::new(Kind::Config, error.to_string()))
+        let text = toml::to_string(self).map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        // A row of the curve in a line, lists of pairs as they are.
+        Ok(match text.split_once("\ncurve = [[") {
+            Some((head, curve)) => {
+                format!(
+                    "{head}\ncurve = [\n    [{}",
+                    curve.replace("], [", "],\n    [").replace("]]", "],\n]")
+                )
+            }
+            None => text,
+        })
     }
 
     /// Reads and writes in the workload at its own length.

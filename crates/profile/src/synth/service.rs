@@ -7,7 +7,7 @@ use super::model::{ServiceModel, WorkloadModel};
 use super::options::nanos;
 
 /// Bound on one service time, so that sums over a chapter stay within 64 bits.
-const SLOWEST_NS: u64 = 1 << 44;
+pub(super) const SLOWEST_NS: u64 = 1 << 44;
 
 /// A model's times in nanoseconds and sectors.
 pub(super) struct Times {
@@ -55,7 +55,7 @@ impl ServiceTimes {
     }
 
     /// The time for a size: straight lines between the points, the first below them, in proportion above them.
-    fn expected(&self, op: Op, sectors: u64) -> u64 {
+    pub(super) fn expected(&self, op: Op, sectors: u64) -> u64 {
         let points = &self.points[op as usize];
         let above = points.partition_point(|point| point.0 < sectors);
         let Some((size, time)) = points.get(above) else {

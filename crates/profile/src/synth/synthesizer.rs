@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Names, Op, Result};
+use emmclab_trace::{Batch, BatchBuilder, Names, Op, Result};
 
 use super::chapter::Plan;
 use super::deal::Dice;
+use super::load::Load;
 use super::model::WorkloadModel;
 use super::options::{SynthOptions, Totals};
 use super::service::Times;
@@ -13,12 +14,13 @@ use super::space::Space;
 
 /// Makes a trace of a model, batch by batch, in order of arrival. Same model, options and version: same bytes.
 ///
-/// Memory is bounded by one batch and by the set of starts touched (a compressed bitmap).
+/// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of starts
+/// touched (a compressed bitmap).
 pub struct Synthesizer {
     plan: Plan,
+    load: Load,
     space: Space,
     dice: Dice,
-    chapter: u64,
     /// When everything so far was finished, ns after the first arrival.
     clock: u64,
     names: Arc<Names>,
@@ -35,16 +37,15 @@ impl Synthesizer {
         model.address_space_gb = options.address_space_gb.unwrap_or(model.address_space_gb);
         model.check()?;
         let totals = Totals::new(&model, options)?;
-        let sectors = |sizes: &[(f64, u64)]| -> Vec<(u64, u64)> {
+        let reaccess_sizes = [Op::Read, Op::Write].map(|op| {
+            let sizes = &model.of(op).reaccess_kb;
             sizes.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect()
-        };
-        let sizes = [Op::Read, Op::Write].map(|op| sectors(&model.of(op).sizes_kb));
-        let reaccess_sizes = [Op::Read, Op::Write].map(|op| sectors(&model.of(op).reaccess_kb));
+        });
         let mut dice = Dice::new(options.seed);
         let space = Space::new(&model, &mut dice);
-        let chapters = totals.requests().div_ceil(BATCH_ROWS as u64);
-        let plan = Plan { times: Times::new(&model), model, totals, sizes, reaccess_sizes, chapters };
-        Ok(Self { plan, space, dice: Dice::new(options.seed), chapter: 0, clock: 0, names: Arc::default() })
+        let load = Load::new(&model, &totals);
+        let plan = Plan { times: Times::new(&model), model, totals, reaccess_sizes };
+        Ok(Self { plan, load, space, dice: Dice::new(options.seed), clock: 0, names: Arc::default() })
     }
 
     /// Requests in the whole trace.
@@ -57,11 +58,8 @@ impl Iterator for Synthesizer {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        if self.chapter >= self.plan.chapters {
-            return None;
-        }
-        let requests = self.plan.make(self.chapter, &mut self.clock, &mut self.space, &mut self.dice);
-        self.chapter += 1;
+        let chapter = self.load.next(&mut self.dice)?;
+        let requests = self.plan.make(&chapter, &mut self.clock, &mut self.space, &mut self.dice);
         let mut builder = BatchBuilder::default();
         for request in &requests {
             builder.push(request);
