@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::parse_rwbs;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Flags, Ledger, NameId, Names, Nanos, Op, Pairer,
-    Request, SECTOR_BYTES,
+    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Flags, Ledger, Merge, NameId, Names, Nanos, Op,
+    Pairer, Request, SECTOR_BYTES,
 };
 
 use crate::activity::Activity;
@@ -16,7 +16,6 @@ use crate::block_event::{BlockEvent, unfilled};
 use crate::command_event::{CommandEvent, CommandKind, CommandStep};
 use crate::fs_event::FsEvent;
 use crate::kernel::{Kernel, Traced};
-use crate::merge::Merge;
 use crate::order::ArrivalOrder;
 use crate::stats::Meter;
 use crate::tasks::Tasks;
