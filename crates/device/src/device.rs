@@ -9,6 +9,7 @@ use crate::controller::{Commands, Pending, Power, Progress};
 use crate::counters::{Counters, Load};
 use crate::event::{Observer, RequestCompleted, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
+use crate::ftl::mapping::Mapping;
 use crate::geometry::{Geometry, ns};
 use crate::nand::{Block, Flash, Pool};
 
@@ -80,6 +81,7 @@ pub struct Device {
     pub(crate) blocks: Vec<Block>,
     /// One for each plane and block group.
     pub(crate) pools: Vec<Pool>,
+    pub(crate) mapping: Mapping,
     pub(crate) policy: Option<Box<dyn VictimPolicy>>,
     pub(crate) counters: Counters,
     pub(crate) stop: Option<Stop>,
@@ -136,6 +138,7 @@ impl Device {
         }
         let pools = pools(settings, &geometry, policy.as_deref());
         Self {
+            mapping: Mapping::new(settings),
             map: vec![0; geometry.logical_units as usize],
             owner: vec![0; geometry.slots()],
             blocks: vec![Block::default(); geometry.blocks() as usize],
