@@ -74,7 +74,7 @@ impl From<&Request> for Command {
 pub struct Device {
     pub(crate) geometry: Geometry,
     pub(crate) flash: Flash,
-    /// Slot + 1 of each logical unit; 0 = never written or discarded.
+    /// Slot + 1 of each logical unit, the host's first, then those of a map on the flash; 0 = never written or discarded.
     pub(crate) map: Vec<u32>,
     /// Logical unit + 1 in each slot; 0 = nothing valid.
     pub(crate) owner: Vec<u32>,
@@ -137,9 +137,10 @@ impl Device {
             }
         }
         let pools = pools(settings, &geometry, policy.as_deref());
+        let mapping = Mapping::new(settings, &geometry);
         Self {
-            mapping: Mapping::new(settings),
-            map: vec![0; geometry.logical_units as usize],
+            map: vec![0; (geometry.logical_units + mapping.map_units()) as usize],
+            mapping,
             owner: vec![0; geometry.slots()],
             blocks: vec![Block::default(); geometry.blocks() as usize],
             pools,
@@ -228,6 +229,7 @@ impl Device {
     pub fn rewind(&mut self) {
         self.flash.rewind();
         self.commands.rewind();
+        self.mapping.power_cycle();
         self.counters = Counters::new(self.geometry.groups.len());
         self.last_program = i64::MIN;
         self.next_id = 0;

@@ -46,7 +46,7 @@ impl Device {
     }
 
     #[inline]
-    fn count_read(&mut self, group: u8, bytes: u32, cause: Cause) {
+    pub(crate) fn count_read(&mut self, group: u8, bytes: u32, cause: Cause) {
         self.counters.page_reads[cause as usize] += 1;
         self.counters.group_reads[usize::from(group)] += 1;
         self.counters.bus_bytes += u64::from(bytes);
@@ -59,6 +59,7 @@ impl Device {
         progress.spend(self.commands.before_read());
         let span = Span { first: sector, end: sector + u64::from(sectors) };
         let (first, units) = self.units_of(sector, sectors);
+        self.look_up(progress, first, units, observer);
         while self.read_first && self.pending.holds(first, units) && self.stop.is_none() {
             // Data that waits to be written is written before it is read.
             self.dispatch_next(i64::MAX, observer);
@@ -138,7 +139,7 @@ impl Device {
             self.dispatch_next(i64::MAX, observer);
         }
         if count > 0 {
-            self.discard_mapped(first, count);
+            self.discard_mapped(progress.ready, first, count, observer);
             observer.trimmed(&Trimmed { first, count });
         }
         progress.without_flash(progress.ready);

@@ -194,6 +194,7 @@ impl Device {
             self.owner[(first_slot + slot) as usize] = 0;
             self.map[*logical as usize] = to_slot + i as u32 + 1;
             self.owner[to_slot as usize + i] = logical + 1;
+            self.entry_changed(*logical);
         }
         self.blocks[victim.block as usize].valid -= count;
         self.pools[pool].valid -= count;

@@ -1,0 +1,244 @@
+//! Superblocks: neighbouring logical blocks share their data and log blocks, with a page map among them (Kang, Jo, Kim and Lee, "A
+//! superblock-based flash translation layer for NAND flash memory", EMSOFT 2006).
+//!
+//! Inside a superblock pages go wherever there is room. A superblock that has used up its log blocks collects the block with the
+//! fewest valid pages; where the log blocks of the plane are used up, the superblock written longest ago gives its own back.
+//! As merges are counted: switch, a block without valid pages is erased; partial, a block is collected for its own superblock; full, for
+//! another one.
+
+use std::collections::VecDeque;
+
+use super::merge::Merge;
+use super::{Held, Layout, Place, Placement, Scheme, list, read_list};
+use crate::config::Settings;
+use crate::device::Device;
+use crate::event::Observer;
+
+/// The blocks of a superblock; the one being written stands last.
+type Group = Vec<u32>;
+
+/// All superblocks.
+pub(crate) struct Superblock {
+    groups: Vec<Group>,
+    /// Logical blocks in a superblock, and most log blocks of one.
+    size: u32,
+    most_logs: u32,
+    /// By plane: superblocks with log blocks, the one written last at the back.
+    used: Vec<VecDeque<u32>>,
+    /// By plane: log blocks in use.
+    logs: Vec<u32>,
+}
+
+/// What every step needs to know.
+#[derive(Clone, Copy)]
+struct Step {
+    layout: Layout,
+    number: u32,
+    ready: i64,
+}
+
+impl Superblock {
+    pub fn new(settings: &Settings, layout: Layout) -> Self {
+        let size = settings.mapping.superblock_blocks;
+        let planes = layout.planes as usize;
+        Self {
+            groups: vec![Group::new(); layout.blocks.div_ceil(size) as usize],
+            size,
+            most_logs: settings.mapping.superblock_log_blocks,
+            used: vec![VecDeque::with_capacity(layout.logs as usize); planes],
+            logs: vec![0; planes],
+        }
+    }
+
+    /// Log blocks of a superblock: those beyond its logical blocks.
+    fn logs_of(&self, layout: Layout, number: u32) -> u32 {
+        let own = self.size.min(layout.blocks - number * self.size);
+        (self.groups[number as usize].len() as u32).saturating_sub(own)
+    }
+
+    fn add<O: Observer>(&mut self, device: &mut Device, at: Step, _: &mut O) -> Option<u32> {
+        let block = device.claim(at.number)?;
+        let before = self.logs_of(at.layout, at.number);
+        self.groups[at.number as usize].push(block);
+        let plane = (at.number % at.layout.planes) as usize;
+        if self.logs_of(at.layout, at.number) > before {
+            self.logs[plane] += 1;
+            if before == 0 {
+                self.used[plane].push_back(at.number);
+            }
+        }
+        Some(block)
+    }
+
+    fn remove<O: Observer>(&mut self, device: &mut Device, at: Step, block: u32, observer: &mut O) {
+        let before = self.logs_of(at.layout, at.number);
+        self.groups[at.number as usize].retain(|held| *held != block);
+        let plane = (at.number % at.layout.planes) as usize;
+        let after = self.logs_of(at.layout, at.number);
+        if after < before {
+            self.logs[plane] -= 1;
+            if after == 0 {
+                self.used[plane].retain(|used| *used != at.number);
+            }
+        }
+        device.release(block, at.ready, observer);
+    }
+
+    /// Moves all that is valid out of the block with the fewest valid units, to where the superblock writes.
+    fn collect<O: Observer>(
+        &mut self,
+        device: &mut Device,
+        at: Step,
+        merge: Merge,
+        observer: &mut O,
+    ) -> Option<()> {
+        let layout = at.layout;
+        let group = &self.groups[at.number as usize];
+        // The last block is the one being written, unless it is full.
+        let open = |block: u32| device.blocks[block as usize].written < layout.pages;
+        let useful = |block: u32| !open(block) || device.blocks[block as usize].valid == 0;
+        let candidates = group.iter().copied().filter(|block| useful(*block));
+        let (pages, victim) = candidates.map(|block| (valid_pages(device, layout, block), block)).min()?;
+        if pages == layout.pages {
+            return None;
+        }
+        let mut target = group.last().copied().filter(|block| open(*block));
+        let valid = device.merge_begins(victim, at.ready, observer);
+        let first = device.geometry.first_slot(victim);
+        for slot in first..first + (layout.pages << layout.page_shift) {
+            let Some(unit) = device.owner[slot as usize].checked_sub(1) else { continue };
+            let block = match target.filter(|block| device.blocks[*block as usize].written < layout.pages) {
+                Some(block) => block,
+                None => self.add(device, at, observer)?,
+            };
+            target = Some(block);
+            let page = device.blocks[block as usize].written;
+            device.copy_logical((block, page), unit >> layout.page_shift, at.ready, observer);
+        }
+        device.count_merge(if valid == 0 { Merge::Switch } else { merge });
+        device.merge_ends(victim, valid, at.ready, observer);
+        self.remove(device, at, victim, observer);
+        Some(())
+    }
+
+    /// A block of the superblock with nothing valid in it.
+    fn dead(&self, device: &Device, layout: Layout, number: u32) -> bool {
+        self.groups[number as usize].iter().any(|block| {
+            let entry = device.blocks[*block as usize];
+            entry.valid == 0 && entry.written == layout.pages
+        })
+    }
+}
+
+/// Pages of a block in which something is valid.
+fn valid_pages(device: &Device, layout: Layout, block: u32) -> u32 {
+    let first = device.geometry.first_slot(block) as usize;
+    let slots = &device.owner[first..first + (layout.pages << layout.page_shift) as usize];
+    slots.chunks(1 << layout.page_shift).filter(|page| page.iter().any(|owner| *owner != 0)).count() as u32
+}
+
+impl Placement for Superblock {
+    fn place<O: Observer>(
+        &mut self,
+        device: &mut Device,
+        layout: Layout,
+        logical: u32,
+        ready: i64,
+        observer: &mut O,
+    ) -> Option<Place> {
+        let number = layout.split(logical).0 / self.size;
+        let at = Step { layout, number, ready };
+        let plane = (number % layout.planes) as usize;
+        loop {
+            if let Some(block) = self.groups[number as usize].last() {
+                let written = device.blocks[*block as usize].written;
+                if written < layout.pages {
+                    if self.used[plane].back() != Some(&number) && self.logs_of(layout, number) > 0 {
+                        self.used[plane].retain(|used| *used != number);
+                        self.used[plane].push_back(number);
+                    }
+                    return Some((*block, written));
+                }
+            }
+            if self.dead(device, layout, number) {
+                self.collect(device, at, Merge::Switch, observer)?;
+            }
+            let own = self.size.min(layout.blocks - number * self.size);
+            let logs = self.logs_of(layout, number);
+            if (self.groups[number as usize].len() as u32) < own
+                || logs < self.most_logs && self.logs[plane] < layout.logs
+            {
+                self.add(device, at, observer)?;
+                continue;
+            }
+            let oldest = self.used[plane].front().copied();
+            match oldest.filter(|oldest| *oldest != number && logs < self.most_logs) {
+                Some(oldest) => {
+                    let at = Step { number: oldest, ..at };
+                    while self.logs_of(layout, oldest) > 0 {
+                        self.collect(device, at, Merge::Full, observer)?;
+                    }
+                }
+                None => self.collect(device, at, Merge::Partial, observer)?,
+            }
+        }
+    }
+}
+
+impl Scheme for Superblock {
+    fn ram_bytes(&self, layout: Layout) -> u64 {
+        // A block number for each block of a superblock; the page maps stand in the spare areas of the pages.
+        let logs = u64::from(layout.logs) * u64::from(layout.planes);
+        4 * (u64::from(layout.blocks) + logs)
+    }
+
+    fn map_of(&self, logical_block: u32) -> u32 {
+        logical_block / self.size
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let mut out = Vec::new();
+        for group in &self.groups {
+            out.extend(list(group.iter().copied()));
+        }
+        for used in &self.used {
+            out.extend(list(used.iter().copied()));
+        }
+        out
+    }
+
+    fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        for group in &mut self.groups {
+            *group = read_list(words, (self.size + self.most_logs) as usize + 1)?;
+        }
+        let planes = self.used.len();
+        for (plane, used) in self.used.iter_mut().enumerate() {
+            *used = read_list(words, self.groups.len())?.into();
+            let known =
+                |number: &u32| (*number as usize) < self.groups.len() && *number as usize % planes == plane;
+            used.iter().all(known).then_some(())?;
+        }
+        for plane in 0..planes {
+            let of_plane = (plane..self.groups.len()).step_by(planes).map(|number| number as u32);
+            let with_logs: Vec<u32> = of_plane.filter(|number| self.logs_of(layout, *number) > 0).collect();
+            let mut used: Vec<u32> = self.used[plane].iter().copied().collect();
+            used.sort_unstable();
+            (used == with_logs).then_some(())?;
+            self.logs[plane] = used.iter().map(|number| self.logs_of(layout, *number)).sum();
+        }
+        Some(())
+    }
+
+    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+        let mut out = Vec::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            let from = number as u32 * self.size;
+            let to = (from + self.size).min(layout.blocks);
+            out.extend(group.iter().map(|block| {
+                let (block, stripe) = (*block, number as u32);
+                Held { block, stripe, from, to, in_place: false }
+            }));
+        }
+        out
+    }
+}
