@@ -7,6 +7,7 @@
 )]
 
 mod batch;
+mod direct;
 mod errors;
 mod json;
 mod presets;
@@ -24,6 +25,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
+    #[pymodule_export]
+    use crate::direct::PyDirectIo;
     #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]

@@ -4,6 +4,7 @@ use super::settings::{
     AllocationPolicy, Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Scheme, Settings,
 };
 use super::validate::Faults;
+use crate::ftl::blocks::rows;
 use crate::ftl::place::MAX_SLOTS;
 use crate::geometry::Geometry;
 
@@ -101,9 +102,7 @@ fn sizes(settings: &Settings, faults: &mut Faults) {
     if mapping.cached_maps > MOST_MAPS {
         faults.add(format!("`mapping.cached_maps` is {}; at most {MOST_MAPS}", mapping.cached_maps));
     }
-    let mut group_blocks = 1;
     if mapping.scheme == Scheme::Superblock {
-        group_blocks = mapping.superblock_blocks;
         for (key, value) in [
             ("mapping.superblock_blocks", mapping.superblock_blocks),
             ("mapping.superblock_log_blocks", mapping.superblock_log_blocks),
@@ -113,16 +112,10 @@ fn sizes(settings: &Settings, faults: &mut Faults) {
                 faults.add(format!("`{key}` is {value}; at most 1024"));
             }
         }
-        if !(1..=1024).contains(&group_blocks) {
-            return;
-        }
     }
     let geometry = Geometry::new(settings);
     let [group] = geometry.groups.as_slice() else { return };
-    let logical = u64::from(geometry.logical_units).div_ceil(u64::from(group.slots_per_block()));
-    // Whole superblocks go to a plane each.
-    let groups = logical.div_ceil(u64::from(group_blocks)).div_ceil(u64::from(geometry.planes));
-    let data = (groups * u64::from(group_blocks)).min(logical);
+    let data = u64::from(rows(&geometry));
     let needed = data + u64::from(mapping.log_blocks) + MERGE_BLOCKS;
     let usable = u64::from(group.blocks - group.spare_blocks);
     if needed > usable {

@@ -1,6 +1,6 @@
 //! The flash translation layer: mapping schemes, the distributor of requests over page sizes, placement and collection.
 
-mod blocks;
+pub(crate) mod blocks;
 pub(crate) mod collect;
 mod demand;
 pub mod gc;

@@ -118,8 +118,8 @@ impl Scheme for Bast {
         (logs == 0).then_some(())
     }
 
-    fn holds(&self, _: Layout, _: &Device) -> Vec<Held> {
-        let logs = data_blocks(&self.log).map(|held| Held { in_place: false, ..held });
-        data_blocks(&self.data).chain(logs).collect()
+    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+        let logs = data_blocks(layout, &self.log).map(|held| Held { in_place: false, ..held });
+        data_blocks(layout, &self.data).chain(logs).collect()
     }
 }

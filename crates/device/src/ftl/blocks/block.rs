@@ -60,10 +60,9 @@ impl Replacing {
         ready: i64,
         observer: &mut O,
     ) {
-        let first = replacement.logical_block * layout.pages;
         for offset in device.blocks[replacement.block as usize].written..to {
-            let copied = device.copy_logical((replacement.block, offset), first + offset, ready, observer);
-            replacement.copied |= copied;
+            let logical = layout.page(replacement.logical_block, offset);
+            replacement.copied |= device.copy_logical((replacement.block, offset), logical, ready, observer);
         }
     }
 }
@@ -139,11 +138,11 @@ impl Scheme for Replacing {
         Some(())
     }
 
-    fn holds(&self, _: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
         let open = self.open.iter().flatten().map(|open| {
-            let from = open.logical_block;
-            Held { block: open.block, stripe: from, from, to: from + 1, in_place: true }
+            let from = layout.row(open.logical_block);
+            Held { block: open.block, stripe: open.logical_block, from, to: from + 1, in_place: true }
         });
-        data_blocks(&self.data).chain(open).collect()
+        data_blocks(layout, &self.data).chain(open).collect()
     }
 }

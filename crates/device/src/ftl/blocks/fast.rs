@@ -160,14 +160,15 @@ impl Scheme for Fast {
     }
 
     fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
-        let mut out: Vec<Held> = data_blocks(&self.data).collect();
+        let mut out: Vec<Held> = data_blocks(layout, &self.data).collect();
         for (plane, logs) in self.logs.iter().enumerate() {
             let stripe = plane as u32;
-            if let Some((from, block)) = logs.sequential {
+            if let Some((of, block)) = logs.sequential {
+                let from = layout.row(of);
                 out.push(Held { block, stripe, from, to: from + 1, in_place: true });
             }
             out.extend(logs.random.iter().map(|block| {
-                let (block, to) = (*block, layout.blocks);
+                let (block, to) = (*block, layout.rows);
                 Held { block, stripe, from: 0, to, in_place: false }
             }));
         }

@@ -77,20 +77,20 @@ impl Device {
         ready: i64,
         observer: &mut O,
     ) -> Option<(u32, Merge)> {
-        let first = logical_block * layout.pages;
         let told = if log == NONE { data } else { log };
         let valid = if told == NONE { 0 } else { self.merge_begins(told, ready, observer) };
-        let in_place = log != NONE && self.in_place(layout, first, log);
+        let in_place = log != NONE && self.in_place(layout, logical_block, log);
         let (mut target, from) = if in_place { (log, self.blocks[log as usize].written) } else { (NONE, 0) };
         let mut copies = 0;
         for offset in from..layout.pages {
-            if self.slot_of_page(first + offset).is_none() {
+            let logical = layout.page(logical_block, offset);
+            if self.slot_of_page(logical).is_none() {
                 continue;
             }
             if target == NONE {
                 target = self.claim(logical_block)?;
             }
-            self.copy_logical((target, offset), first + offset, ready, observer);
+            self.copy_logical((target, offset), logical, ready, observer);
             copies += 1;
         }
         if in_place && copies == 0 && self.blocks[log as usize].valid == 0 {
@@ -113,12 +113,12 @@ impl Device {
     }
 
     /// Whether the block holds the beginning of the logical block, every page in its place, and nothing else.
-    fn in_place(&self, layout: Layout, first: u32, block: u32) -> bool {
+    fn in_place(&self, layout: Layout, logical_block: u32, block: u32) -> bool {
         let entry = self.blocks[block as usize];
         let shift = layout.page_shift;
         let mut inside = 0;
         for offset in 0..entry.written {
-            let unit = (first + offset) << shift;
+            let unit = layout.page(logical_block, offset) << shift;
             let end = (unit + (1 << shift)).min(self.geometry.logical_units);
             for slot in (unit..end).filter_map(|unit| self.lookup(unit)) {
                 if self.geometry.block_of(slot) != block || self.geometry.offset_of(slot) >> shift != offset {

@@ -2,7 +2,8 @@
 //! two are merged. A scheme is one file here: it says where the next version of a page goes and when to merge.
 //!
 //! A page is always written whole: what the host leaves of it is read first, so that the valid part of a logical page lies
-//! in one physical page. Every logical block stays in its plane, whose log blocks it shares with the others there.
+//! in one physical page. Consecutive pages go round the planes (clustered planes: gangs), and each plane runs the scheme for itself over
+//! its share: a logical block is made of pages of one plane.
 
 mod bast;
 mod block;
@@ -29,7 +30,8 @@ use cache::MapCache;
 pub(crate) struct Layout {
     /// Pages in a block.
     pub pages: u32,
-    /// Logical blocks.
+    /// Logical blocks of a plane, and of all.
+    pub rows: u32,
     pub blocks: u32,
     /// Log blocks of a plane.
     pub logs: u32,
@@ -40,9 +42,11 @@ pub(crate) struct Layout {
 impl Layout {
     fn new(settings: &Settings, geometry: &Geometry) -> Self {
         let group = &geometry.groups[0];
+        let rows = rows(geometry);
         Self {
             pages: group.pages_per_block,
-            blocks: geometry.logical_units.div_ceil(group.slots_per_block()),
+            rows,
+            blocks: rows * geometry.planes,
             logs: settings.mapping.log_blocks,
             planes: geometry.planes,
             page_shift: group.page_shift,
@@ -51,8 +55,26 @@ impl Layout {
 
     /// Logical block of a logical page and the page's place in it.
     fn split(self, logical: u32) -> (u32, u32) {
-        (logical / self.pages, logical % self.pages)
+        let in_plane = logical / self.planes;
+        (in_plane / self.pages * self.planes + logical % self.planes, in_plane % self.pages)
     }
+
+    /// Logical page at a place in a logical block.
+    fn page(self, block: u32, offset: u32) -> u32 {
+        (self.row(block) * self.pages + offset) * self.planes + block % self.planes
+    }
+
+    /// Number of a logical block inside its plane.
+    fn row(self, block: u32) -> u32 {
+        block / self.planes
+    }
+}
+
+/// Logical blocks that each plane has to hold.
+pub(crate) fn rows(geometry: &Geometry) -> u32 {
+    let group = &geometry.groups[0];
+    let pages = geometry.logical_units.div_ceil(group.slots_per_page());
+    pages.div_ceil(geometry.planes).div_ceil(group.pages_per_block)
 }
 
 /// Where a page goes, or where one is: block and page.
@@ -62,9 +84,9 @@ pub(crate) type Place = (u32, u32);
 pub(crate) trait Scheme {
     /// Bytes of memory that its tables take in the device.
     fn ram_bytes(&self, layout: Layout) -> u64;
-    /// Number of the page map that covers a logical block.
-    fn map_of(&self, logical_block: u32) -> u32 {
-        logical_block
+    /// Number of the page map that covers a row of logical blocks, one in each plane.
+    fn map_of(&self, row: u32) -> u32 {
+        row
     }
     /// Its state as words, for an image.
     fn words(&self) -> Vec<u32>;
@@ -78,9 +100,9 @@ pub(crate) trait Scheme {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub block: u32,
-    /// The striped number of its plane.
+    /// A number that its plane has in striping order.
     pub stripe: u32,
-    /// Logical blocks whose pages it may hold.
+    /// Rows of the logical blocks whose pages it may hold.
     pub from: u32,
     pub to: u32,
     /// Whether page `n` holds nothing but page `n` of the logical block.
@@ -143,7 +165,9 @@ impl<S: Scheme> Blocks<S> {
             let held = by_block[device.geometry.block_of(slot) as usize];
             let page = device.geometry.offset_of(slot) >> self.layout.page_shift;
             let found = held.is_some_and(|held: Held| {
-                (held.from..held.to).contains(&block) && (!held.in_place || page == offset)
+                let of_plane = held.stripe % self.layout.planes == block % self.layout.planes;
+                let of_row = (held.from..held.to).contains(&self.layout.row(block));
+                of_plane && of_row && (!held.in_place || page == offset)
             });
             if !found {
                 return Some(format!("unit {unit} lies in slot {slot}, where its map does not lead"));
@@ -177,9 +201,9 @@ fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [u32]) -> Option
 }
 
 /// The data blocks of a table, as held blocks.
-fn data_blocks(table: &[u32]) -> impl Iterator<Item = Held> {
-    table.iter().enumerate().filter(|(_, block)| **block != NONE).map(|(logical, block)| {
-        let logical = logical as u32;
-        Held { block: *block, stripe: logical, from: logical, to: logical + 1, in_place: true }
+fn data_blocks(layout: Layout, table: &[u32]) -> impl Iterator<Item = Held> {
+    table.iter().enumerate().filter(|(_, block)| **block != NONE).map(move |(logical, block)| {
+        let from = layout.row(logical as u32);
+        Held { block: *block, stripe: logical as u32, from, to: from + 1, in_place: true }
     })
 }

@@ -17,10 +17,9 @@ impl<S: Scheme> Blocks<S> {
             return;
         }
         let shift = self.layout.page_shift;
-        let from = (first >> shift) / self.layout.pages;
-        let to = ((first + units - 1) >> shift) / self.layout.pages;
-        for block in from..=to {
-            let map = self.scheme.map_of(block);
+        let row = |unit: u32| self.layout.row(self.layout.split(unit >> shift).0);
+        for row in row(first)..=row(first + units - 1) {
+            let map = self.scheme.map_of(row);
             if self.cache.touch(map) {
                 device.counters.map_hits += 1;
                 continue;
