@@ -281,7 +281,7 @@ pub enum Scheme {
 impl Scheme {
     /// Whether a logical block has blocks of its own, which are merged instead of collected.
     pub const fn maps_blocks(self) -> bool {
-        matches!(self, Scheme::Block | Scheme::Bast | Scheme::Fast | Scheme::Superblock)
+        !matches!(self, Scheme::Page | Scheme::Dftl)
     }
 }
 

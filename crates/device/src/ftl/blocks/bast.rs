@@ -118,7 +118,7 @@ impl Scheme for Bast {
         (logs == 0).then_some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let logs = data_blocks(layout, &self.log).map(|held| Held { in_place: false, ..held });
         data_blocks(layout, &self.data).chain(logs).collect()
     }

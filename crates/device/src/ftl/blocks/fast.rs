@@ -159,7 +159,7 @@ impl Scheme for Fast {
         Some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let mut out: Vec<Held> = data_blocks(layout, &self.data).collect();
         for (plane, logs) in self.logs.iter().enumerate() {
             let stripe = plane as u32;

@@ -266,7 +266,7 @@ impl Scheme for Superblock {
         Some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let mut out = Vec::new();
         for (number, group) in self.groups.iter().enumerate() {
             let from = number as u32 / layout.planes * self.size;
