@@ -20,7 +20,9 @@ fn block_mapped_schemes() -> Vec<String> {
 #[test]
 fn no_scheme_is_forgotten() {
     let schemes = block_mapped_schemes();
-    assert!(["block", "bast", "fast", "superblock"].iter().all(|known| schemes.iter().any(|name| name == known)));
+    assert!(
+        ["block", "bast", "fast", "superblock"].iter().all(|known| schemes.iter().any(|name| name == known))
+    );
 }
 
 /// Block-mapped devices of any shape that have blocks enough; the others are refused, which is tested elsewhere.
@@ -37,6 +39,7 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
             let [copy_back, cache_read, cache_program, transferred, dynamic] = flags;
             let (bus, cached, limit, depth) = numbers;
             let limit = if limit > 20 { limit } else { 0 };
+            let cached = if scheme == "block" { 0 } else { cached };
             let data = 3 * logs.1;
             let blocks = data + logs.0 + 2;
             let share = 100.0 * f64::from(blocks) / f64::from(data) - 99.99;

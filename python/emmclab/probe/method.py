@@ -31,12 +31,12 @@ _PAGES_KB = (8, 16, 32, 64, 128)
 #: How much dearer a place must be to count as a border.
 _DEARER = 1.03
 #: Share of the sequential bandwidth from which random writes count as equally fast.
-_AS_FAST = 0.95
+_AS_FAST = 0.97
 #: Sizes of the bandwidth curves, KB; from the last of the small ones on the whole span is written.
 _SIZES_KB = tuple(4 << power for power in range(13))
 _WHOLE_FROM_KB = 128
 #: Requests of a point of the curve that does not take the whole span, and the KB it moves at most.
-_FEWEST, _MOST, _MOST_KB = 8, 512, 32 * 1024
+_FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
 #: Requests between two looks at progress and Ctrl-C.
 _SLICE = 64
 
@@ -100,7 +100,10 @@ def probe(
     run = _Run(target, span_kb, random.Random(seed), progress, write)
     found = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
+        # First, while all that is written is still as large as can be: small requests leave blocks half filled.
         run.whole("sequential", LONGEST_KB)
+        found.points += _write_curves(run)
+        found.clustered_block_kb = block_size(found.points)
     for op in ("write", "read") if write else ("read",):
         found.places += run.places(op)
         page_kb = page_size([place.time_ms for place in found.places if place.op == op])
@@ -109,15 +112,25 @@ def probe(
     for size_kb in _SIZES_KB:
         for order in ("sequential", "random"):
             found.points.append(Point("read", order, size_kb, run.some("read", order, size_kb)))
-    if write:
-        for size_kb in _SIZES_KB:
-            for order in ("sequential", "random"):
-                whole = size_kb >= _WHOLE_FROM_KB
-                speed = run.whole(order, size_kb) if whole else run.some("write", order, size_kb)
-                found.points.append(Point("write", order, size_kb, speed))
-        found.clustered_block_kb = block_size(found.points)
     found.findings = _findings(found)
     return found
+
+
+def _write_curves(run: _Run) -> list[Point]:
+    """Measure writes. What a size leaves behind costs the next one dear, so sequential and large ones come first."""
+    whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
+    speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
+    speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
+    run.whole("sequential", LONGEST_KB)
+    for order in ("sequential", "random"):
+        small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
+        speeds |= {(order, size_kb): run.some("write", order, size_kb) for size_kb in reversed(small)}
+    return [Point("write", order, size_kb, speed) for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)]
+
+
+def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
+    (order, size_kb), _ = item
+    return size_kb, order
 
 
 def page_size(times_ms: Sequence[float]) -> int | None:
@@ -190,7 +203,7 @@ class _Run:
             return reads
         few = sum(self._count(size) * size for size in _SIZES_KB if size < _WHOLE_FROM_KB)
         whole = sum(1 for size in _SIZES_KB if size >= _WHOLE_FROM_KB)
-        return reads + places + 2 * few + self._span_kb * (1 + 2 * whole)
+        return reads + places + 2 * few + self._span_kb * (2 + 2 * whole)
 
     def _count(self, size_kb: int) -> int:
         return min(max(_FEWEST, min(_MOST, _MOST_KB // size_kb)), self._span_kb // size_kb)

@@ -236,8 +236,8 @@ pub struct MappingSettings {
     pub superblock_blocks: u32,
     /// `superblock`: most log blocks of one superblock.
     pub superblock_log_blocks: u32,
-    /// `block`, `bast`, `fast`, `superblock`: logical blocks (superblocks) whose page map is in memory at once; that of another is
-    /// read from the flash first. 0 = all.
+    /// `bast`, `fast`, `superblock`: logical blocks (superblocks) of a plane whose page map is in memory at once; that of another
+    /// is read from the flash first. 0 = all.
     pub cached_maps: u32,
     /// `dftl`: map entries in memory.
     pub cached_entries: u32,

@@ -29,8 +29,9 @@ impl Mapping {
     pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
         match settings.mapping.scheme {
             Scheme::Page => Mapping::Page,
-            Scheme::Dftl => Mapping::Demand(Demand::new(settings, geometry)),
-            _ => Blocks::new(settings, geometry).map_or(Mapping::Page, Mapping::Blocks),
+            Scheme::Dftl => Mapping::Demand(Box::new(Demand::new(settings, geometry))),
+            _ => Blocks::new(settings, geometry)
+                .map_or(Mapping::Page, |blocks| Mapping::Blocks(Box::new(blocks))),
         }
     }
 

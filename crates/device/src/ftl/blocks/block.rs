@@ -108,7 +108,7 @@ impl Placement for Block {
 }
 
 impl Scheme for Block {
-    fn ram_bytes(&self, layout: Layout) -> u64 {
+    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
         // A block number for each logical block and replacement.
         4 * (u64::from(layout.blocks) + u64::from(layout.logs) * u64::from(layout.planes))
     }

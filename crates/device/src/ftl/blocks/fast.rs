@@ -129,8 +129,8 @@ impl Placement for Fast {
 }
 
 impl Scheme for Fast {
-    fn ram_bytes(&self, layout: Layout) -> u64 {
-        // A block number for each logical block and log block, a logical page for each page of a log block.
+    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
+        // A block number for each logical block and log block, a logical page for each page of a log block: these are shared and stay.
         let logs = u64::from(layout.logs) * u64::from(layout.planes);
         4 * (u64::from(layout.blocks) + logs + logs * u64::from(layout.pages))
     }

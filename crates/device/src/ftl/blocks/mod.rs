@@ -81,8 +81,8 @@ pub(crate) type Place = (u32, u32);
 
 /// A block-mapped scheme, as far as it does nothing to the flash.
 pub(crate) trait Scheme {
-    /// Bytes of memory that its tables take in the device.
-    fn ram_bytes(&self, layout: Layout) -> u64;
+    /// Bytes of memory that its tables take in the device, where so many page maps are in memory; 0 = all.
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64;
     /// Number of the page map that covers a row of logical blocks, one in each plane.
     fn map_of(&self, row: u32) -> u32 {
         row
@@ -177,11 +177,11 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// The block-mapped scheme of the settings; `None` where they have another kind.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Box<Self>> {
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let layout = Layout::new(settings, geometry);
         let cache = MapCache::new(settings.mapping.cached_maps);
         let scheme = Any::new(settings, layout)?;
-        Some(Box::new(Self { layout, cache, scheme }))
+        Some(Self { layout, cache, scheme })
     }
 
     /// The scheme's state as words, for an image.
@@ -196,7 +196,7 @@ impl Blocks {
 
     /// Bytes of memory that the map takes in the device.
     pub fn ram_bytes(&self) -> u64 {
-        self.scheme.tables().ram_bytes(self.layout)
+        self.scheme.tables().ram_bytes(self.layout, self.cache.most())
     }
 
     /// The first thing in which scheme and flash disagree.
