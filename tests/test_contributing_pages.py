@@ -63,7 +63,7 @@ def test_a_policy_a_scheme_and_a_preset_are_added_as_the_pages_say(copy: Path) -
 
     preset = _page("Add a device preset")
     (copy / "presets" / "devices" / "two-dies.toml").write_text(_block(preset, "toml"))
-    _replace(device / "config" / "presets.rs", '"small-1gb"]', '"small-1gb", "two-dies"]')
+    _replace(device / "config" / "presets.rs", '"small-1gb"', '"small-1gb", "two-dies"')
 
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
     command = re.findall(

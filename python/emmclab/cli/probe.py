@@ -49,20 +49,24 @@ def probe_command(
             "--write", help="Also write: destroys the first part of a real target. Simulated ones always are."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a real target is overwritten.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before a real target is overwritten.")
+    ] = False,
     span_mb: Annotated[
         int | None,
         typer.Option(
-            metavar="MB", help=f"Use that much of it [simulated {_SIMULATED_MB}, real {_REAL_MB}, at most all]."
+            metavar="MB",
+            help=f"Use that much of it [simulated {_SIMULATED_MB}, real {_REAL_MB}, at most all].",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random orders.")] = 1,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the curves.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find clustered page and clustered block of a device from its bandwidth (method of Kim et al., MASCOTS 2009).
+    """Find clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
 
-    Real devices are only read unless `--write` is given; reads may show the clustered page, only writes the clustered block.
+    Real devices are only read unless `--write` is given; reads may show the clustered page, only writes the
+    clustered block.
     """
     path = Path(target)
     # A bare word that is no file can only be a preset; if it is not, the error lists them.
@@ -119,13 +123,14 @@ def _show(found: Probe) -> None:
         table.add_column(f"{order}\n{op}", justify="right")
     speeds = {(point.op, point.order, point.size_kb): point.mb_per_s for point in found.points}
     for size_kb in dict.fromkeys(point.size_kb for point in found.points):
-        table.add_row(
-            f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns)
-        )
+        table.add_row(f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns))
     console = stdout()
     console.print(table)
     for finding in found.findings:
         console.print(Text(finding))
     console.print(
-        Text(f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; 1 MB is 1,048,576 bytes", "dim")
+        Text(
+            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 1,048,576 bytes",
+            "dim",
+        )
     )

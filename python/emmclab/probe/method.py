@@ -1,9 +1,10 @@
-"""Clustered page and clustered block from bandwidth, after J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting
-performance parameters in solid state disks (SSDs)", MASCOTS 2009.
+"""Clustered page and clustered block from bandwidth.
 
-A small request that crosses the border of a clustered page costs two page operations, one that does not costs one: the period of
-the dear places is the clustered page. Random writes are as fast as sequential ones from the size on at which they replace whole
-clustered blocks, because nothing is left to be copied.
+After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state
+disks (SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page
+operations, one that does not costs one, so the period of the dear places is the clustered page. Random writes
+are as fast as sequential ones from the size on at which they replace whole clustered blocks, because nothing is
+left to be copied.
 """
 
 from __future__ import annotations
@@ -97,10 +98,10 @@ def probe(
     """
     check_size(target, span_kb)
     span_kb -= span_kb % LONGEST_KB
-    run = _Run(target, span_kb, random.Random(seed), progress, write)
+    run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
     found = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
-        # First, while all that is written is still as large as can be: small requests leave blocks half filled.
+        # First, while all that was written is as large as can be: small requests leave blocks half filled.
         run.whole("sequential", LONGEST_KB)
         found.points += _write_curves(run)
         found.clustered_block_kb = block_size(found.points)
@@ -117,7 +118,7 @@ def probe(
 
 
 def _write_curves(run: _Run) -> list[Point]:
-    """Measure writes. What a size leaves behind costs the next one dear, so sequential and large ones come first."""
+    """Measure writes; sequential and large ones first, for what a size leaves behind costs the next one dear."""
     whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
     speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
     speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
@@ -125,7 +126,10 @@ def _write_curves(run: _Run) -> list[Point]:
     for order in ("sequential", "random"):
         small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
         speeds |= {(order, size_kb): run.some("write", order, size_kb) for size_kb in reversed(small)}
-    return [Point("write", order, size_kb, speed) for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)]
+    return [
+        Point("write", order, size_kb, speed)
+        for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)
+    ]
 
 
 def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
@@ -151,7 +155,7 @@ def page_size(times_ms: Sequence[float]) -> int | None:
 
 
 def block_size(points: Sequence[Point]) -> int | None:
-    """Find the clustered block in KB: the smallest size from which on random writes are as fast as sequential ones."""
+    """Find the clustered block in KB: random writes are as fast as sequential ones from that size on."""
     speeds = {(point.order, point.size_kb): point.mb_per_s for point in points if point.op == "write"}
     sizes = [size for order, size in speeds if order == "random" and size >= _WHOLE_FROM_KB]
     as_fast = [speeds["random", size] >= _AS_FAST * speeds["sequential", size] for size in sizes]
@@ -170,7 +174,8 @@ def _findings(found: Probe) -> list[str]:
         words.append(f"clustered page: {found.clustered_page_kb} KB; {found.clustered_page_by} {borders}")
     if found.clustered_block_kb is not None:
         words.append(
-            f"clustered block: {found.clustered_block_kb / 1024:g} MB; from there on random writes are as fast as sequential ones"
+            f"clustered block: {found.clustered_block_kb / 1024:g} MB; from there on random writes are as fast "
+            "as sequential ones"
         )
     elif found.wrote:
         words.append(
@@ -236,7 +241,9 @@ class _Run:
         places = self._span_kb // size_kb
         count = self._count(size_kb)
         first = self._draw.randrange(places - count + 1)
-        numbers = range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
+        numbers = (
+            range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
+        )
         times = list(self._times(op == "write", [number * size_kb for number in numbers], size_kb))
         return count * size_kb / 1024 / (sum(times) / 1e3)
 

@@ -1,10 +1,9 @@
-"""What can be probed: a simulated device, a block device, a file. Each transfers synchronously and says how long it took."""
+"""What can be probed: a simulated device, a block device, a file; each says how long a transfer took."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,7 +59,7 @@ class Disk:
         """
         flags = os.O_DIRECT | os.O_CLOEXEC | ((os.O_RDWR | os.O_DSYNC) if write else os.O_RDONLY)
         try:
-            if write and stat.S_ISBLK(os.stat(path).st_mode):
+            if write and path.is_block_device():
                 flags |= os.O_EXCL
             self._file = os.open(path, flags)
         except OSError as error:
@@ -74,7 +73,7 @@ class Disk:
             ) from error
         self.name = str(path)
         self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
-        # Direct I/O needs memory aligned to pages, which a mapping is; random bytes, so that nothing compresses.
+        # Direct I/O needs memory aligned to pages, which a mapping is; random bytes do not compress.
         self._memory = mmap.mmap(-1, LONGEST_KB * 1024)
         block = os.urandom(1 << 20)
         for at in range(0, LONGEST_KB * 1024, len(block)):
