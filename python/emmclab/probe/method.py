@@ -3,7 +3,7 @@
 After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state
 disks (SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page
 operations, one that does not costs one, so the period of the dear places is the clustered page. Random writes
-are as fast as sequential ones from the size on at which they replace whole clustered blocks, because nothing is
+are as fast as sequential ones from the size on at which they replace whole clustered blocks: nothing is
 left to be copied.
 """
 
@@ -118,7 +118,7 @@ def probe(
 
 
 def _write_curves(run: _Run) -> list[Point]:
-    """Measure writes; sequential and large ones first, for what a size leaves behind costs the next one dear."""
+    """Measure writes; sequential and large ones first: what a size leaves behind costs the next one dear."""
     whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
     speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
     speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
@@ -174,8 +174,8 @@ def _findings(found: Probe) -> list[str]:
         words.append(f"clustered page: {found.clustered_page_kb} KB; {found.clustered_page_by} {borders}")
     if found.clustered_block_kb is not None:
         words.append(
-            f"clustered block: {found.clustered_block_kb / 1024:g} MB; from there on random writes are as fast "
-            "as sequential ones"
+            f"clustered block: {found.clustered_block_kb / 1024:g} MB; from there on random writes are as "
+            "fast as sequential ones"
         )
     elif found.wrote:
         words.append(
