@@ -211,6 +211,10 @@ impl Device {
             if used > usable || usable > pool.blocks {
                 return Err(damaged("a plane has more blocks than it can"));
             }
+            let never = &self.blocks[(range.start + used) as usize..range.end as usize];
+            if never.iter().any(|block| block.state != BlockState::Free || block.written > 0) {
+                return Err(damaged("a block is in use that was never handed out"));
+            }
             pool.restore(used, usable);
             (pool.most_erases, pool.wear_countdown) = (image.word()?, image.word()?.max(1));
             for open in &mut pool.open {
@@ -225,14 +229,30 @@ impl Device {
                 wear: image.word()? == 1,
             };
             pool.victim = (block != NONE).then_some(victim);
+            let mut free = vec![false; used as usize];
             for _ in 0..image.word()? {
                 let block = inside(image.word()?)?;
+                let twice =
+                    free.get_mut((block - range.start) as usize).map(|free| std::mem::replace(free, true));
+                if twice != Some(false) {
+                    return Err(damaged("a free block is listed twice, or was never used"));
+                }
                 let erases = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?.erases;
                 pool.give_back(block, erases);
             }
-            for _ in 0..image.word()? {
+            let listed = image.word()?;
+            let in_pool = &self.blocks[range.start as usize..range.end as usize];
+            let full = in_pool.iter().filter(|block| block.state == BlockState::Full).count();
+            if listed as usize != full {
+                return Err(damaged("a full block is not listed"));
+            }
+            let mut seen = vec![false; in_pool.len()];
+            for _ in 0..listed {
                 let block = inside(image.word()?)?;
                 let entry = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?;
+                if std::mem::replace(&mut seen[(block - range.start) as usize], true) {
+                    return Err(damaged("a full block is listed twice"));
+                }
                 if entry.state != BlockState::Full || !pool.can_list(entry.valid) {
                     return Err(damaged("a listed block is not full"));
                 }
