@@ -44,7 +44,7 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_policy_and_a_preset_are_added_as_the_pages_say(copy: Path) -> None:
+def test_a_policy_a_scheme_and_a_preset_are_added_as_the_pages_say(copy: Path) -> None:
     device = copy / "crates" / "device" / "src"
     policy = _page("Add a garbage-collection policy")
     (device / "ftl" / "gc" / "first.rs").write_text(_block(policy, "rust"))
@@ -52,15 +52,24 @@ def test_a_policy_and_a_preset_are_added_as_the_pages_say(copy: Path) -> None:
     _replace(registry, "mod fifo;", "mod fifo;\nmod first;")
     _replace(registry, "windowed_greedy::POLICY]", "windowed_greedy::POLICY, first::POLICY]")
 
+    scheme = _page("Add a mapping scheme")
+    (device / "ftl" / "blocks" / "lone.rs").write_text(_block(scheme, "rust"))
+    schemes = device / "ftl" / "blocks" / "mod.rs"
+    _replace(schemes, "mod fast;", "mod fast;\nmod lone;")
+    _replace(schemes, "use fast::Fast;", "use fast::Fast;\nuse lone::Lone;")
+    _replace(schemes, "Fast, Superblock);", "Fast, Superblock, Lone);")
+    words = device / "config" / "settings.rs"
+    _replace(words, "    Fast,\n", "    Fast,\n    /// One log block for each plane.\n    Lone,\n")
+
     preset = _page("Add a device preset")
     (copy / "presets" / "devices" / "two-dies.toml").write_text(_block(preset, "toml"))
-    _replace(device / "config" / "presets.rs", '"small-1gb"]', '"small-1gb", "two-dies"]')
+    _replace(device / "config" / "presets.rs", '"small-1gb"', '"small-1gb", "two-dies"')
 
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
     command = re.findall(
-        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`", policy + preset
+        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`", policy + scheme + preset
     )
-    assert len(command) == 2
+    assert len(command) == 3
     for line in command:
         done = subprocess.run(
             [*line.split(), "--locked"],

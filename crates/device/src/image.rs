@@ -1,17 +1,19 @@
 //! The state of a used device as bytes, so that aging it once is enough.
 //!
-//! Little-endian words: a mark, the sizes, map, owners, blocks, then what each pool cannot find out from its blocks. Times,
+//! Little-endian words: a mark, the sizes, map, owners, blocks, then what each pool cannot find out from its blocks, and the
+//! tables of the mapping scheme. Times,
 //! counters and requests in flight are not part of it.
 
 use emmclab_trace::{Error, Kind, Result};
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
+use crate::ftl::mapping::Mapping;
 use crate::nand::{BlockState, NONE, Victim};
 
 /// "EMIM" and the version of the layout.
 const MARK: u32 = 0x4D49_4D45;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 struct Reader<'a>(&'a [u8]);
 
@@ -97,6 +99,9 @@ impl Device {
                 }
             }
         }
+        for value in self.mapping.words() {
+            word(&mut out, value);
+        }
         out
     }
 
@@ -142,6 +147,11 @@ impl Device {
         }
         device.pools_from_image(&mut image)?;
         device.consistent()?;
+        let mut words = std::iter::from_fn(|| image.word().ok());
+        device.mapping.restore(&mut words).ok_or_else(|| damaged("the tables of its map are none"))?;
+        if let Some(fault) = device.mapping.fault(&device) {
+            return Err(damaged(&fault));
+        }
         if image.0.is_empty() { Ok(device) } else { Err(damaged("there is more than a device in it")) }
     }
 
@@ -154,7 +164,8 @@ impl Device {
             for slot in first..self.geometry.first_slot(number as u32 + 1) {
                 if let Some(unit) = self.owner[slot as usize].checked_sub(1) {
                     valid += 1;
-                    if self.lookup(unit) != Some(slot) {
+                    let reach = block.written << self.geometry.groups[usize::from(block.group)].page_shift;
+                    if self.lookup(unit) != Some(slot) || self.geometry.offset_of(slot) >= reach {
                         return Err(damaged("map and flash disagree"));
                     }
                 }
@@ -189,6 +200,8 @@ impl Device {
 
     fn pools_from_image(&mut self, image: &mut Reader) -> Result<()> {
         let mut claimed = vec![false; self.blocks.len()];
+        // A block-mapped scheme holds its open blocks in tables of its own, which are checked with them.
+        let held_elsewhere = matches!(self.mapping, Mapping::Blocks(_));
         for pool in &mut self.pools {
             let range = pool.first_block..pool.first_block + pool.blocks;
             let mut inside = |block: u32| {
@@ -206,6 +219,10 @@ impl Device {
             let (used, usable) = (image.word()?, image.word()?);
             if used > usable || usable > pool.blocks {
                 return Err(damaged("a plane has more blocks than it can"));
+            }
+            let never = &self.blocks[(range.start + used) as usize..range.end as usize];
+            if never.iter().any(|block| block.state != BlockState::Free || block.written > 0) {
+                return Err(damaged("a block is in use that was never handed out"));
             }
             pool.restore(used, usable);
             (pool.most_erases, pool.wear_countdown) = (image.word()?, image.word()?.max(1));
@@ -233,7 +250,13 @@ impl Device {
                 let erases = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?.erases;
                 pool.give_back(block, erases);
             }
-            for _ in 0..image.word()? {
+            let listed = image.word()?;
+            let in_pool = &self.blocks[range.start as usize..range.end as usize];
+            let full = in_pool.iter().filter(|block| block.state == BlockState::Full).count();
+            if listed as usize != full {
+                return Err(damaged("a full block is not listed"));
+            }
+            for _ in 0..listed {
                 let block = inside(image.word()?)?;
                 let entry = self.blocks.get(block as usize).ok_or_else(|| damaged("no such block"))?;
                 if entry.state != BlockState::Full || !pool.can_list(entry.valid) {
@@ -242,7 +265,9 @@ impl Device {
                 pool.insert(&mut self.blocks, block);
             }
             for (block, entry) in (0..).zip(&self.blocks[range.start as usize..range.end as usize]) {
-                let placed = claimed[(range.start + block) as usize] || entry.state == BlockState::Bad;
+                let placed = claimed[(range.start + block) as usize]
+                    || entry.state == BlockState::Bad
+                    || held_elsewhere && entry.state == BlockState::Open;
                 if placed != (block < used) {
                     return Err(damaged("a block in use is nowhere, or an unused one somewhere"));
                 }

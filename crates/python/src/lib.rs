@@ -8,6 +8,7 @@
 
 mod batch;
 mod calibrate;
+mod direct;
 mod errors;
 mod json;
 mod presets;
@@ -27,6 +28,7 @@ mod _core {
     use crate::batch::PyBatch;
     #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
+    use crate::direct::PyDirectIo;
     #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]

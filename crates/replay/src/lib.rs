@@ -2,7 +2,9 @@
 //!
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
+mod bandwidth;
 pub mod calibrate;
+mod direct;
 mod fold;
 mod forecheck;
 mod images;
@@ -14,6 +16,8 @@ mod result;
 mod rows;
 mod simulation;
 
+pub use bandwidth::{Bandwidth, bandwidth};
+pub use direct::DirectIo;
 pub use forecheck::forecheck;
 pub use images::ImageStore;
 pub use measure::Measure;

@@ -1,6 +1,7 @@
 //! Garbage collection: the policy chooses, this acts. A victim's valid units are packed into whole pages of the same plane.
 
 use super::gc::{Choice, View};
+use super::mapping::Mapping;
 use super::place::MAX_SLOTS;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
@@ -189,6 +190,11 @@ impl Device {
                 self.owner[(first_slot + slot) as usize] = 0;
                 self.map[*logical as usize] = to + 1;
                 self.owner[to as usize] = logical + 1;
+            }
+            if matches!(self.mapping, Mapping::Demand(_)) {
+                for (_, logical) in found {
+                    self.entry_changed(*logical);
+                }
             }
             let moved = found.len() as u32;
             victim.cursor = found[found.len() - 1].0 + 1;
