@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use emmclab_device::checker::Checker;
 use emmclab_device::ftl::gc::{NONE, POLICIES};
-use emmclab_device::{Command, Device, DeviceConfig, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Stop};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
@@ -34,8 +34,17 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
         0u32..=30,
         0u32..=2,
     );
-    (shape, groups, policy, words, numbers, any::<[bool; 4]>()).prop_map(
-        |(shape, groups, policy, words, numbers, flags)| {
+    let cache = (
+        prop::sample::select(vec![0u32, 0, 16, 40, 200]),
+        prop::sample::select(vec![0u32, 0, 16, 64]),
+        prop::sample::select(vec!["fifo", "lru", "block_lru"]),
+        prop::sample::select(vec!["eager", "idle", "when_full"]),
+        any::<bool>(),
+        0u32..=2,
+    );
+    (shape, groups, policy, words, numbers, any::<[bool; 4]>(), cache).prop_map(
+        |(shape, groups, policy, words, numbers, flags, cache)| {
+            let (cache_kb, read_kb, replace, write_back, hpi, urgent) = cache;
             let (parallelism, complete, scheduling, allocation, levelling, mode) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
             let [same_offset, copy_back, cache_read, cache_program] = flags;
@@ -73,6 +82,9 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
                  choices = 3
                  window = 2
                  idle_after_us = {}
+                 hpi = {}
+                 hpi_us = {}
+                 urgent_free_blocks = {}
                  [wear]
                  levelling = '{}'
                  threshold = 3\n",
@@ -86,8 +98,23 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
                 bus * 5,
                 hot * 4,
                 if collects { idle * 500 } else { 0 },
+                hpi || !collects || idle == 0,
+                if collects && idle > 0 && hpi { 50 } else { 0 },
+                if collects { urgent } else { 0 },
                 if collects || levelling != "static" { levelling } else { "none" },
             );
+            if scheduling == "fifo" {
+                let _ = write!(
+                    text,
+                    "[cache]
+                     size_kb = {cache_kb}
+                     policy = '{replace}'
+                     read_kb = {read_kb}
+                     write_back = '{write_back}'
+                     idle_after_us = {}\n",
+                    if cache_kb > 0 && write_back == "idle" { 400 } else { 0 },
+                );
+            }
             for (page_kb, blocks, pages) in groups {
                 let limit = if limit > 20 { limit } else { 0 };
                 let _ = write!(
@@ -129,8 +156,16 @@ fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Co
     let length = length.max(align).min(sectors);
     let sector = u64::from(place) * sectors / 65536 / align * align;
     let sector = sector.min(sectors - length);
+    let modifiers = match (op, place % 16) {
+        (Op::Write, 0) => Modifiers::RELIABLE,
+        (Op::Write, 1) => Modifiers::FORCED,
+        (Op::Write, 2) => Modifiers::PREFLUSH.with(Modifiers::RELIABLE),
+        (Op::Write, 3) => Modifiers::PREFLUSH,
+        (Op::Flush, 0..=7) => Modifiers::BARRIER,
+        _ => Modifiers::NONE,
+    };
     let length = if op == Op::Flush { 0 } else { length as u32 };
-    Command { arrival: Nanos(*now), op, sector, sectors: length }
+    Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }
 }
 
 fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -154,6 +189,10 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
         }
     }
     device.settle(&mut checker);
+    device.power_off(&mut checker);
+    if device.stop().is_some() {
+        return Ok(());
+    }
     checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let image = device.to_image();
     let mut copy =

@@ -3,6 +3,7 @@
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
 mod fold;
+mod host;
 mod images;
 mod measure;
 mod options;
@@ -11,11 +12,14 @@ mod precondition;
 mod result;
 mod rows;
 mod simulation;
+mod states;
 
+pub use host::HostCounts;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use precondition::age_by_traces;
-pub use result::{Distribution, Lifetime, SimulationResult, Times, Utilisation, WafByCause};
+pub use result::{CacheCounts, Distribution, Lifetime, SimulationResult, Times, Utilisation, WafByCause};
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
+pub use states::States;

@@ -1,27 +1,28 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
 use super::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
+use super::validate_emmc;
 use crate::ftl::gc;
 
 /// Longest time of a setting: 100 s; more is a slip of units.
-const MAX_US: f64 = 1e8;
+pub(super) const MAX_US: f64 = 1e8;
 /// Most physical units, so that an address fits 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
-struct Faults(Vec<String>);
+pub(super) struct Faults(Vec<String>);
 
 impl Faults {
-    fn add(&mut self, problem: impl Into<String>) {
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
         self.0.push(problem.into());
     }
 
-    fn at_least_one(&mut self, key: &str, value: u32) {
+    pub(super) fn at_least_one(&mut self, key: &str, value: u32) {
         if value == 0 {
             self.add(format!("`{key}` is 0; there must be at least one"));
         }
     }
 
-    fn amount(&mut self, key: &str, value: f64, most: f64) {
+    pub(super) fn amount(&mut self, key: &str, value: f64, most: f64) {
         if !value.is_finite() || value < 0.0 || value > most {
             self.add(format!("`{key}` is {value}; it must lie in 0..={most}"));
         }
@@ -35,6 +36,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     geometry(settings, collects, &mut faults);
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
+    validate_emmc::faults(settings, collects, &mut faults);
     faults.0
 }
 
@@ -145,9 +147,6 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     }
     if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 {
         faults.add("`controller.scheduling` = \"read_first\" looks at all that waits; set controller.queue_depth = 0");
-    }
-    if controller.queue_depth > 1024 {
-        faults.add(format!("`controller.queue_depth` is {}; at most 1024", controller.queue_depth));
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
         faults.add(

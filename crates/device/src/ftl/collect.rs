@@ -51,27 +51,8 @@ impl Device {
         }
     }
 
-    /// Collects while the device idles from `from` on, as long as a step begins before `until`.
-    pub(crate) fn collect_idle<O: Observer>(&mut self, from: i64, until: i64, observer: &mut O) {
-        let groups = self.geometry.groups.len();
-        for pool in 0..self.pools.len() {
-            let plane = (pool / groups) as u32;
-            // As in reclaim_blocks; with times of zero the clock would not end it.
-            let mut patience = self.pools[pool].full + 2;
-            while self.pools[pool].free() <= self.soft && self.flash.plane_free(plane).max(from) < until {
-                if patience == 0 || self.stop.is_some() || !self.begin_victim(pool, from, observer) {
-                    break;
-                }
-                if !self.copy_page(pool, from, observer) {
-                    self.counters.gc_idle_count += 1;
-                    patience -= 1;
-                }
-            }
-        }
-    }
-
     /// Chooses a victim unless one is under way; false where no block is worth it.
-    fn begin_victim<O: Observer>(&mut self, pool: usize, at: i64, observer: &mut O) -> bool {
+    pub(super) fn begin_victim<O: Observer>(&mut self, pool: usize, at: i64, observer: &mut O) -> bool {
         if self.pools[pool].victim.is_some() {
             return true;
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod collect;
 pub mod gc;
+pub(crate) mod idle;
 pub(crate) mod mapping;
 mod page;
 pub(crate) mod place;
