@@ -27,6 +27,8 @@ pub struct Counters {
     pub gc_count: u64,
     /// Of these, while the device was idle.
     pub gc_idle_count: u64,
+    /// Blocks folded from the SLC cache into others.
+    pub folds: u64,
     /// Requests that interrupted idle collection.
     pub gc_interruptions: u64,
     /// Time that flash units spent on idle collection, ns.

@@ -3,7 +3,8 @@
 use emmclab_trace::{Error, Flags, Kind, Nanos, Op, Request, Result};
 
 use crate::config::{
-    AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, UnwrittenRead, WriteComplete,
+    AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, SlcMode, UnwrittenRead,
+    WriteComplete,
 };
 use crate::controller::{Cache, Commands, Pending, Power, Progress};
 use crate::counters::{Counters, Load};
@@ -11,6 +12,7 @@ use crate::event::{Observer, Quiet, RequestCompleted, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
 use crate::ftl::idle::IdleCollection;
 use crate::ftl::mapping::Mapping;
+use crate::ftl::slc::Slc;
 use crate::geometry::Geometry;
 use crate::nand::{Block, Flash, Pool};
 
@@ -179,6 +181,7 @@ pub struct Device {
     /// Whether something may be done while no request is.
     background: bool,
     pub(crate) idle: IdleCollection,
+    pub(crate) slc: Slc,
     pub(crate) next_id: u64,
     last_arrival: i64,
     /// When everything taken so far is complete, work in the background included.
@@ -204,6 +207,7 @@ impl Device {
         let pools = pools(settings, &geometry, policy.as_deref());
         let cache = Cache::new(settings, &geometry).map(Box::new);
         let idle = IdleCollection::new(settings);
+        let slc = Slc::new(settings, &geometry);
         Self {
             mapping: Mapping::new(settings),
             map: vec![0; geometry.logical_units as usize],
@@ -239,10 +243,11 @@ impl Device {
             queue_limited: settings.controller.queue_depth > 0,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
-            background: cache.is_some() || idle.works(),
+            background: cache.is_some() || idle.works() || slc.folds_when_idle(),
             cache,
             pack: Vec::new(),
             idle,
+            slc,
             next_id: 0,
             last_arrival: i64::MIN,
             idle_from: i64::MIN,
@@ -408,6 +413,9 @@ impl Device {
     #[inline(never)]
     fn work_until<O: Observer>(&mut self, until: i64, observer: &mut O) -> i64 {
         self.write_back_until(until, observer);
+        if self.slc.folds_when_idle() {
+            self.fold_until(until, observer);
+        }
         if self.idle.works() { self.collect_until(until, observer) } else { 0 }
     }
 
@@ -467,9 +475,10 @@ fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPol
     let fill = (1.0 + share / 2.0) / (1.0 + share);
     let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
     for plane in 0..geometry.planes {
-        for group in &geometry.groups {
+        for (index, group) in geometry.groups.iter().enumerate() {
             let mut pool = Pool::new(plane, geometry.blocks_per_plane, group, order, by_wear);
-            if policy.is_some() {
+            let ordinary = settings.slc.mode != SlcMode::Cache || index + 1 < geometry.groups.len();
+            if policy.is_some() && ordinary {
                 let slots = (group.blocks - group.spare_blocks) * group.slots_per_block();
                 pool.valid_limit = (f64::from(slots) * fill) as u32;
             }

@@ -12,6 +12,10 @@ use proptest::prelude::*;
 /// Over-provisioning at which each plane has blocks enough for every open block, at most a third of them with data.
 const ROOMY_PCT: f64 = 250.0;
 
+fn collects(policy: &str) -> bool {
+    policy != NONE
+}
+
 /// A device of any shape with at most so many channels, chips, dies and planes of each.
 fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
@@ -41,14 +45,17 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
         prop::sample::select(vec!["eager", "idle", "when_full"]),
         any::<bool>(),
         0u32..=2,
+        prop::sample::select(vec!["off", "off", "region", "cache"]),
+        0u32..=1,
     );
     (shape, groups, policy, words, numbers, any::<[bool; 4]>(), cache).prop_map(
         |(shape, groups, policy, words, numbers, flags, cache)| {
-            let (cache_kb, read_kb, replace, write_back, hpi, urgent) = cache;
+            let (cache_kb, read_kb, replace, write_back, hpi, urgent, slc, fold) = cache;
+            let slc = if collects(policy) { slc } else { "off" };
             let (parallelism, complete, scheduling, allocation, levelling, mode) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
             let [same_offset, copy_back, cache_read, cache_program] = flags;
-            let collects = policy != "none";
+            let collects = collects(policy);
             let mut text = format!(
                 "name = 'random'
                  [geometry]
@@ -115,7 +122,18 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
                     if cache_kb > 0 && write_back == "idle" { 400 } else { 0 },
                 );
             }
-            for (page_kb, blocks, pages) in groups {
+            if slc != "off" {
+                let _ = write!(
+                    text,
+                    "[slc]
+                     mode = '{slc}'
+                     blocks = 5
+                     fold_after_us = {}\n",
+                    if slc == "cache" { fold * 300 } else { 0 },
+                );
+            }
+            for (index, (page_kb, blocks, pages)) in groups.into_iter().enumerate() {
+                let blocks = if slc != "off" && index == 0 { blocks + 5 } else { blocks };
                 let limit = if limit > 20 { limit } else { 0 };
                 let _ = write!(
                     text,

@@ -121,6 +121,10 @@ pub struct Lifetime {
 pub struct SimulationResult {
     /// Name of the device.
     pub device: String,
+    /// Capacity that the host sees.
+    pub capacity_bytes: u64,
+    /// RAM that the device keeps for data.
+    pub ram_kb: u64,
     /// Unit of parallelism, which decides much.
     pub parallelism: String,
     /// When a write was taken as complete.
@@ -243,6 +247,8 @@ pub struct SimulationResult {
     pub host: Option<HostCounts>,
     /// What the device's RAM for data did, where it has any.
     pub cache: Option<CacheCounts>,
+    /// Blocks folded from an SLC cache into others.
+    pub folds: u64,
     /// Requests that interrupted idle collection.
     pub gc_interruptions: u64,
     /// Time that the flash spent on idle collection.
@@ -279,6 +285,8 @@ impl SimulationResult {
         let states = States::new(settings, counters, measure, elapsed_s);
         Self {
             device: settings.name.clone(),
+            capacity_bytes: device.geometry().capacity().0,
+            ram_kb: u64::from(settings.cache.size_kb) + u64::from(settings.cache.read_kb),
             parallelism: word(settings.timing.parallelism),
             write_complete: word(settings.timing.write_complete),
             mode,
@@ -338,6 +346,7 @@ impl SimulationResult {
             gc_s: counters.gc_ns as f64 / 1e9,
             host: None,
             cache: cache(config, device),
+            folds: counters.folds,
             gc_interruptions: counters.gc_interruptions,
             gc_idle_s: counters.gc_idle_ns as f64 / 1e9,
             wear_moves: counters.wear_moves,

@@ -5,7 +5,6 @@ use crate::config::UnwrittenRead;
 use crate::device::Device;
 use crate::event::{Cause, Observer, PageRead, Trimmed, Waits};
 use crate::ftl::place::{PageWrite, Span};
-use crate::ftl::split::next_page;
 use crate::nand::{Block, Operation};
 
 impl Device {
@@ -146,7 +145,7 @@ impl Device {
         if self.unwritten == UnwrittenRead::Free {
             return;
         }
-        let (group, _) = next_page(&self.geometry, to - from);
+        let (group, _) = self.page_for(from, to - from, u32::MAX);
         let plane = self.home_plane(from, group);
         let bytes = self.bytes_between(span, from, to);
         let op = self.flash.read(plane, &self.geometry.groups[usize::from(group)], 0, progress.ready, bytes);

@@ -25,7 +25,8 @@ impl Device {
     /// Collects until more than the hard threshold of blocks is free; false where that cannot be.
     #[inline]
     pub(crate) fn reclaim<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
-        self.pools[pool].free() > self.hard || self.reclaim_blocks(pool, ready, observer)
+        self.pools[pool].free() > self.hard
+            || !self.passed_by_when_full(pool) && self.reclaim_blocks(pool, ready, observer)
     }
 
     fn reclaim_blocks<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
@@ -57,6 +58,11 @@ impl Device {
             return true;
         }
         let Some(policy) = &self.policy else { return false };
+        if self.slc.folds((pool % self.geometry.groups.len()) as u8) {
+            let Some(block) = self.oldest_to_fold(pool) else { return false };
+            self.start_victim(pool, block, Cause::Gc, at, observer);
+            return true;
+        }
         let entry = &mut self.pools[pool];
         entry.settle();
         let groups = self.geometry.groups.len();
@@ -101,6 +107,8 @@ impl Device {
         self.pools[pool].victim = Some(Victim { block, cursor: 0, in_register: NONE, valid, wear });
         if wear {
             self.counters.wear_moves += 1;
+        } else if self.slc.folds(self.blocks[block as usize].group) {
+            self.counters.folds += 1;
         } else {
             self.counters.gc_count += 1;
         }
@@ -114,7 +122,8 @@ impl Device {
         let (plane, group) = ((pool / groups) as u32, (pool % groups) as u8);
         let kind = &self.geometry.groups[usize::from(group)];
         let page_shift = kind.page_shift;
-        let wanted = kind.slots_per_page();
+        let folds = self.slc.folds(group);
+        let wanted = if folds { self.fold_slots() } else { kind.slots_per_page() };
         let first_slot = self.geometry.first_slot(victim.block);
         let end = kind.slots_per_block();
         let mut found = [(0u32, 0u32); MAX_SLOTS];
@@ -132,9 +141,18 @@ impl Device {
             self.finish_victim(pool, victim, ready, observer);
             return false;
         }
-        let (to_group, to_pool) =
-            if count == wanted { (group, pool) } else { self.remainder_group(plane, group, count) };
-        let Some(block) = self.open_block(to_pool, plane, to_group, Stream::Gc, ready, observer) else {
+        let destination = if folds {
+            self.fold_destination(plane, count, ready, observer)
+        } else if count == wanted || self.slc.holds(group) {
+            Some((plane, group, pool))
+        } else {
+            let (to_group, to_pool) = self.remainder_group(plane, group, count);
+            Some((plane, to_group, to_pool))
+        };
+        let block = destination.and_then(|(to_plane, to_group, to_pool)| {
+            self.open_block(to_pool, to_plane, to_group, Stream::Gc, ready, observer)
+        });
+        let (Some((to_plane, to_group, to_pool)), Some(block)) = (destination, block) else {
             // A block is always kept back for collection, so this is a device out of blocks.
             self.stop.get_or_insert(crate::Stop::Full);
             self.pools[pool].victim = Some(victim);
@@ -147,9 +165,19 @@ impl Device {
         let reads = victim.reads(&found[..count as usize], page_shift);
         let kind = &self.geometry.groups[usize::from(group)];
         let to_kind = &self.geometry.groups[usize::from(to_group)];
-        let before = self.flash.plane_free(plane).max(ready);
-        let op = self.flash.copy(plane, kind, reads, to_kind, page, ready);
-        self.flash.note_gc(plane, before, op.end);
+        let mut before = self.flash.plane_free(plane).max(ready);
+        let op = if to_plane == plane {
+            self.flash.copy(plane, kind, reads, to_kind, page, ready)
+        } else {
+            let mut at = ready;
+            for _ in 0..reads {
+                at = self.flash.read(plane, kind, 0, at, kind.page_bytes).end;
+            }
+            let op = self.flash.program(to_plane, to_kind, page, at, to_kind.page_bytes);
+            before = op.begin;
+            op
+        };
+        self.flash.note_gc(to_plane, before, op.end);
         self.counters.gc_ns += (op.end - before) as u64;
         self.counters.page_reads[cause as usize] += u64::from(reads);
         self.counters.group_reads[usize::from(group)] += u64::from(reads);

@@ -50,18 +50,31 @@ impl Device {
         let IdleCollection { after, free, hpi, hpi_ns, urgent } = self.idle;
         let mut interrupted = false;
         for pool in 0..self.pools.len() {
-            if urgent > 0 && self.pools[pool].free() <= urgent {
+            if urgent > 0 && !self.passed_by_when_full(pool) && self.pools[pool].free() <= urgent {
                 self.collect_pool(pool, (self.idle_from, i64::MAX), urgent, true, observer);
             }
         }
         let from = self.idle_from.saturating_add(after);
         if after > 0 && from < until {
             for pool in 0..self.pools.len() {
-                interrupted |= self.collect_pool(pool, (from, until), free, hpi, observer);
+                if !self.passed_by_when_full(pool) {
+                    interrupted |= self.collect_pool(pool, (from, until), free, hpi, observer);
+                }
             }
         }
         self.counters.gc_interruptions += u64::from(interrupted);
         if interrupted && hpi { hpi_ns } else { 0 }
+    }
+
+    /// Folds the SLC cache in the time since the last work, page by page, as far as a page begins before `until`.
+    pub(crate) fn fold_until<O: Observer>(&mut self, until: i64, observer: &mut O) {
+        let from = self.idle_from.saturating_add(self.slc.fold_after);
+        if from < until {
+            for plane in 0..self.geometry.planes {
+                let pool = self.pool_index(plane, self.slc.group);
+                self.collect_pool(pool, (from, until), u32::MAX, true, observer);
+            }
+        }
     }
 
     /// Collects in one pool until more than `free` blocks are, as long as a step begins in the time given; with `steps` a
@@ -89,7 +102,7 @@ impl Device {
                 break;
             }
             if !self.copy_page(pool, from, observer) {
-                self.counters.gc_idle_count += 1;
+                self.counters.gc_idle_count += u64::from(!self.passed_by_when_full(pool));
                 patience -= 1;
             }
         }

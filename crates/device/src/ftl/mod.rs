@@ -6,4 +6,5 @@ pub(crate) mod idle;
 pub(crate) mod mapping;
 mod page;
 pub(crate) mod place;
+pub(crate) mod slc;
 pub(crate) mod split;

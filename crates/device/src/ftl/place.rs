@@ -196,7 +196,7 @@ impl Device {
         observer: &mut O,
     ) -> Option<(u32, u8, u32)> {
         for crowded in [false, true] {
-            for turn in 0..=self.geometry.groups.len() {
+            for turn in 0..=self.geometry.by_size.len() {
                 let other = match turn {
                     0 => group,
                     turn => self.geometry.by_size[turn - 1],
