@@ -72,8 +72,7 @@ fn an_eager_cache_writes_at_once_and_an_idle_one_after_its_time() {
 fn the_policies_let_different_data_go() {
     // Four pages of room; the first is written again, then a fifth comes: which one is programmed?
     let left = |policy: &str| {
-        let settings =
-            [("cache.size_kb", "16"), ("cache.write_back", "when_full"), ("cache.policy", policy)];
+        let settings = [("cache.size_kb", "16"), ("cache.write_back", "when_full"), ("cache.policy", policy)];
         let order = [0, 16, 32, 48, 0, 64];
         let commands: Vec<_> =
             order.iter().enumerate().map(|(i, kb)| command(i as i64, Write, *kb, 4)).collect();
@@ -217,7 +216,10 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
     assert!(device.counters().folds >= 4);
     // Without idle folding, a full cache is folded while the write waits.
     let (device, events) = run(&slc(&[("slc.mode", "cache")]), &writes(0));
-    assert!(device.counters().folds > 0 && events.iter().any(|event| event.waits.queue_ns + event.waits.gc_ns > 5_000_000));
+    assert!(
+        device.counters().folds > 0
+            && events.iter().any(|event| event.waits.queue_ns + event.waits.gc_ns > 5_000_000)
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@
 mod batch;
 mod errors;
 mod json;
+mod pair;
 mod presets;
 mod profile;
 mod reader;
@@ -24,6 +25,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
+    #[pymodule_export]
+    use crate::pair::PyPair;
     #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]

@@ -8,6 +8,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli import (
+    advise,
     claims,
     compare,
     compare_profiles,
@@ -47,6 +48,7 @@ for command in (
     formats,
     simulate,
     compare,
+    advise,
     devices,
     published,
     synth,
