@@ -125,8 +125,8 @@ def advise(
 ) -> tuple[Result, list[Advice], dict[str, str]]:
     """Try every option on traces; `replay` are options of `Device.simulate`.
 
-    Gives the run of the device as it is, the options in order, best first, and those that the device cannot have with the
-    reason.
+    Gives the run of the device as it is, the options in order, best first, and those that the device cannot
+    have with the reason.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.

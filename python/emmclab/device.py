@@ -74,10 +74,12 @@ class Device:
         return f"<Device {self.name!r}>"
 
     def beside(self, card: Device, routing: str, *traces: Trace) -> dict[str, Any]:
-        """Drive traces at their recorded times through this device and a card beside it; addresses are folded.
+        """Drive traces at their recorded times through this device and a card beside it.
 
-        Gives the fields of the core's result: `requests`, `response` (mean and percentiles in ms), and requests
-        and bytes of each of the two.
+        Addresses beyond a device are folded.
+
+        Gives the fields of the core's result: `requests`, `response` (mean and percentiles in ms), and
+        requests and bytes of each of the two.
 
         >>> import emmclab
         >>> phone, card = Device.preset("nexus5"), Device.preset("sdcard")
@@ -183,8 +185,8 @@ class Device:
 def parse_routing(text: str) -> Any:
     """Understand how a device and a card beside it share requests.
 
-    `internal`, `striping:64` (KB of a stripe), `by_file:16384` (MB from which on addresses are on the card) or
-    `by_size:64` (KB of the largest request for the device).
+    `internal`, `striping:64` (KB of a stripe), `by_file:16384` (MB from which on addresses are on the card)
+    or `by_size:64` (KB of the largest request for the device).
 
     >>> parse_routing("striping:64"), parse_routing("internal")
     ({'striping': {'chunk_kb': 64}}, 'internal')

@@ -66,7 +66,7 @@ impl Modifiers {
     pub const FORCED: Modifiers = Modifiers(1 << 1);
     /// The cache is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
     pub const PREFLUSH: Modifiers = Modifiers(1 << 2);
-    /// A flush that only sets an order (EXT_CSD FLUSH_CACHE [32] bit 1, eMMC 5.1).
+    /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
     pub const BARRIER: Modifiers = Modifiers(1 << 3);
 
     /// True where every bit of `other` is set.
@@ -433,7 +433,7 @@ impl Device {
         progress.without_flash(end);
     }
 
-    /// An orderly end: all that is in the cache is written (power-off notification, EXT_CSD `POWER_OFF_NOTIFICATION`).
+    /// An orderly end: all that is in the cache is written (power-off notification, `EXT_CSD` `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
         self.dispatch_until(i64::MAX, observer);
         self.flush_from(self.idle_from.max(self.last_arrival), observer);

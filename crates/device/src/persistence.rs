@@ -10,12 +10,12 @@
 //! 2. *Without a cache*, a write that is complete is durable: its version or a newer one is there. Where a write counts as
 //!    complete when its data is transferred (`timing.write_complete`), completion promises nothing, as with a cache.
 //! 3. *With a cache*, completion of a plain write promises nothing. Its version is durable when a flush that came after
-//!    its completion is complete (EXT_CSD FLUSH_CACHE [32] bit 0). A write with PREFLUSH is such a flush for
+//!    its completion is complete (`EXT_CSD` `FLUSH_CACHE` [32] bit 0). A write with PREFLUSH is such a flush for
 //!    what was complete when it came.
 //! 4. *Reliable write* (CMD23 bit 31) and *forced programming* (CMD23 bit 24) go past the cache: their version is durable
 //!    when they are complete. A reliable write that is cut leaves each sector old or new, never in between; the model
 //!    gives that to every write, since a page is programmed whole or not at all.
-//! 5. *Barrier* (eMMC 5.1; EXT_CSD FLUSH_CACHE bit 1): if any version written after a barrier is there, then all
+//! 5. *Barrier* (eMMC 5.1; `EXT_CSD` `FLUSH_CACHE` bit 1): if any version written after a barrier is there, then all
 //!    that was complete before the barrier is durable.
 //! 6. *Discard* takes every promise back: the sector may hold nothing or any older version.
 //! 7. *Power off* in good order is a flush.
@@ -38,6 +38,8 @@ use crate::event::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, U
 
 /// A moment and the version that holds from then on.
 type Step = (i64, u32);
+/// A version of the sectors from one to another: first, end, version.
+type Extent = (u64, u64, u32);
 
 /// Promises and facts about every sector. Tell it each command before the device has it, and let it listen.
 pub struct Persistence {
@@ -57,7 +59,7 @@ pub struct Persistence {
     /// Versions in the cache, by sector.
     cached: HashMap<u64, u32>,
     /// Barriers: the first version after it, and what was complete when it came.
-    barriers: Vec<(u32, Vec<(u64, u64, u32)>)>,
+    barriers: Vec<(u32, Vec<Extent>)>,
 }
 
 impl Persistence {

@@ -137,7 +137,9 @@ impl Simulation {
             let mut told = (&mut self.measure, &mut *observer);
             let mut spread = Spread { host: &mut host, entry: 0, observer: &mut told };
             let done = if let Some(checker) = &mut self.checker {
-                commands.iter().for_each(|command| checker.expect(command));
+                for command in &commands {
+                    checker.expect(command);
+                }
                 let done = self.device.submit_packed(&commands, &mut (&mut **checker, &mut spread))?;
                 checker.verify_now_and_then(&self.device)?;
                 done

@@ -97,7 +97,18 @@ def advise(
     console = stdout()
     show_provenance(console, [base])
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("Option", "Mean ms", "%", "p99 ms", "%", "WAF", "Life GB", "Capacity %", "RAM KB", "Note"):
+    for heading in (
+        "Option",
+        "Mean ms",
+        "%",
+        "p99 ms",
+        "%",
+        "WAF",
+        "Life GB",
+        "Capacity %",
+        "RAM KB",
+        "Note",
+    ):
         left = heading in ("Option", "Note")
         table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
     life = base["lifetime"]

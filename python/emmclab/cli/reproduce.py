@@ -30,7 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="The paper: `iiswc15`, or `implications` for its five implications as experiments.")] = "iiswc15",
+    paper: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAPER",
+            help="The paper: `iiswc15`, or `implications` for its five implications as experiments.",
+        ),
+    ] = "iiswc15",
     jobs: Jobs = 0,
     fresh: Fresh = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes.")] = None,

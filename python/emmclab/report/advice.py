@@ -15,9 +15,7 @@ from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
 
-def write_advice(
-    base: Result, found: Sequence[Advice], refused: dict[str, str], by: str, html: Path
-) -> None:
+def write_advice(base: Result, found: Sequence[Advice], refused: dict[str, str], by: str, html: Path) -> None:
     """Write the page; the same results give the same bytes."""
     rows = [
         {"trace": base["trace"], "option": advice.option, "time": kind, "change_pct": change}

@@ -207,7 +207,9 @@ def _grid(read: _Table) -> Grid:
     if bool(grid.card) != bool(grid.routings):
         raise read.fault("card", "a card and ways of sharing go together", 'as `routings = ["striping:64"]`')
     if grid.card and (grid.modes != ("open",) or grid.precondition != "none" or grid.rate != 1.0):
-        raise read.fault("card", "a device beside a card is new, in open loop at the recorded rate", "drop the rest")
+        raise read.fault(
+            "card", "a device beside a card is new, in open loop at the recorded rate", "drop the rest"
+        )
     for mode in grid.modes:
         if mode not in ("open", "closed"):
             raise read.fault("modes", f"there is no mode `{mode}`", "open or closed")

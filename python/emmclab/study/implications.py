@@ -27,9 +27,7 @@ def by_input(results: Results, grid: str, **settings: object) -> dict[str, Run]:
 
 def routed(results: Results, routing: str) -> dict[str, Run]:
     """Give the runs beside a card with one way of sharing, by input."""
-    return {
-        run["input"]: run for run in results.select("card") if run["options"]["routing"] == routing
-    }
+    return {run["input"]: run for run in results.select("card") if run["options"]["routing"] == routing}
 
 
 def routings(results: Results) -> list[str]:
@@ -40,7 +38,8 @@ def routings(results: Results) -> list[str]:
 
 def change_pct(before: Run, after: Run) -> float:
     """Percent by which the mean response changed; above 0 is slower."""
-    return 100 * (after["mean_response_ms"] / before["mean_response_ms"] - 1)
+    ratio: float = after["mean_response_ms"] / before["mean_response_ms"]
+    return 100 * (ratio - 1)
 
 
 def _workloads(results: Results, names: Iterable[str]) -> list[str]:
@@ -60,14 +59,12 @@ def low_rate_service(results: Results) -> Measurement:
     service = {name: runs[name]["mean_service_ms"] for name in results.applications}
     sleepy = [service[name] for name in _SLEEPY]
     rest = [value for name, value in service.items() if name not in _SLEEPY]
-    asleep = statistics.median(
-        100 * runs[name]["wake_ups"] / runs[name]["requests"] for name in _SLEEPY
-    )
+    asleep = statistics.median(100 * runs[name]["wake_ups"] / runs[name]["requests"] for name in _SLEEPY)
     return Measurement(
         f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
         {"low": min(sleepy), "high": max(sleepy), "ratio": min(sleepy) / statistics.median(rest)},
-        f"Below one request a second the device sleeps before {asleep:.0f} % of the requests (median of the five), "
-        "and whoever wakes it pays.",
+        f"Below one request a second the device sleeps before {asleep:.0f} % of the requests (median of the "
+        "five), and whoever wakes it pays.",
     )
 
 
@@ -86,7 +83,8 @@ def card_beside(results: Results) -> Measurement:
     return Measurement(
         f"slower: {', '.join(parts)}",
         {"slower_pct": 100 * slower / total},
-        "A card a third as fast slows whatever is sent to it; it helps only where requests queue up behind each other.",
+        "A card a third as fast slows whatever is sent to it; it helps only where requests queue up "
+        "behind each other.",
     )
 
 
@@ -103,7 +101,7 @@ def pauses_for_collection(results: Results) -> Measurement:
     before = sum(aged[name]["wait_gc_ms"] < _UNFELT_MS for name in names)
 
     def median(runs: dict[str, Run], field: str) -> float:
-        return statistics.median(runs[name][field] for name in names)
+        return float(statistics.median(runs[name][field] for name in names))
 
     foreground = 100 * statistics.median(
         1 - idle[name]["gc_idle_count"] / idle[name]["gc_count"] for name in names if idle[name]["gc_count"]
@@ -114,8 +112,8 @@ def pauses_for_collection(results: Results) -> Measurement:
         f"{median(aged, 'p99_response_ms'):.1f} -> {median(idle, 'p99_response_ms'):.1f} ms, WAF "
         f"{median(aged, 'waf'):.2f} -> {median(idle, 'waf'):.2f}",
         {"unfelt": len(unfelt)},
-        f"With pauses used, {foreground:.0f} % of the collections still keep a request waiting (median). Without "
-        f"interruption the median p99 is {median(stubborn, 'p99_response_ms'):.1f} ms."
+        f"With pauses used, {foreground:.0f} % of the collections still keep a request waiting (median). "
+        f"Without interruption the median p99 is {median(stubborn, 'p99_response_ms'):.1f} ms."
         + _said(results, waits, "ms mean wait"),
     )
 
@@ -132,12 +130,13 @@ def ram_for_data(results: Results) -> Measurement:
     gains = {name: change_pct(new[name], writes[name]) for name in writes}
     read_gains = [change_pct(new[name], reads[name]) for name in names]
     return Measurement(
-        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of read units were there",
+        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of "
+        "read units were there",
         {"write_hit": write_hit, "read_hit": read_hit},
-        f"Hits are not the point of a write cache: it answers before the flash is programmed, and the mean response "
-        f"changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a read cache of the same size "
-        f"changes it by {statistics.median(read_gains):+.1f} %. What is in a cache is lost with the power."
-        + _said(results, gains, "% mean response with a write cache"),
+        f"Hits are not the point of a write cache: it answers before the flash is programmed, and the mean "
+        f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
+        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. What is in a "
+        "cache is lost with the power." + _said(results, gains, "% mean response with a write cache"),
     )
 
 
@@ -164,7 +163,8 @@ def levelling(results: Results) -> Measurement:
         + ", ".join(f"{level} x{value:.2f}" for level, value in spread.items())
         + f"; worst {worst}",
         {"worst": worn["dynamic"][worst] / worn["static"][worst]},
-        f"Static levelling pays for its evenness with x{extra:.2f} the write amplification of simple levelling (median).",
+        f"Static levelling pays for its evenness with x{extra:.2f} the write amplification of simple "
+        "levelling (median).",
     )
 
 
@@ -179,11 +179,16 @@ def slc_for_small_writes(results: Results) -> Measurement:
         gains = {name: change_pct(base[name], slc[name]) for name in slc}
         faster = sum(gains[name] < 0 for name in names)
         values[f"faster_{state}"] = float(faster)
-        parts.append(f"{state}: {faster} of {len(names)} faster, median {statistics.median(gains[n] for n in names):+.1f} %")
+        parts.append(
+            f"{state}: {faster} of {len(names)} faster, "
+            f"median {statistics.median(gains[name] for name in names):+.1f} %"
+        )
         waf = [statistics.median(runs[name]["waf"] for name in names) for runs in (base, slc)]
         lost = 100 * (1 - slc[names[0]]["capacity_bytes"] / base[names[0]]["capacity_bytes"])
         notes.append(f"{state}: WAF {waf[0]:.2f} -> {waf[1]:.2f}, capacity -{lost:.1f} %")
         recorded |= {name: gains[name] for name in results.recorded if name in gains and state == "new"}
     return Measurement(
-        "; ".join(parts), values, f"The price: {'; '.join(notes)}." + _said(results, recorded, "% mean response, new")
+        "; ".join(parts),
+        values,
+        f"The price: {'; '.join(notes)}." + _said(results, recorded, "% mean response, new"),
     )

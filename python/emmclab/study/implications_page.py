@@ -94,14 +94,19 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in by_input(results, f"slc-{state}").items()
     ]
     service = [
-        {"trace": name, "option": "service time", "value": run["mean_service_ms"]} for name, run in new.items()
+        {"trace": name, "option": "service time", "value": run["mean_service_ms"]}
+        for name, run in new.items()
     ]
     return [
-        _points("sleep", "Characteristic 4: does sleep slow quiet applications?", service, "mean service time, ms"),
+        _points(
+            "sleep", "Characteristic 4: does sleep slow quiet applications?", service, "mean service time, ms"
+        ),
         _points("card", "Implication 1: does an external card in parallel help?", card, _CHANGE),
         _points("pauses", "Implication 2: are pauses enough for collection?", waits, "mean wait for it, ms"),
         _points("ram", "Implication 3: is RAM for data hit?", hits, "units that were in RAM, %"),
-        _points("wear", "Implication 4: does simple wear levelling do?", wear, "most worn block over the mean"),
+        _points(
+            "wear", "Implication 4: does simple wear levelling do?", wear, "most worn block over the mean"
+        ),
         _points("slc", "Implication 5: do small writes gain from SLC mode?", slc, _CHANGE),
     ]
 
@@ -130,4 +135,6 @@ def _points(name: str, title: str, rows: Rows, axis: str) -> Drawing:
             color=alt.Color("option:N", title=None, sort=options),
         )
     )
-    return Drawing(name, title, f"One point for each workload: {axis}.", rows, chart, _SOURCES[name], wide=True)
+    return Drawing(
+        name, title, f"One point for each workload: {axis}.", rows, chart, _SOURCES[name], wide=True
+    )

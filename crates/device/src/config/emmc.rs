@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct HostSettings {
     /// Longest request that merging neighbours in the block layer's queue makes; 0 = no merging. Linux allows 512 KB.
     pub merge_max_kb: u32,
-    /// Most write requests in one packed command (EXT_CSD MAX_PACKED_WRITES, eMMC 4.5); 0 = no packing.
+    /// Most write requests in one packed command (`EXT_CSD` `MAX_PACKED_WRITES`, eMMC 4.5); 0 = no packing.
     pub packed_writes: u32,
-    /// Most read requests in one packed command (EXT_CSD MAX_PACKED_READS, eMMC 4.5); 0 = no packing.
+    /// Most read requests in one packed command (`EXT_CSD` `MAX_PACKED_READS`, eMMC 4.5); 0 = no packing.
     pub packed_reads: u32,
     /// Most data in a packed command, its header block not counted.
     pub packed_max_kb: u32,
@@ -23,7 +23,7 @@ impl Default for HostSettings {
     }
 }
 
-/// Data rate of the bus between host and device, eight bits wide (EXT_CSD HS_TIMING and BUS_WIDTH).
+/// Data rate of the bus between host and device, eight bits wide (`EXT_CSD` `HS_TIMING` and `BUS_WIDTH`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BusMode {
@@ -53,7 +53,7 @@ impl BusMode {
     }
 }
 
-/// The RAM of the device that holds data: the volatile cache of written data (EXT_CSD `CACHE_SIZE`, eMMC 4.5), and data
+/// The RAM of the device that holds data: the volatile cache of written data (`EXT_CSD` `CACHE_SIZE`, eMMC 4.5), and data
 /// that was read. What is durable when stands in `persistence.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -64,7 +64,7 @@ pub struct CacheSettings {
     pub policy: CachePolicy,
     /// When written data goes to the flash.
     pub write_back: WriteBack,
-    /// Idle time after which written data goes to the flash, with write_back = "idle".
+    /// Idle time after which written data goes to the flash, with `write_back` = "idle".
     pub idle_after_us: f64,
     /// Room for data that was read, replaced by LRU; 0 = none.
     pub read_kb: u32,
@@ -96,7 +96,7 @@ pub enum WriteBack {
     WhenFull,
 }
 
-/// Blocks run in SLC mode: half the pages, times of their own (the enhanced area of eMMC 4.4, EXT_CSD ENH_SIZE_MULT).
+/// Blocks run in SLC mode: half the pages, times of their own (the enhanced area of eMMC 4.4, `EXT_CSD` `ENH_SIZE_MULT`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlcSettings {

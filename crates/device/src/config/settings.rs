@@ -229,7 +229,7 @@ pub enum WriteComplete {
 pub struct ControllerSettings {
     /// Which page operation goes first.
     pub scheduling: Scheduling,
-    /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (EXT_CSD CMDQ_DEPTH,
+    /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
     /// eMMC 5.1), 0 is no limit.
     pub queue_depth: u32,
     /// Fixed time of a read command before the flash is asked.

@@ -1,5 +1,5 @@
 //! Packed commands: several reads or writes in one command, with one overhead and a header block of one sector that says
-//! what they are (JESD84-B45; EXT_CSD MAX_PACKED_WRITES [500], MAX_PACKED_READS [501]). The device takes the data of all
+//! what they are (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device takes the data of all
 //! entries, works on them in their order, and all are complete when the last is.
 
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};

@@ -50,15 +50,12 @@ impl Recency {
     /// Adds a key as the newest; it must not be there.
     pub fn push(&mut self, key: u32) {
         let node = Node { key, newer: NONE, older: self.newest };
-        let place = match self.spare.pop() {
-            Some(place) => {
-                self.nodes[place as usize] = node;
-                place
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() as u32 - 1
-            }
+        let place = if let Some(place) = self.spare.pop() {
+            self.nodes[place as usize] = node;
+            place
+        } else {
+            self.nodes.push(node);
+            self.nodes.len() as u32 - 1
         };
         if self.newest == NONE {
             self.oldest = place;

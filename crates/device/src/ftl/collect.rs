@@ -2,6 +2,7 @@
 
 use super::gc::{Choice, View};
 use super::place::MAX_SLOTS;
+use crate::config::SlcMode;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
 use crate::nand::{BlockState, NONE, Order, Stream, Victim};
@@ -117,12 +118,26 @@ impl Device {
 
     /// Moves one destination page's worth of the victim, or erases it when nothing is left; false after the erase.
     pub(crate) fn copy_page<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
+        if self.slc.mode == SlcMode::Off {
+            self.copy_units::<false, O>(pool, ready, observer)
+        } else {
+            self.copy_units::<true, O>(pool, ready, observer)
+        }
+    }
+
+    /// The same, with all that blocks in SLC mode ask for or without.
+    fn copy_units<const SLC: bool, O: Observer>(
+        &mut self,
+        pool: usize,
+        ready: i64,
+        observer: &mut O,
+    ) -> bool {
         let Some(mut victim) = self.pools[pool].victim else { return false };
         let groups = self.geometry.groups.len();
         let (plane, group) = ((pool / groups) as u32, (pool % groups) as u8);
         let kind = &self.geometry.groups[usize::from(group)];
         let page_shift = kind.page_shift;
-        let folds = self.slc.folds(group);
+        let folds = SLC && self.slc.folds(group);
         let wanted = if folds { self.fold_slots() } else { kind.slots_per_page() };
         let first_slot = self.geometry.first_slot(victim.block);
         let end = kind.slots_per_block();
@@ -143,7 +158,7 @@ impl Device {
         }
         let destination = if folds {
             self.fold_destination(plane, count, ready, observer)
-        } else if count == wanted || self.slc.holds(group) {
+        } else if count == wanted || SLC && self.slc.holds(group) {
             Some((plane, group, pool))
         } else {
             let (to_group, to_pool) = self.remainder_group(plane, group, count);
@@ -166,7 +181,7 @@ impl Device {
         let kind = &self.geometry.groups[usize::from(group)];
         let to_kind = &self.geometry.groups[usize::from(to_group)];
         let mut before = self.flash.plane_free(plane).max(ready);
-        let op = if to_plane == plane {
+        let op = if !SLC || to_plane == plane {
             self.flash.copy(plane, kind, reads, to_kind, page, ready)
         } else {
             let mut at = ready;

@@ -1,8 +1,8 @@
 //! Collection while no request is being served: background operations (BKOPS; JESD84-B51, 6.6.25), autonomous
-//! (EXT_CSD BKOPS_EN, AUTO_EN).
+//! (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
 //! They start after some idle time and go page by page. With HPI, a request interrupts them after the page under way, for
-//! a fixed time; without it, the request waits for the whole block. When free blocks are very few (EXT_CSD BKOPS_STATUS
+//! a fixed time; without it, the request waits for the whole block. When free blocks are very few (`EXT_CSD` `BKOPS_STATUS`
 //! level 3) they start at once and are not interrupted.
 
 use crate::config::Settings;

@@ -1,8 +1,8 @@
 //! The host's side of the command path: the block layer's queue with merging, and the driver that packs commands.
 //!
 //! Requests wait in the order of arrival. Whenever the device has a place free, the driver fetches the first one; a write
-//! takes the writes directly behind it along as one packed command (JESD84-B45; EXT_CSD MAX_PACKED_WRITES and
-//! MAX_PACKED_READS), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
+//! takes the writes directly behind it along as one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and
+//! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
 //! with it, as long as nothing between them touches the same sectors.
 
 mod spread;
