@@ -96,12 +96,13 @@ def formats() -> str:
             "yes" if entry["reads"] else "",
             "yes" if entry["writes"] else "",
             entry["about"],
+            entry["known_by"],
         ]
         for entry in _core.formats()
     ]
     return (
         "# Trace formats\n\nFound by content, or named with `--format`; gzip, zstd and xz too.\n\n"
-        + table(["name", "read", "write", "about"], rows)
+        + table(["name", "read", "write", "about", "known by"], rows)
     )
 
 

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use emmclab_trace::{ReadOptions, TraceReader};
+use emmclab_record::open_trace;
+use emmclab_trace::ReadOptions;
 
 /// Reads `data` in each of the formats, strictly and leniently, to its end.
 pub fn read_as(formats: &[&str], data: &[u8]) {
@@ -15,7 +16,7 @@ pub fn read_as(formats: &[&str], data: &[u8]) {
     for format in formats {
         for lenient in [false, true] {
             let options = ReadOptions { format: Some((*format).to_owned()), lenient, ..ReadOptions::default() };
-            if let Ok(mut reader) = TraceReader::open(file.path(), &options) {
+            if let Ok(mut reader) = open_trace(file.path(), &options) {
                 while let Ok(Some(batch)) = reader.next_batch() {
                     std::hint::black_box(batch.iter().map(|request| request.bytes().0).max());
                 }

@@ -51,7 +51,8 @@ impl PyReader {
         size_unit: Option<String>,
         reorder_window: Option<usize>,
     ) -> PyResult<Self> {
-        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window };
+        let further = emmclab_record::FORMATS;
+        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window, further };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
@@ -82,6 +83,16 @@ impl PyReader {
         header_to_python(py, &self.inner().header())
     }
 
+    /// Of each file its path; those of all processors for blktrace.
+    fn files(&self) -> Vec<PathBuf> {
+        self.inputs.iter().flat_map(|input| emmclab_trace::formats::files(&input.path)).collect()
+    }
+
+    /// Of each trace the format of its file, and how it was recognised: `content`, `--format` or `--columns`.
+    fn recognised(&mut self) -> Vec<(&'static str, &'static str)> {
+        self.inner().recognised().map(|found| (found.format, found.by)).collect()
+    }
+
     /// Bytes of the file read so far, and in all where known.
     fn progress(&mut self) -> (u64, Option<u64>) {
         let progress = self.inner().progress();
@@ -103,21 +114,24 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
     out.set_item("format", &header.format)?;
+    out.set_item("recognised", &header.recognised)?;
     out.set_item("device", &header.device)?;
     out.set_item("clock", &header.clock)?;
     out.set_item("note", &header.note)?;
     Ok(out)
 }
 
-/// Every trace format: name, about, reads, writes.
+/// Every trace format: `name`, `about`, `known_by`, `reads`, `writes`.
 #[pyfunction]
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
         .iter()
+        .chain(emmclab_record::FORMATS)
         .map(|format| {
             let out = PyDict::new(py);
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
+            out.set_item("known_by", format.known_by)?;
             out.set_item("reads", true)?;
             out.set_item("writes", format.writes.is_some())?;
             Ok(out)

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::parse_rwbs;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Ledger, NameId, Names, Nanos, Pairer, Request,
+    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Ledger, Merge, NameId, Names, Nanos, Pairer, Request,
 };
 
 use crate::block_event::{BlockEvent, unfilled};
 use crate::kernel::Kernel;
-use crate::merge::Merge;
 use crate::order::ArrivalOrder;
 use crate::stats::Meter;
 

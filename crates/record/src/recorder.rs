@@ -313,11 +313,12 @@ fn header(files: &Files, disks: &[Disk]) -> Header {
         },
         clock: if monotonic { "monotonic" } else { "relative" }.to_owned(),
         note: Some(disks.iter().map(about).collect::<Vec<_>>().join(", ")),
+        ..Header::default()
     }
 }
 
 /// Events lost by the `stats` text of a CPU: overwritten before they were read, or refused.
-fn lost_by_counters(text: &str) -> u64 {
+pub(crate) fn lost_by_counters(text: &str) -> u64 {
     let count = |name: &str| -> u64 {
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         found.and_then(|value| value.trim().parse().ok()).unwrap_or(0)

@@ -157,3 +157,20 @@ proptest! {
         }
     }
 }
+
+/// Also in the other byte order, where the same bytes mean something else.
+#[test]
+fn the_fuzz_corpus_never_panics() {
+    let (mut files, _, _) = capture("host.stream.zst");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/ring");
+    let pages: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    assert!(pages.len() >= 2, "the corpus is missing");
+    for order in ["\u{1}", "\u{2}"] {
+        files.insert("byte_order".to_owned(), order.to_owned());
+        let kernel = Kernel::from_files(&files).unwrap();
+        for page in &pages {
+            let _ = kernel.decode(&page[1..], |_, _| {});
+        }
+    }
+}

@@ -1,12 +1,15 @@
-//! `trace.dat` files of both versions, written here by the manual pages of trace-cmd around pages of a real kernel. Needs no
-//! root. (Files that trace-cmd 3.1 itself wrote of the same pages gave the same requests.)
-#![allow(clippy::unwrap_used, reason = "a test may")]
+//! `trace.dat` files of both versions, written here by the manual pages of trace-cmd around pages of a real kernel, and
+//! by trace-cmd itself where it is installed. Needs no root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use emmclab_record::{Files, Frame, HelperStream, open_trace};
 use emmclab_trace::{Kind, ReadOptions, Request, Result};
+
+use Order::Little;
 
 const PAGE: usize = 4096;
 
@@ -28,120 +31,180 @@ fn host() -> (Files, Vec<Vec<u8>>) {
     (files, cpus)
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u64).to_le_bytes());
+/// The file writes numbers lowest byte first, or highest first.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    fn number(self, value: u64, size: usize) -> Vec<u8> {
+        let mut bytes = value.to_le_bytes()[..size].to_vec();
+        if self == Order::Big {
+            bytes.reverse();
+        }
+        bytes
+    }
+}
+
+fn text(order: Order, out: &mut Vec<u8>, text: &str) {
+    out.extend(order.number(text.len() as u64, 8));
     out.extend(text.as_bytes());
 }
 
-fn start(version: u8) -> Vec<u8> {
+fn start(order: Order, version: u8) -> Vec<u8> {
     let mut out = b"\x17\x08\x44tracing".to_vec();
-    out.extend([version, 0, 0, 8]);
-    out.extend((PAGE as u32).to_le_bytes());
+    out.extend([version, 0, u8::from(order == Order::Big), 8]);
+    out.extend(order.number(PAGE as u64, 4));
     out
 }
 
-fn header_info(files: &Files) -> Vec<u8> {
+fn header_info(order: Order, files: &Files) -> Vec<u8> {
     let mut out = Vec::new();
     for name in ["header_page", "header_event"] {
         out.extend(name.as_bytes());
         out.push(0);
-        text(&mut out, &files[&format!("events/{name}")]);
+        text(order, &mut out, &files[&format!("events/{name}")]);
     }
     out
 }
 
-fn event_formats(files: &Files) -> Vec<u8> {
+fn event_formats(order: Order, files: &Files) -> Vec<u8> {
     let events: Vec<_> = files.iter().filter(|(name, _)| name.starts_with("events/block/")).collect();
-    let mut out = 1u32.to_le_bytes().to_vec();
+    let mut out = order.number(1, 4);
     out.extend(b"block\0");
-    out.extend((events.len() as u32).to_le_bytes());
+    out.extend(order.number(events.len() as u64, 4));
     for (_, format) in events {
-        text(&mut out, format);
+        text(order, &mut out, format);
     }
     out
 }
 
-fn version_6() -> Vec<u8> {
-    let (files, cpus) = host();
-    let mut out = start(b'6');
-    out.extend(header_info(&files));
-    out.extend(0u32.to_le_bytes()); // formats of ftrace's own events
-    out.extend(event_formats(&files));
+/// A version 6 file of a main buffer and, behind it, one with a name.
+fn version_6_of(order: Order, files: &Files, main: &[Vec<u8>], instance: Option<&[Vec<u8>]>) -> Vec<u8> {
+    let mut out = start(order, b'6');
+    out.extend(header_info(order, files));
+    out.extend(order.number(0, 4)); // formats of ftrace's own events
+    out.extend(event_formats(order, files));
     out.extend([0; 4 + 4 + 8]); // symbols, printk, tasks
-    out.extend((cpus.len() as u32).to_le_bytes());
+    out.extend(order.number(main.len() as u64, 4));
     out.extend(b"options  \0");
-    out.extend([1, 0, 3, 0, 0, 0, b'a', b'b', b'c', 0, 0]);
+    let clock = b"local global [mono] boot\n\0";
+    out.extend([order.number(4, 2), order.number(clock.len() as u64, 4), clock.to_vec()].concat());
+    let named_at = out.len() + 6;
+    if instance.is_some() {
+        out.extend([order.number(3, 2), order.number(8 + 5, 4), vec![0; 8], b"disk\0".to_vec()].concat());
+    }
+    out.extend([0, 0]);
+    pages_6(order, &mut out, main);
+    if let Some(cpus) = instance {
+        let at = out.len() as u64;
+        out[named_at..named_at + 8].copy_from_slice(&order.number(at, 8));
+        pages_6(order, &mut out, cpus);
+    }
+    out
+}
+
+fn pages_6(order: Order, out: &mut Vec<u8>, cpus: &[Vec<u8>]) {
     out.extend(b"flyrecord\0");
     let mut at = (out.len() + 16 * cpus.len()).next_multiple_of(PAGE);
-    for cpu in &cpus {
-        out.extend((at as u64).to_le_bytes());
-        out.extend((cpu.len() as u64).to_le_bytes());
+    for cpu in cpus {
+        out.extend(order.number(at as u64, 8));
+        out.extend(order.number(cpu.len() as u64, 8));
         at += cpu.len();
     }
     out.resize(out.len().next_multiple_of(PAGE), 0);
     out.extend(cpus.concat());
-    out
 }
 
-fn section(out: &mut Vec<u8>, id: u16, content: &[u8], packed: bool) -> u64 {
-    let at = out.len() as u64;
-    let content = if packed { chunk(content) } else { content.to_vec() };
-    out.extend(id.to_le_bytes());
-    out.extend(u16::from(packed).to_le_bytes());
-    out.extend([0; 4]);
-    out.extend((content.len() as u64).to_le_bytes());
-    out.extend(content);
-    at
-}
-
-/// Packed, behind both sizes.
-fn chunk(data: &[u8]) -> Vec<u8> {
-    let packed = zstd::encode_all(data, 1).unwrap();
-    let sizes = [packed.len() as u32, data.len() as u32];
-    sizes.iter().flat_map(|size| size.to_le_bytes()).chain(packed).collect()
-}
-
-/// In pieces of three pages, behind their number.
-fn chunks(data: &[u8]) -> Vec<u8> {
-    let pieces: Vec<_> = data.chunks(3 * PAGE).collect();
-    let mut out = (pieces.len() as u32).to_le_bytes().to_vec();
-    out.extend(pieces.into_iter().flat_map(chunk));
-    out
-}
-
-fn version_7(packed: bool) -> Vec<u8> {
+fn version_6() -> Vec<u8> {
     let (files, cpus) = host();
-    let mut out = start(b'7');
-    out.extend(if packed { &b"zstd\x001.5\0"[..] } else { b"none\0\0" });
+    version_6_of(Little, &files, &cpus, None)
+}
+
+/// How a version 7 file is packed.
+#[derive(Clone, Copy, PartialEq)]
+enum Packing {
+    None,
+    Zlib,
+    Zstd,
+}
+
+impl Packing {
+    /// Packed, behind both sizes.
+    fn chunk(self, data: &[u8]) -> Vec<u8> {
+        let packed = if self == Packing::Zlib {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(data).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            zstd::encode_all(data, 1).unwrap()
+        };
+        let sizes = [packed.len(), data.len()];
+        sizes.iter().flat_map(|size| Little.number(*size as u64, 4)).chain(packed).collect()
+    }
+
+    /// In pieces of three pages, behind their number.
+    fn chunks(self, data: &[u8]) -> Vec<u8> {
+        let pieces: Vec<_> = data.chunks(3 * PAGE).collect();
+        let mut out = Little.number(pieces.len() as u64, 4);
+        out.extend(pieces.into_iter().flat_map(|piece| self.chunk(piece)));
+        out
+    }
+
+    fn section(self, out: &mut Vec<u8>, id: u16, content: &[u8]) -> u64 {
+        let at = out.len() as u64;
+        let content = if self == Packing::None { content.to_vec() } else { self.chunk(content) };
+        out.extend(id.to_le_bytes());
+        out.extend(u16::from(self != Packing::None).to_le_bytes());
+        out.extend([0; 4]);
+        out.extend((content.len() as u64).to_le_bytes());
+        out.extend(content);
+        at
+    }
+}
+
+fn version_7_of(packing: Packing, buffers: &[(&str, &[Vec<u8>])], files: &Files) -> Vec<u8> {
+    let mut out = start(Little, b'7');
+    out.extend(match packing {
+        Packing::None => &b"none\0\0"[..],
+        Packing::Zlib => b"zlib\x001.2\0",
+        Packing::Zstd => b"zstd\x001.5\0",
+    });
     let options_at = out.len();
     out.extend([0; 8]);
-    let header = section(&mut out, 16, &header_info(&files), packed);
-    let formats = section(&mut out, 18, &event_formats(&files), packed);
-    let mut buffer = [0; 8].to_vec();
-    buffer.extend(b"\0mono\0");
-    buffer.extend((PAGE as u32).to_le_bytes());
-    buffer.extend((cpus.len() as u32).to_le_bytes());
-    for (number, cpu) in cpus.iter().enumerate() {
-        let data = if packed { chunks(cpu) } else { cpu.clone() };
-        buffer.extend((number as u32).to_le_bytes());
-        buffer.extend((out.len() as u64).to_le_bytes());
-        buffer.extend((data.len() as u64).to_le_bytes());
-        out.extend(data);
+    let header = packing.section(&mut out, 16, &header_info(Little, files));
+    let formats = packing.section(&mut out, 18, &event_formats(Little, files));
+    let mut all = vec![(16u16, header.to_le_bytes().to_vec()), (18, formats.to_le_bytes().to_vec())];
+    for (name, cpus) in buffers {
+        let mut buffer = [&[0; 8][..], name.as_bytes(), b"\0mono\0"].concat();
+        buffer.extend(Little.number(PAGE as u64, 4));
+        buffer.extend(Little.number(cpus.len() as u64, 4));
+        for (number, cpu) in cpus.iter().enumerate() {
+            let data = if packing == Packing::None { cpu.clone() } else { packing.chunks(cpu) };
+            buffer.extend((number as u32).to_le_bytes());
+            buffer.extend((out.len() as u64).to_le_bytes());
+            buffer.extend((data.len() as u64).to_le_bytes());
+            out.extend(data);
+        }
+        all.push((3, buffer));
     }
+    all.push((0, vec![0; 8]));
     let mut options = Vec::new();
-    for (id, data) in [
-        (16u16, header.to_le_bytes().to_vec()),
-        (18, formats.to_le_bytes().to_vec()),
-        (3, buffer),
-        (0, vec![0; 8]),
-    ] {
+    for (id, data) in all {
         options.extend(id.to_le_bytes());
         options.extend((data.len() as u32).to_le_bytes());
         options.extend(data);
     }
-    let at = section(&mut out, 0, &options, packed);
+    let at = packing.section(&mut out, 0, &options);
     out[options_at..options_at + 8].copy_from_slice(&at.to_le_bytes());
     out
+}
+
+fn version_7(packing: Packing) -> Vec<u8> {
+    let (files, cpus) = host();
+    version_7_of(packing, &[("", &cpus)], &files)
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Request>> {
@@ -152,10 +215,9 @@ fn read(bytes: &[u8]) -> Result<Vec<Request>> {
     while let Some(batch) = reader.next_batch()? {
         out.extend(batch.iter());
     }
-    let ledger = reader.ledger();
-    assert_eq!(ledger.kept, out.len() as u64);
-    assert_eq!((ledger.lost, ledger.unpaired), (0, 0), "{ledger}");
-    assert_eq!(reader.header().format, "trace-cmd");
+    let (ledger, header) = (reader.ledger(), reader.header());
+    assert_eq!((ledger.kept, ledger.unpaired), (out.len() as u64, 0));
+    assert_eq!((header.format.as_str(), header.clock.as_str()), ("trace-cmd", "monotonic"));
     Ok(out)
 }
 
@@ -163,13 +225,141 @@ fn read(bytes: &[u8]) -> Result<Vec<Request>> {
 fn both_versions_plain_and_compressed_hold_the_same_requests() {
     let expected = read(&version_6()).unwrap();
     assert!(expected.len() > 200 && expected.is_sorted_by_key(|request| request.arrival));
-    assert_eq!(read(&version_7(false)).unwrap(), expected);
-    assert_eq!(read(&version_7(true)).unwrap(), expected);
+    for packing in [Packing::None, Packing::Zlib, Packing::Zstd] {
+        assert_eq!(read(&version_7(packing)).unwrap(), expected);
+    }
+}
+
+#[test]
+fn of_several_buffers_the_one_with_block_events_is_read() {
+    let (files, cpus) = host();
+    let expected = read(&version_6()).unwrap();
+    // The main buffer was recorded too, and saw nothing of interest.
+    let empty = [vec![0; 2 * PAGE], vec![0; PAGE]];
+    let bytes = version_6_of(Little, &files, &empty, Some(&cpus));
+    assert_eq!(read(&bytes).unwrap(), expected);
+    for packing in [Packing::None, Packing::Zstd] {
+        let bytes = version_7_of(packing, &[("", &empty), ("disk", &cpus)], &files);
+        assert_eq!(read(&bytes).unwrap(), expected);
+    }
+}
+
+#[test]
+fn what_the_kernel_lost_is_counted() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    // A second section of options, which the end of the first one names.
+    let statistics = b"CPU: 1\nentries: 0\noverrun: 3\ncommit overrun: 0\ndropped events: 4\n\0";
+    let option = [&2u16.to_le_bytes()[..], &(statistics.len() as u32).to_le_bytes(), statistics].concat();
+    let end = [&[0, 0, 8, 0, 0, 0][..], &[0; 8]].concat();
+    let mut bytes = version_7(Packing::None);
+    let at = bytes.len();
+    bytes[at - 8..].copy_from_slice(&(at as u64).to_le_bytes());
+    Packing::None.section(&mut bytes, 0, &[option, end].concat());
+    file.write_all(&bytes).unwrap();
+    let mut reader = open_trace(file.path(), &ReadOptions::default()).unwrap();
+    while reader.next_batch().unwrap().is_some() {}
+    assert_eq!(reader.ledger().lost, 7);
+    assert_eq!(reader.header().note.as_deref(), Some("CPU 1 lost 7 events"));
+}
+
+/// A machine that stores the highest byte first, made up: its kernel has only the fields that are needed.
+#[test]
+fn a_file_of_a_big_endian_machine_is_read() {
+    let field =
+        |name: &str, offset, size| format!("\tfield:{name};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+    let mut files = host().0;
+    files.retain(|name, _| !name.starts_with("events/block/"));
+    for (id, name) in ["block_bio_queue", "block_rq_issue", "block_rq_complete"].into_iter().enumerate() {
+        let fields = [
+            field("unsigned short common_type", 0, 2),
+            field("int common_pid", 4, 4),
+            field("dev_t dev", 8, 4),
+            field("sector_t sector", 16, 8),
+            field("unsigned int nr_sector", 24, 4),
+            field("char rwbs[8]", 28, 8),
+        ];
+        let text = format!("name: {name}\nID: {}\nformat:\n{}\nprint fmt: x\n", id + 1, fields.concat());
+        files.insert(format!("events/block/{name}/format"), text);
+    }
+    let mut records = Vec::new();
+    for id in 1..=3u16 {
+        let mut record = [id.to_be_bytes(), [0; 2]].concat();
+        record.extend([42u32, 179 << 20, 0].into_iter().flat_map(u32::to_be_bytes));
+        record.extend(64u64.to_be_bytes());
+        record.extend(8u32.to_be_bytes());
+        record.extend(b"WS\0\0\0\0\0\0");
+        // The two bit fields are filled from the highest bit on.
+        records.extend((((record.len() as u32 / 4) << 27) + 1_000).to_be_bytes());
+        records.extend(record);
+    }
+    let mut page = [5_000u64.to_be_bytes(), (records.len() as u64).to_be_bytes()].concat();
+    page.extend(records);
+    page.resize(PAGE, 0);
+    let requests = read(&version_6_of(Order::Big, &files, &[page], None)).unwrap();
+    let [request] = requests[..] else { panic!("{requests:?}") };
+    let times = [Some(request.arrival), request.issue, request.complete].map(|time| time.unwrap().0);
+    assert_eq!((times, request.sector.0, request.sectors), ([6_000, 7_000, 8_000], 64, 8));
+    assert_eq!(request.pid, Some(42));
+}
+
+#[test]
+fn a_file_of_trace_cmd_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/host.dat");
+    assert_eq!(read(&std::fs::read(path).unwrap()).unwrap(), read(&version_6()).unwrap());
+}
+
+/// Files that trace-cmd itself writes of ours.
+#[test]
+fn what_trace_cmd_writes_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (files, cpus) = host();
+    let empty = [vec![0; PAGE], vec![0; PAGE]];
+    std::fs::write(path("one.dat"), version_6()).unwrap();
+    std::fs::write(path("two.dat"), version_6_of(Little, &files, &empty, Some(&cpus))).unwrap();
+    let expected = read(&version_6()).unwrap();
+    for (source, version, compression) in [
+        ("one.dat", "7", "zstd"),
+        ("one.dat", "7", "none"),
+        ("one.dat", "6", "none"),
+        ("two.dat", "7", "zstd"),
+    ] {
+        let done = Command::new("trace-cmd")
+            .args(["convert", "--file-version", version, "--compression", compression, "-i"])
+            .args([path(source), "-o".into(), path("out.dat")])
+            .output();
+        let Ok(done) = done else {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "trace-cmd is missing");
+            eprintln!("skipped: there is no trace-cmd");
+            return;
+        };
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let bytes = std::fs::read(path("out.dat")).unwrap();
+        assert_eq!(read(&bytes).unwrap(), expected, "{source}, version {version}, {compression}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_with_a_way_out() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&version_6()).unwrap();
+    let error = open_and_read(&packed.finish().unwrap()).unwrap_err();
+    assert!(error.hint_text().unwrap().contains("unpacked first"), "{error}");
+    // Cycles of a processor are no times.
+    let mut bytes = version_6();
+    let at = bytes.windows(19).position(|found| found == b"local global [mono]").unwrap();
+    bytes[at..at + 19].copy_from_slice(b"[counter] mono     ");
+    let error = open_and_read(&bytes).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert!(error.hint_text().unwrap().contains("-C mono"));
+    assert_eq!(open_and_read(b"").unwrap_err().kind(), Kind::Empty);
 }
 
 #[test]
 fn a_file_cut_or_damaged_anywhere_is_an_error_and_never_a_panic() {
-    for (version, bytes) in [version_6(), version_7(false), version_7(true)].iter().enumerate() {
+    for (version, bytes) in
+        [version_6(), version_7(Packing::None), version_7(Packing::Zstd)].iter().enumerate()
+    {
         for end in (10..bytes.len()).step_by(997) {
             let error = open_and_read(&bytes[..end]).err();
             assert!(error.is_some(), "{version}: {end} of {} bytes", bytes.len());
@@ -182,6 +372,17 @@ fn a_file_cut_or_damaged_anywhere_is_an_error_and_never_a_panic() {
     }
     let error = open_and_read(b"\x17\x08\x44tracing8\0\0\x08\0\x10\0\0").unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported);
+}
+
+#[test]
+fn the_fuzz_corpus_never_panics() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace_dat");
+    let mut files = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let _ = open_and_read(&std::fs::read(file.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files > 0, "the corpus is missing");
 }
 
 /// As `read`, of a file that may hold anything.

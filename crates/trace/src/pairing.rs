@@ -14,6 +14,8 @@
 //!    flushes: its data completes first and a completion of length 0, at the sector of its last piece, ends it.
 //! 6. Recordings without some of these events are met half way: the earliest stage seen gives the arrival, and
 //!    without completions the requests stay open.
+//! 7. What is queued to a mapped device (dm, zram) is passed on to a disk, or served without a request. Where other
+//!    devices issue or complete requests, those of a device that never does are left out and counted as skipped.
 //!
 //! Of a request, `start` is the first time that any part of it was issued to the driver (its flush included), `issue`
 //! the last time that its data was (handed to the device, where the driver tells that), and `complete` the final
@@ -262,19 +264,34 @@ impl Pairer {
             }
             EventKind::Split(at) => device.split(event, at, ledger),
         }
-        device.give_up(MAX_OPEN, ledger, out);
+        if device.is_full() {
+            self.give_up(MAX_OPEN, ledger, out);
+        }
+    }
+
+    /// Whether any device does requests; one that does not, beside it, passes them on.
+    fn any_active(&self) -> bool {
+        self.devices.values().any(Device::is_active)
+    }
+
+    fn give_up(&mut self, limit: usize, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        let any_active = self.any_active();
+        for device in self.devices.values_mut() {
+            let passed_on = any_active && !device.is_active();
+            device.give_up(limit, passed_on, ledger, out);
+        }
     }
 
     /// Arrival of the oldest request that is still open: later ones may be put in order up to here.
     pub fn oldest_open(&self) -> Option<Nanos> {
-        self.devices.values().filter_map(Device::oldest_open).min()
+        let any_active = self.any_active();
+        let devices = self.devices.values().filter(|device| device.is_active() || !any_active);
+        devices.filter_map(Device::oldest_open).min()
     }
 
     /// Ends the recording: what is still open is unpaired, except where the device's completions were not recorded.
     pub fn finish(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
-        for device in self.devices.values_mut() {
-            device.give_up(0, ledger, out);
-        }
+        self.give_up(0, ledger, out);
         self.devices.clear();
     }
 }
@@ -285,6 +302,16 @@ fn emit(open: &Open, complete: Nanos, ledger: &mut Ledger, out: &mut Vec<Request
 }
 
 impl Device {
+    fn is_active(&self) -> bool {
+        self.issues || self.completions
+    }
+
+    fn is_full(&self) -> bool {
+        let shelves = [&self.waiting, &self.issued, &self.finishing];
+        let flushes = self.flushes.len().max(self.own_flushes.len());
+        shelves.into_iter().any(|shelf| shelf.len > MAX_OPEN) || flushes > MAX_OPEN
+    }
+
     fn queue(&mut self, event: &Event, stage: u8) {
         // Later stages of an I/O say nothing new where an earlier one is recorded.
         if stage < self.stage {
@@ -499,9 +526,10 @@ impl Device {
     }
 
     /// Ends the oldest half of the open requests where there are more than `limit`.
-    fn give_up(&mut self, limit: usize, ledger: &mut Ledger, out: &mut Vec<Request>) {
+    fn give_up(&mut self, limit: usize, passed_on: bool, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let completions = self.completions;
         let mut end = |open: Open| match open.request.complete {
+            _ if passed_on => ledger.skipped += 1,
             Some(complete) => {
                 // Its data was done; only the word about the flush behind it is missing.
                 ledger.ambiguous += 1;

@@ -20,6 +20,8 @@ pub struct Header {
     pub source: String,
     /// Name of the format it was first read from.
     pub format: String,
+    /// How that format was recognised: by `content`, or because `--format` or `--columns` said so.
+    pub recognised: Option<String>,
     /// The device, where the whole trace is of one.
     pub device: Option<String>,
     /// What time 0 is: `unix`, `monotonic` or `relative`.
@@ -43,6 +45,8 @@ pub struct ReadOptions {
     pub size_unit: Option<String>,
     /// Requests that may be held back to put them in order of arrival; [`BATCH_ROWS`] where `None`.
     pub reorder_window: Option<usize>,
+    /// Formats that other crates read, tried before those of [`formats::FORMATS`].
+    pub further: &'static [&'static formats::Format],
 }
 
 /// How far a reader has come, in bytes of the (possibly compressed) input.
@@ -94,6 +98,16 @@ pub struct TraceReader {
     kept: u64,
     reordered: u64,
     guard: formats::UnitGuard,
+    recognised: Recognised,
+}
+
+/// The format that a file is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// Its name.
+    pub format: &'static str,
+    /// `content`, `--format` or `--columns`.
+    pub by: &'static str,
 }
 
 impl TraceReader {
@@ -102,23 +116,12 @@ impl TraceReader {
     /// # Errors
     /// Where the file cannot be read, is empty, or is of no known format.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let (source, guard) = formats::open(path, options).map_err(|error| error.in_file(path))?;
-        Ok(Self::new(path, source, guard, options.reorder_window.unwrap_or(BATCH_ROWS)))
-    }
-
-    /// A trace of a format that another crate reads, whose source gives batches in order ([`Source::next_sorted`]).
-    ///
-    /// # Errors
-    /// Never; the guard of units, which such a source does not need, could refuse its own defaults.
-    pub fn from_sorted(path: &Path, source: Box<dyn Source>) -> Result<Self> {
-        let guard = formats::UnitGuard::new(formats::Times::Loose, &ReadOptions::default())?;
-        Ok(Self::new(path, source, guard, BATCH_ROWS))
-    }
-
-    fn new(path: &Path, source: Box<dyn Source>, guard: formats::UnitGuard, window: usize) -> Self {
-        Self {
+        let formats::Opened { source, guard, recognised } =
+            formats::open(path, options).map_err(|error| error.in_file(path))?;
+        Ok(Self {
+            recognised,
             path: path.to_owned(),
-            window,
+            window: options.reorder_window.unwrap_or(BATCH_ROWS),
             guard,
             source,
             pending: Vec::new(),
@@ -130,7 +133,7 @@ impl TraceReader {
             ended: false,
             kept: 0,
             reordered: 0,
-        }
+        })
     }
 
     /// The next batch, or `None` at the end.
@@ -155,7 +158,12 @@ impl TraceReader {
 
     fn advance(&mut self) -> Result<Option<Batch>> {
         if let Some(sorted) = self.source.next_sorted() {
-            return sorted;
+            let batch = sorted?;
+            if let Some(batch) = &batch {
+                self.guard.see_batch(batch);
+            }
+            self.guard.check(batch.is_none())?;
+            return Ok(batch);
         }
         while !self.ended && self.pending.len() < self.window.saturating_add(BATCH_ROWS) {
             let before = self.pending.len();
@@ -205,7 +213,16 @@ impl TraceReader {
 
     /// Where the trace comes from.
     pub fn header(&self) -> Header {
-        self.source.header()
+        let mut header = self.source.header();
+        if header.format == self.recognised.format {
+            header.recognised = Some(self.recognised.by.to_owned());
+        }
+        header
+    }
+
+    /// The format that the file itself has, and how that was found out.
+    pub fn recognised(&self) -> Recognised {
+        self.recognised
     }
 
     /// How far reading has come.

@@ -56,7 +56,7 @@ impl TraceWriter {
     /// Where the format is unknown or cannot be written, or the folder cannot be written to.
     pub fn create(path: &Path, header: &Header, options: &WriteOptions) -> Result<Self> {
         let format = match &options.format {
-            Some(name) => formats::by_name(name)?,
+            Some(name) => formats::by_name(name, &[])?,
             None => formats::by_extension(path)?,
         };
         let Some((holds, create)) = &format.writes else {

@@ -10,8 +10,8 @@ use emmclab_trace::formats::{FORMATS, by_extension, by_name, writable};
 use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Sector};
 use support::{SAMPLES, lenient, read, read_bytes, read_with};
 
-/// Formats whose samples are binary: their tests are `parquet.rs` and `blktrace.rs`.
-const BINARY: [&str; 2] = ["parquet", "blktrace"];
+/// Formats whose samples are binary: each has a file of tests of its own.
+const BINARY: [&str; 3] = ["parquet", "blktrace", "perfetto"];
 
 #[test]
 fn every_format_has_a_sample_and_a_line_about_it() {
@@ -21,7 +21,8 @@ fn every_format_has_a_sample_and_a_line_about_it() {
     assert_eq!(registered, shown, "add the format's sample to tests/support/mod.rs");
     for format in FORMATS {
         assert!(format.about.len() > 10, "{} needs a line about it", format.name);
-        assert!(std::ptr::eq(by_name(format.name).unwrap(), *format));
+        assert!(format.known_by.len() > 10, "{} needs a word on what it is known by", format.name);
+        assert!(std::ptr::eq(by_name(format.name, &[]).unwrap(), *format));
     }
 }
 

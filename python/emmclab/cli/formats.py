@@ -23,9 +23,9 @@ def formats(as_json: AsJson = False) -> None:
         print_json(entries)
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("Format", "Read", "Write", "About"):
+    for heading in ("Format", "Read", "Write", "About", "Known by"):
         table.add_column(heading)
     for entry in entries:
         ways = ("yes" if entry[way] else "" for way in ("reads", "writes"))
-        table.add_row(entry["name"], *ways, entry["about"])
+        table.add_row(entry["name"], *ways, entry["about"], entry["known_by"])
     stdout().print(table)

@@ -85,14 +85,14 @@ def device_names(incomplete: str) -> list[str]:
 class Replay:
     """How to replay, as given on the command line."""
 
-    mode: str
-    precondition: str
-    rate: float
-    passes: int
-    fold: bool
-    seed: int
-    check: bool
-    images: Path | None
+    mode: Mode = "open"
+    precondition: Precondition = "none"
+    rate: Rate = 1.0
+    passes: Passes = 1
+    fold: Fold = False
+    seed: Seed = 1
+    check: Check = False
+    images: Images = None
 
     def run(self, device: Device, traces: Sequence[Trace], events: Path | None = None) -> Result:
         """Simulate under a progress meter."""

@@ -27,6 +27,7 @@ use crate::writer::Sink;
 pub(super) static FORMAT: Format = Format {
     name: "biotracer",
     about: "BIOtracer text log (IISWC 2015, SNIA Nexus 5 smartphone traces)",
+    known_by: "eight fields: four numbers, four times with a point",
     extensions: &["biotracer"],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -23,6 +23,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "blkparse",
     about: "blkparse's default text",
+    known_by: "`major,minor cpu sequence time pid action` in the first lines",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -24,6 +24,7 @@ use crate::units::{Nanos, SECTOR_BYTES};
 pub(super) static FORMAT: Format = Format {
     name: "blktrace",
     about: "blktrace's binary files, one per processor or dumped into one",
+    known_by: "the records' magic number, in either byte order",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| byte_order(head).is_some(),
@@ -86,6 +87,12 @@ pub(super) fn first_of(path: &Path) -> PathBuf {
         return first;
     }
     path.to_owned()
+}
+
+/// The files behind `path`: itself, or those of all processors.
+pub(super) fn files(path: &Path) -> Vec<PathBuf> {
+    let first = first_of(path);
+    prefix(&first).map(|prefix| processors(&prefix)).filter(|all| !all.is_empty()).unwrap_or(vec![first])
 }
 
 /// All files of a recording, by number of the processor.

@@ -10,6 +10,7 @@ use super::{Format, Times, ssdsim};
 pub(super) static FORMAT: Format = Format {
     name: "disksim",
     about: "DiskSim ASCII trace (arrival in ms, device, block, blocks, 1 = read)",
+    known_by: "five numbers, the last 0 or 1, and times with a point",
     extensions: &[],
     times: Times::Open(TimeUnit::Millis),
     sniff: |head, _| ssdsim::is_record(head),

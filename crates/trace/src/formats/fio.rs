@@ -25,6 +25,7 @@ use crate::writer::Sink;
 pub(super) static FORMAT: Format = Format {
     name: "fio",
     about: "fio I/O log, versions 2 and 3 (write_iolog, read_iolog)",
+    known_by: "`fio version 2 iolog` or `fio version 3 iolog` in the first line",
     extensions: &["iolog", "fio"],
     times: Times::Loose,
     sniff: |head, _| [VERSION_2, VERSION_3].contains(&first_line(head)),

@@ -26,6 +26,7 @@ use crate::units::Nanos;
 pub(super) static FORMAT: Format = Format {
     name: "ftrace",
     about: "block events as text: tracefs trace and trace_pipe, perf script",
+    known_by: "`# tracer:` in front, or block events in the first lines",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
@@ -41,7 +42,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
 }
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Ftrace::default(), input, options)))
+    Ok(Box::new(LineSource::new(Ftrace::of_format(FORMAT.name), input, options)))
 }
 
 /// The parts of a line: `task-pid [cpu] flags time: event: payload`.
@@ -79,8 +80,9 @@ impl<'a> Line<'a> {
     }
 }
 
-#[derive(Default)]
-struct Ftrace {
+/// The tracer's text, in a file of its own or in one of `format`.
+pub(super) struct Ftrace {
+    format: &'static str,
     pairer: Pairer,
     process: LastName,
     device: LastName,
@@ -157,6 +159,10 @@ fn after_command(rest: &[u8]) -> &[u8] {
 }
 
 impl Ftrace {
+    pub(super) fn of_format(format: &'static str) -> Self {
+        Self { format, pairer: Pairer::default(), process: LastName::default(), device: LastName::default() }
+    }
+
     fn event(
         &mut self,
         kind: EventKind,
@@ -211,11 +217,16 @@ impl LineFormat for Ftrace {
 
     fn finish(&mut self, context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         self.pairer.finish(&mut context.ledger, out);
+        if context.ledger.seen == 0 {
+            return Err(Error::new(Kind::Empty, "there is no event of the kernel's tracer in it").hint(
+                "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
+            ));
+        }
         Ok(())
     }
 
     fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "monotonic".into(), ..Header::default() }
+        Header { format: self.format.into(), clock: "monotonic".into(), ..Header::default() }
     }
 }
 

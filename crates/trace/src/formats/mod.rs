@@ -17,15 +17,18 @@ mod lines;
 mod mqsim;
 mod msr;
 mod parquet;
+mod perfetto;
 mod pixel;
 mod rwbs;
 mod spc1;
 mod ssdsim;
 mod systor17;
+mod systrace;
 mod tencent;
 mod text;
+mod walk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use guard::UnitGuard;
 pub use input::Input;
@@ -35,17 +38,20 @@ pub use text::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
-use crate::reader::{Header, ReadOptions, Source};
+use crate::reader::{Header, ReadOptions, Recognised, Source};
 use crate::request::{Flags, Op, Request};
 use crate::units::Nanos;
 use crate::writer::Sink;
 
 /// A trace format: how to know it, read it and write it.
+#[derive(Debug)]
 pub struct Format {
     /// The name for `--format`, in lower case.
     pub name: &'static str,
     /// One line on what it is and who writes it.
     pub about: &'static str,
+    /// What its content is known by, in words for `sniff`.
+    pub known_by: &'static str,
     /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
     pub extensions: &'static [&'static str],
     /// How it states times.
@@ -67,6 +73,8 @@ pub enum Times {
     Open(TimeUnit),
     /// It orders requests rather than timing them, so that rates mean nothing.
     Loose,
+    /// In nanoseconds, in a column that any tool may have written.
+    Stored,
 }
 
 /// Starts writing a file.
@@ -118,6 +126,7 @@ impl Holds {
 pub static FORMATS: &[&Format] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
+    &perfetto::FORMAT,
     &fio::FORMAT,
     &csv::FORMAT,
     &pixel::FORMAT,
@@ -127,6 +136,7 @@ pub static FORMATS: &[&Format] = &[
     &spc1::FORMAT,
     &tencent::FORMAT,
     &biotracer::FORMAT,
+    &systrace::FORMAT,
     &ftrace::FORMAT,
     &blkparse::FORMAT,
     &mqsim::FORMAT,
@@ -134,13 +144,14 @@ pub static FORMATS: &[&Format] = &[
     &disksim::FORMAT,
 ];
 
-/// The format of this name.
+/// The format of this name, of those here and `further` ones.
 ///
 /// # Errors
 /// [`Kind::UnknownFormat`] with the names there are.
-pub fn by_name(name: &str) -> Result<&'static Format> {
-    FORMATS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
-        let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+pub fn by_name(name: &str, further: &'static [&'static Format]) -> Result<&'static Format> {
+    let all = further.iter().chain(FORMATS).copied();
+    all.clone().find(|format| format.name == name).ok_or_else(|| {
+        let names: Vec<_> = all.map(|format| format.name).collect();
         Error::new(Kind::UnknownFormat, format!("there is no format `{name}`"))
             .hint(format!("choose one of: {}", names.join(", ")))
     })
@@ -166,29 +177,48 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
     })
 }
 
+/// A trace that is open for reading.
+pub(crate) struct Opened {
+    pub source: Box<dyn Source>,
+    pub guard: UnitGuard,
+    pub recognised: Recognised,
+}
+
+/// The files behind `path`: itself, or those of all processors.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    blktrace::files(path)
+}
+
 /// Opens `path` for reading with the format asked for or found, and the guard over its units.
-pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<(Box<dyn Source>, UnitGuard)> {
+pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let input = Input::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
         return Err(
             Error::new(Kind::Empty, "the file is empty").hint("was the recording stopped before any I/O?")
         );
     }
-    let format = match &options.format {
-        Some(name) => by_name(name)?,
+    let (format, by) = match &options.format {
+        Some(name) => (by_name(name, options.further)?, "--format"),
         // A description of the columns is meant for the one format that needs it.
-        None if options.columns.is_some() => &csv::FORMAT,
+        None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
-            FORMATS.iter().copied().find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
+            let mut all = options.further.iter().chain(FORMATS).copied();
+            let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
                 Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
                     "name it with --format (see `emmclab formats`), or describe its columns with --columns",
                 )
-            })?
+            });
+            (found?, "content")
         }
     };
     unused_options(format, options)?;
-    let guard = UnitGuard::new(format.times, options)?;
-    Ok(((format.open)(input, options)?, guard))
+    let source = (format.open)(input, options)?;
+    // What was converted from times that mean little means no more now.
+    let mut all = options.further.iter().chain(FORMATS);
+    let first = all.find(|first| first.name == source.header().format);
+    let loose = first.is_some_and(|first| first.times == Times::Loose);
+    let guard = UnitGuard::new(if loose { Times::Loose } else { format.times }, options)?;
+    Ok(Opened { source, guard, recognised: Recognised { format: format.name, by } })
 }
 
 /// An option that the format does not heed is an error, not a wish.

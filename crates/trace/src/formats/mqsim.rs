@@ -10,6 +10,7 @@ use super::{Format, Times, ssdsim};
 pub(super) static FORMAT: Format = Format {
     name: "mqsim",
     about: "MQSim ASCII trace (arrival, device, sector, sectors, 1 = read)",
+    known_by: "five numbers, the last 0 or 1, in a file that ends in .mqsim",
     extensions: &["mqsim"],
     times: Times::Open(TimeUnit::Nanos),
     sniff: |head, path| path.extension().is_some_and(|ending| ending == "mqsim") && ssdsim::is_record(head),

@@ -23,6 +23,7 @@ use crate::units::{Nanos, Sector};
 pub(super) static FORMAT: Format = Format {
     name: "pixel",
     about: "MobileBlockIOTraces CSV (Pixel 6a)",
+    known_by: "its heading (with `proces`)",
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,

@@ -23,6 +23,7 @@ use crate::writer::Sink;
 pub(super) static FORMAT: Format = Format {
     name: "ssdsim",
     about: "SSDsim ASCII trace (arrival in ns, device, sector, sectors, 1 = read)",
+    known_by: "five numbers, the last 0 or 1, and times without a point",
     extensions: &["ssdsim", "ascii"],
     times: Times::Open(TimeUnit::Nanos),
     sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),

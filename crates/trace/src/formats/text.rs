@@ -67,6 +67,16 @@ pub(crate) struct LineSource<F> {
 
 impl<F: LineFormat> LineSource<F> {
     pub(crate) fn new(format: F, input: Input, options: &ReadOptions) -> Self {
+        Self::over(format, input, options, |bytes| bytes)
+    }
+
+    /// Reads the lines that `text` makes of the bytes of the file.
+    pub(crate) fn over(
+        format: F,
+        input: Input,
+        options: &ReadOptions,
+        text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
+    ) -> Self {
         Self {
             format,
             context: Context::default(),
@@ -74,7 +84,7 @@ impl<F: LineFormat> LineSource<F> {
             name: input.name(),
             path: input.path().to_owned(),
             meter: Box::new(input.meter()),
-            reader: Box::new(input.into_reader()),
+            reader: text(Box::new(input.into_reader())),
             buffer: vec![0; CHUNK],
             start: 0,
             end: 0,

@@ -1,23 +1,12 @@
 //! What the tests of this crate share: real traces, fixtures, a sample of every format.
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
+pub mod protobuf;
+
 use std::path::{Path, PathBuf};
 
+pub use emmclab_testing::real_trace;
 use emmclab_trace::{Header, Ledger, ReadOptions, Request, Result, TraceReader};
-
-/// The folder of real traces: `$EMMCLAB_TRACES`, or `../shared/traces` beside the repository. Without it the test is
-/// skipped with a word on stderr, but fails in continuous integration.
-pub fn real_trace(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
-    eprintln!("skipped: {} is not there; set EMMCLAB_TRACES to the folder of real traces", path.display());
-    None
-}
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -187,6 +176,18 @@ pub const SAMPLES: &[Sample] = &[
                \x20   Binder:1_2-77  [000] .....  1807.610878: block_rq_issue: 7,0 RM 1024 () 15942 + 2 be,0,4 [fio]\n\
                CPU:0 [LOST 3 EVENTS]\n\
                \x20   <idle>-0       [000] ..s..  1807.610904: block_rq_complete: 7,0 RM () 15942 + 2 be,0,4 [0]\n",
+        requests: 1,
+        line: "",
+        heading: "",
+    },
+    Sample {
+        format: "systrace",
+        ending: "html",
+        text: "<html>\n<script>x[0]</script>\n<script class=\"trace-data\" type=\"application/text\">\n{}\n</script>\n\
+               <script class=\"trace-data\" type=\"application/text\">\n# tracer: nop\n\
+               mmcqd/0-147   (  147) [001] ...1  7.610870: block_rq_issue: 179,0 W 0 () 15942 + 8 [mmcqd/0]\n\
+               <idle>-0     (-----) [000] ..s1  7.610904: block_rq_complete: 179,0 W () 15942 + 8 [0]\n\
+               </script>\n</html>\n",
         requests: 1,
         line: "",
         heading: "",

@@ -6,7 +6,7 @@
 /// round before it had begun; so all up to the latest time of the round before can go. Where a CPU was not emptied, its
 /// own latest time holds everything after it back. Memory: the events of two rounds.
 #[derive(Debug)]
-pub(crate) struct Merge<T> {
+pub struct Merge<T> {
     pending: Vec<(u64, T)>,
     /// Latest time seen up to the end of the round before.
     last_round: u64,
@@ -24,18 +24,18 @@ impl<T> Default for Merge<T> {
 impl<T> Merge<T> {
     /// Adds an event; those of one CPU come in order.
     #[inline]
-    pub(crate) fn push(&mut self, time: u64, event: T) {
+    pub fn push(&mut self, time: u64, event: T) {
         self.latest = self.latest.max(time);
         self.pending.push((time, event));
     }
 
     /// Notes that a CPU whose last event was at `latest` has more to read in this round.
-    pub(crate) fn not_emptied(&mut self, latest: u64) {
+    pub fn not_emptied(&mut self, latest: u64) {
         self.behind = self.behind.min(latest);
     }
 
     /// Ends a round and takes the events that nothing earlier can follow, in order of time.
-    pub(crate) fn end_round(&mut self) -> impl Iterator<Item = (u64, T)> {
+    pub fn end_round(&mut self) -> impl Iterator<Item = (u64, T)> {
         let safe = self.last_round.min(self.behind);
         self.last_round = self.latest;
         self.behind = u64::MAX;
@@ -46,12 +46,12 @@ impl<T> Merge<T> {
     }
 
     /// Drops what something earlier could still have followed, where a round broke off; how many that were.
-    pub(crate) fn abandon(&mut self) -> usize {
+    pub fn abandon(&mut self) -> usize {
         self.pending.drain(..).count()
     }
 
     /// Takes all that is left, in order of time.
-    pub(crate) fn finish(&mut self) -> impl Iterator<Item = (u64, T)> {
+    pub fn finish(&mut self) -> impl Iterator<Item = (u64, T)> {
         self.pending.sort_by_key(|(time, _)| *time);
         self.pending.drain(..)
     }

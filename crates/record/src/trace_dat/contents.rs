@@ -1,0 +1,290 @@
+//! Everything of a `trace.dat` but its pages: the texts of the kernel, the buffers and where their pages stand.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+use emmclab_trace::{Error, Kind, Result};
+
+use super::parser::{Compression, Parser, damaged, nonsense};
+use crate::byte_order::ByteOrder;
+use crate::kernel::Files;
+
+/// The first bytes of every `trace.dat`.
+pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+
+const MOST_CPUS: u64 = 1 << 13;
+/// Sections of options name one another; more than this, and they go round in a ring.
+const MOST_OPTION_SECTIONS: usize = 1000;
+
+/// Options, of both versions unless said otherwise.
+const DONE: u16 = 0;
+const CPU_STATISTICS: u16 = 2;
+const BUFFER: u16 = 3;
+const TRACE_CLOCK: u16 = 4;
+/// Of version 7: where these sections stand.
+const HEADER_INFO: u16 = 16;
+const EVENT_FORMATS: u16 = 18;
+/// Flag of a section that is compressed.
+const COMPRESSED: u16 = 1;
+
+/// A tracefs instance that was recorded; the main one has no name.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    pub(super) name: String,
+    /// Name of the clock; empty where the file does not say.
+    pub(super) clock: String,
+    pub(super) cpus: Vec<Pages>,
+}
+
+/// Where the pages of a CPU stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pages {
+    pub(super) cpu: usize,
+    pub(super) at: u64,
+    pub(super) end: u64,
+}
+
+/// What a file says of itself.
+pub(super) struct Contents {
+    pub(super) compression: Compression,
+    pub(super) page_bytes: u64,
+    /// As of a live machine: formats, layout of pages, byte order.
+    pub(super) files: Files,
+    /// The main buffer and those of instances, without those that hold no page.
+    pub(super) buffers: Vec<Buffer>,
+    /// `per_cpu/cpuN/stats` of the main buffer.
+    pub(super) statistics: Vec<String>,
+    /// Text of `trace_clock`.
+    clock: String,
+}
+
+impl Contents {
+    /// Reads all but the pages.
+    pub(super) fn read(parser: &mut Parser<File>) -> Result<Self> {
+        if parser.bytes(MAGIC.len() as u64)? != MAGIC {
+            return Err(Error::new(Kind::UnknownFormat, "is no trace.dat of trace-cmd")
+                .hint("a compressed trace.dat must be unpacked first: its parts are read out of order"));
+        }
+        let version = parser.word()?;
+        let order = parser.number(1)?;
+        parser.order = if order == 0 { ByteOrder::Little } else { ByteOrder::Big };
+        let _long_bytes = parser.number(1)?;
+        let page_bytes = parser.number(4)?;
+        let byte_order = if order == 0 { "\u{1}" } else { "\u{2}" };
+        let mut contents = Self {
+            compression: Compression::None,
+            page_bytes,
+            files: Files::from([("byte_order".to_owned(), byte_order.to_owned())]),
+            buffers: Vec::new(),
+            statistics: Vec::new(),
+            clock: String::new(),
+        };
+        match version.as_str() {
+            "6" => contents.version_6(parser)?,
+            "7" => {
+                contents.compression = Compression::by_name(&parser.word()?)?;
+                let _compression_version = parser.word()?;
+                contents.version_7(parser)?;
+            }
+            other => {
+                return Err(Error::new(Kind::Unsupported, "is neither version 6 nor 7")
+                    .of_field("version", 0, other.as_bytes())
+                    .hint("`trace-cmd convert` writes version 7"));
+            }
+        }
+        contents.set_clocks();
+        Ok(contents)
+    }
+
+    /// Gives the buffers without a clock of their own that of the file.
+    fn set_clocks(&mut self) {
+        // As in tracefs: `[local] global counter ...`, the chosen one in brackets; or its name alone.
+        let text = self.clock.trim_matches(['\0', '\n', ' ']);
+        let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        let clock = chosen.map_or(text, |(clock, _)| clock);
+        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.clock.is_empty()) {
+            clock.clone_into(&mut buffer.clock);
+        }
+        self.buffers.retain(|buffer| !buffer.cpus.is_empty());
+    }
+
+    /// A version 6 file: parts in a fixed order, then options, then the table of CPUs.
+    fn version_6(&mut self, parser: &mut Parser<File>) -> Result<()> {
+        self.header_info(parser)?;
+        for _ in 0..parser.number(4)? {
+            parser.text()?;
+        }
+        self.event_formats(parser)?;
+        // Symbols, formats of printk, names of tasks.
+        for size_bytes in [4, 4, 8] {
+            let size = parser.number(size_bytes)?;
+            parser.bytes(size)?;
+        }
+        let cpus = parser.number(4)?;
+        if cpus > MOST_CPUS {
+            return Err(nonsense("CPUs", cpus));
+        }
+        let mut instances = Vec::new();
+        loop {
+            let tag = parser.bytes(10)?;
+            match &tag[..] {
+                b"options  \0" => self.options_6(parser, &mut instances)?,
+                b"flyrecord\0" => break,
+                _ => return Err(no_pages(&tag)),
+            }
+        }
+        self.buffers.push(Buffer { cpus: table_6(parser, cpus)?, ..Buffer::default() });
+        for (at, name) in instances {
+            parser.input.seek(SeekFrom::Start(at)).map_err(|error| damaged(&error))?;
+            let tag = parser.bytes(10)?;
+            if tag != b"flyrecord\0" {
+                return Err(no_pages(&tag));
+            }
+            self.buffers.push(Buffer { name, cpus: table_6(parser, cpus)?, ..Buffer::default() });
+        }
+        Ok(())
+    }
+
+    /// The options of a version 6 file; places and names of the instances are added to `instances`.
+    fn options_6(&mut self, parser: &mut Parser<File>, instances: &mut Vec<(u64, String)>) -> Result<()> {
+        loop {
+            let id = parser.number(2)? as u16;
+            if id == DONE {
+                return Ok(());
+            }
+            let size = parser.number(4)?;
+            let data = parser.bytes(size)?;
+            if id == BUFFER {
+                let mut option = Parser { input: &data[..], order: parser.order };
+                let at = option.number(8)?;
+                let name = String::from_utf8_lossy(crate::unfilled(option.input)).into_owned();
+                instances.push((at, name));
+            } else {
+                self.text_option(id, &data);
+            }
+        }
+    }
+
+    fn text_option(&mut self, id: u16, data: &[u8]) {
+        let text = || String::from_utf8_lossy(data).into_owned();
+        match id {
+            CPU_STATISTICS => self.statistics.push(text()),
+            TRACE_CLOCK => self.clock = text(),
+            _ => {}
+        }
+    }
+
+    /// Follows the options of a version 7 file.
+    fn version_7(&mut self, parser: &mut Parser<File>) -> Result<()> {
+        let mut next = parser.number(8)?;
+        for _ in 0..MOST_OPTION_SECTIONS {
+            if next == 0 {
+                return Ok(());
+            }
+            let order = parser.order;
+            let section = self.section(parser, next)?;
+            let mut options = Parser { input: &section[..], order };
+            next = 0;
+            while !options.input.is_empty() {
+                let (id, data) = options.option()?;
+                let mut option = Parser { input: &data[..], order };
+                match id {
+                    DONE => {
+                        next = option.number(8)?;
+                        break;
+                    }
+                    HEADER_INFO | EVENT_FORMATS => {
+                        let content = self.section(parser, option.number(8)?)?;
+                        let mut content = Parser { input: &content[..], order };
+                        if id == HEADER_INFO {
+                            self.header_info(&mut content)?;
+                        } else {
+                            self.event_formats(&mut content)?;
+                        }
+                    }
+                    BUFFER => self.buffer_7(&mut option)?,
+                    _ => self.text_option(id, &data),
+                }
+            }
+        }
+        Err(Error::new(Kind::Syntax, "the options of the file do not end").hint("the file is damaged"))
+    }
+
+    fn buffer_7(&mut self, option: &mut Parser<&[u8]>) -> Result<()> {
+        let _section = option.number(8)?;
+        let (name, clock) = (option.word()?, option.word()?);
+        let _page_bytes = option.number(4)?;
+        let count = option.number(4)?;
+        if count > MOST_CPUS {
+            return Err(nonsense("CPUs", count));
+        }
+        // Of compressed pages, the number of their chunks comes first.
+        let skip = if self.compression == Compression::None { 0 } else { 4 };
+        let mut cpus = Vec::new();
+        for _ in 0..count {
+            let (cpu, at, size) = (option.number(4)?, option.number(8)?, option.number(8)?);
+            if cpu >= MOST_CPUS {
+                return Err(nonsense("CPU", cpu));
+            }
+            cpus.extend(pages(cpu, at.saturating_add(skip), size.saturating_sub(skip)));
+        }
+        self.buffers.push(Buffer { name, clock, cpus });
+        Ok(())
+    }
+
+    /// The content of the section at `at`, unpacked.
+    fn section(&self, parser: &mut Parser<File>, at: u64) -> Result<Vec<u8>> {
+        parser.input.seek(SeekFrom::Start(at)).map_err(|error| damaged(&error))?;
+        let _id = parser.number(2)?;
+        let flags = parser.number(2)? as u16;
+        let _description = parser.number(4)?;
+        let size = parser.number(8)?;
+        if flags & COMPRESSED == 0 { parser.bytes(size) } else { parser.chunk(self.compression) }
+    }
+
+    fn header_info<R: std::io::Read>(&mut self, parser: &mut Parser<R>) -> Result<()> {
+        for name in ["header_page", "header_event"] {
+            let found = parser.word()?;
+            if found != name {
+                return Err(Error::new(Kind::Syntax, format!("stands where `{name}` should"))
+                    .of_field("section", 0, found.as_bytes())
+                    .hint("the file is damaged"));
+            }
+            self.files.insert(format!("events/{name}"), parser.text()?);
+        }
+        Ok(())
+    }
+
+    fn event_formats<R: std::io::Read>(&mut self, parser: &mut Parser<R>) -> Result<()> {
+        for _ in 0..parser.number(4)? {
+            let system = parser.word()?;
+            for _ in 0..parser.number(4)? {
+                let text = parser.text()?;
+                if let Some(name) = text.lines().find_map(|line| line.strip_prefix("name:")) {
+                    self.files.insert(format!("events/{system}/{}/format", name.trim()), text);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The table of CPUs of a version 6 file.
+fn table_6(parser: &mut Parser<File>, cpus: u64) -> Result<Vec<Pages>> {
+    let mut out = Vec::new();
+    for cpu in 0..cpus {
+        let (at, size) = (parser.number(8)?, parser.number(8)?);
+        out.extend(pages(cpu, at, size));
+    }
+    Ok(out)
+}
+
+fn pages(cpu: u64, at: u64, size: u64) -> Option<Pages> {
+    (size > 0).then(|| Pages { cpu: cpu as usize, at, end: at.saturating_add(size) })
+}
+
+fn no_pages(tag: &[u8]) -> Error {
+    Error::new(Kind::Unsupported, "holds no pages of events")
+        .of_field("data", 0, tag)
+        .hint("this is a latency trace: record events, with `trace-cmd record -e block`")
+}

@@ -1,0 +1,253 @@
+//! `trace.dat` of trace-cmd, versions 6 and 7: the same ring-buffer pages in a file. Source: `trace-cmd.dat.v6(5)` and
+//! `trace-cmd.dat.v7(5)`.
+//!
+//! Of several buffers (`trace-cmd record -B NAME`), the first that holds block events is read.
+
+mod contents;
+mod parser;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use contents::{Buffer, Contents, MAGIC, Pages};
+use emmclab_trace::formats::{Format, Input, TimeUnit, Times};
+use emmclab_trace::{
+    BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Progress, ReadOptions, Request, Result, Source,
+};
+use parser::{Compression, Parser, damaged, nonsense};
+
+use crate::byte_order::ByteOrder;
+use crate::kernel::Kernel;
+use crate::pipeline::Pipeline;
+use crate::recorder::lost_by_counters;
+use crate::stats::Meter;
+
+pub(crate) static FORMAT: Format = Format {
+    name: "trace-cmd",
+    about: "trace.dat of trace-cmd, versions 6 and 7",
+    known_by: "its magic number and `tracing` in front",
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Nanos),
+    sniff: |head, _| head.starts_with(MAGIC),
+    open: |input: Input, _: &ReadOptions| Ok(Box::new(TraceDat::open(input.path())?)),
+    writes: None,
+};
+
+/// The pages of one CPU.
+struct Cpu {
+    number: usize,
+    /// Where reading goes on in the file, and where it ends.
+    at: u64,
+    end: u64,
+    /// Unpacked and not yet read, of a compressed file.
+    unpacked: Vec<u8>,
+    used: usize,
+    /// Latest time read, to take the CPU that is furthest behind.
+    latest: u64,
+}
+
+/// A `trace.dat` being read.
+struct TraceDat {
+    parser: Parser<File>,
+    compression: Compression,
+    page: Vec<u8>,
+    cpus: Vec<Cpu>,
+    /// CPUs with more to read, to be filled anew in each round.
+    behind: Vec<usize>,
+    pipeline: Pipeline,
+    /// Events that the kernel counts as lost, by CPU, in the main buffer.
+    lost: Vec<(usize, u64)>,
+    header: Header,
+    total: u64,
+    done: u64,
+    ended: bool,
+}
+
+impl TraceDat {
+    /// Reads everything but the pages.
+    fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let total = file.metadata().map_err(|error| Error::io(path, error))?.len();
+        let mut parser = Parser { input: file, order: ByteOrder::Little };
+        let mut contents = Contents::read(&mut parser)?;
+        let kernel = Kernel::from_files(&contents.files).map_err(|error| {
+            error.hint("the file has no block events: record with `trace-cmd record -e block`")
+        })?;
+        if kernel.layout().page_bytes() as u64 != contents.page_bytes {
+            return Err(nonsense("page size", contents.page_bytes));
+        }
+        let mut page = vec![0; kernel.layout().page_bytes()];
+        let chosen = choose(&mut parser, &contents, &kernel, &mut page)?;
+        let buffer = contents.buffers.swap_remove(chosen);
+        let main = buffer.name.is_empty();
+        let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Self {
+            parser,
+            compression: contents.compression,
+            page,
+            behind: Vec::new(),
+            pipeline: Pipeline::new(kernel, BTreeMap::new()),
+            lost: if main {
+                contents.statistics.iter().filter_map(|text| lost(text)).collect()
+            } else {
+                Vec::new()
+            },
+            header: Header {
+                source,
+                format: FORMAT.name.to_owned(),
+                clock: clock(&buffer)?.to_owned(),
+                note: (!main).then(|| format!("buffer `{}`", buffer.name)),
+                ..Header::default()
+            },
+            cpus: buffer.cpus.into_iter().map(Cpu::new).collect(),
+            total,
+            done: 0,
+            ended: false,
+        })
+    }
+
+    /// Reads a page of the CPU that is furthest behind; false at the end of all.
+    fn advance(&mut self) -> Result<bool> {
+        let Some(cpu) = self.cpus.iter_mut().filter(|cpu| !cpu.is_empty()).min_by_key(|cpu| cpu.latest)
+        else {
+            return Ok(false);
+        };
+        let before = cpu.at;
+        if cpu.page(&mut self.parser, self.compression, &mut self.page)? {
+            self.pipeline.page(cpu.number, &self.page);
+            cpu.latest = self.pipeline.latest(cpu.number);
+        }
+        self.done += cpu.at - before;
+        self.behind.clear();
+        self.behind.extend(self.cpus.iter().filter(|cpu| !cpu.is_empty()).map(|cpu| cpu.number));
+        self.pipeline.end_round(&self.behind);
+        Ok(true)
+    }
+
+    fn finish(&mut self) {
+        self.ended = true;
+        self.pipeline.finish();
+        for (cpu, lost) in &self.lost {
+            self.pipeline.count_lost(*cpu, *lost);
+        }
+        let cpus = self.pipeline.cpus();
+        let lost = cpus.iter().filter(|counts| counts.lost > 0);
+        let lost = lost.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost));
+        let note: Vec<_> = self.header.note.take().into_iter().chain(lost).collect();
+        self.header.note = (!note.is_empty()).then(|| note.join("; "));
+    }
+}
+
+/// The first buffer with a block event in it; the first where there is none.
+fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page: &mut [u8]) -> Result<usize> {
+    if contents.buffers.is_empty() {
+        return Err(Error::new(Kind::Empty, "there is no event in it")
+            .hint("was the recording stopped before any I/O happened?"));
+    }
+    if contents.buffers.len() > 1 {
+        for (number, buffer) in contents.buffers.iter().enumerate() {
+            for mut cpu in buffer.cpus.iter().copied().map(Cpu::new) {
+                while !cpu.is_empty() {
+                    let whole = cpu.page(parser, contents.compression, page)?;
+                    let mut events = 0;
+                    if whole && kernel.decode(page, |_, _| events += 1).is_ok() && events > 0 {
+                        return Ok(number);
+                    }
+                }
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// What time 0 is; clocks that do not count nanoseconds are refused.
+fn clock(buffer: &Buffer) -> Result<&'static str> {
+    match buffer.clock.as_str() {
+        "mono" | "mono_raw" | "boot" => Ok("monotonic"),
+        clock @ ("counter" | "uptime" | "x86-tsc" | "ppc-tb") => {
+            Err(Error::new(Kind::Unsupported, "is a clock that does not count nanoseconds")
+                .of_field("trace_clock", 0, clock.as_bytes())
+                .hint("record with `trace-cmd record -C mono -e block`"))
+        }
+        _ => Ok("relative"),
+    }
+}
+
+/// Number of the CPU and events lost there, of the text of `stats`, which begins with `CPU: N`.
+fn lost(text: &str) -> Option<(usize, u64)> {
+    let cpu = text.trim_start().strip_prefix("CPU:")?.lines().next()?.trim().parse().ok()?;
+    Some((cpu, lost_by_counters(text)))
+}
+
+impl Cpu {
+    fn new(pages: Pages) -> Self {
+        Self { number: pages.cpu, at: pages.at, end: pages.end, unpacked: Vec::new(), used: 0, latest: 0 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at >= self.end && self.used >= self.unpacked.len()
+    }
+
+    /// Reads the next page; false where what is left is none.
+    fn page(&mut self, parser: &mut Parser<File>, compression: Compression, page: &mut [u8]) -> Result<bool> {
+        if compression == Compression::None {
+            parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;
+            parser.input.read_exact(page).map_err(|error| damaged(&error).at_offset(self.at))?;
+            self.at = self.at.saturating_add(page.len() as u64);
+            return Ok(true);
+        }
+        if self.used >= self.unpacked.len() {
+            parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;
+            self.unpacked = parser.chunk(compression).map_err(|error| error.at_offset(self.at))?;
+            self.used = 0;
+            self.at = parser.input.stream_position().map_err(|error| damaged(&error))?;
+        }
+        let left = &self.unpacked[self.used..];
+        let whole = left.len() >= page.len();
+        if whole {
+            page.copy_from_slice(&left[..page.len()]);
+        }
+        self.used += page.len();
+        Ok(whole)
+    }
+}
+
+impl Source for TraceDat {
+    fn fill(&mut self, _out: &mut Vec<Request>) -> Result<bool> {
+        // Its batches are in order already: see below.
+        Ok(false)
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        self.pipeline.names()
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.pipeline.ledger().clone()
+    }
+
+    fn header(&self) -> Header {
+        self.header.clone()
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.done, total: Some(self.total) }
+    }
+
+    fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
+        loop {
+            let at_least = if self.ended { 1 } else { BATCH_ROWS };
+            let batch = self.pipeline.take_batch(at_least, |_| false, &mut Meter::default());
+            if batch.is_some() || self.ended {
+                return Some(Ok(batch));
+            }
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => self.finish(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

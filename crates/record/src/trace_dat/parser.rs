@@ -1,0 +1,127 @@
+//! Numbers, texts and packed pieces of a `trace.dat`.
+
+use std::io::{self, Read};
+
+use emmclab_trace::{Error, Kind, Result};
+
+use crate::byte_order::ByteOrder;
+
+/// Event formats and symbols of a large kernel take some 10 MB; a size beyond this is nonsense.
+const LARGEST_PART: u64 = 1 << 28;
+
+/// How a version 7 file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Zlib,
+    Zstd,
+}
+
+impl Compression {
+    /// By the name in the file.
+    pub(super) fn by_name(name: &str) -> Result<Self> {
+        match name {
+            "none" => Ok(Compression::None),
+            "zlib" => Ok(Compression::Zlib),
+            "zstd" => Ok(Compression::Zstd),
+            other => Err(Error::new(Kind::Unsupported, "is no compression that is known here")
+                .of_field("compression", 0, other.as_bytes())
+                .hint("`trace-cmd convert --compression none` writes a file without one")),
+        }
+    }
+}
+
+/// Reads numbers in the byte order of the file.
+pub(super) struct Parser<R> {
+    pub(super) input: R,
+    pub(super) order: ByteOrder,
+}
+
+/// What cannot be read further: cut, or packed data that is damaged.
+pub(super) fn damaged(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::new(Kind::Truncated, "the file ends too early")
+            .hint("was trace-cmd killed? `trace-cmd restore` makes a whole file of what it left"),
+        _ => {
+            Error::new(Kind::Io, format!("reading failed: {error}")).hint("the file is cut short or damaged")
+        }
+    }
+}
+
+/// A number that no file of this kind holds.
+pub(super) fn nonsense(what: &str, value: u64) -> Error {
+    Error::new(Kind::Value, "cannot be")
+        .of_field(what, 0, value.to_string().as_bytes())
+        .hint("the file is damaged")
+}
+
+impl<R: Read> Parser<R> {
+    pub(super) fn number(&mut self, size: usize) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.input.read_exact(&mut bytes[..size]).map_err(|error| damaged(&error))?;
+        Ok(self.order.unsigned(&bytes, 0, size).unwrap_or(0))
+    }
+
+    /// So many bytes; no more memory is taken than there are.
+    pub(super) fn bytes(&mut self, size: u64) -> Result<Vec<u8>> {
+        if size > LARGEST_PART {
+            return Err(nonsense("size", size));
+        }
+        let mut out = Vec::new();
+        let read = self.input.by_ref().take(size).read_to_end(&mut out).map_err(|error| damaged(&error))?;
+        if read as u64 == size {
+            Ok(out)
+        } else {
+            Err(damaged(&io::Error::from(io::ErrorKind::UnexpectedEof)))
+        }
+    }
+
+    /// A text that ends with a zero byte.
+    pub(super) fn word(&mut self) -> Result<String> {
+        let mut out = Vec::new();
+        while out.len() < 256 {
+            match self.number(1)? as u8 {
+                0 => return Ok(String::from_utf8_lossy(&out).into_owned()),
+                byte => out.push(byte),
+            }
+        }
+        Err(Error::new(Kind::Syntax, "is no name of a trace.dat").of_field("name", 0, &out))
+    }
+
+    /// A text behind its length.
+    pub(super) fn text(&mut self) -> Result<String> {
+        let size = self.number(8)?;
+        Ok(String::from_utf8_lossy(&self.bytes(size)?).into_owned())
+    }
+
+    /// Number and data of an option.
+    pub(super) fn option(&mut self) -> Result<(u16, Vec<u8>)> {
+        let id = self.number(2)? as u16;
+        let size = self.number(4)?;
+        Ok((id, self.bytes(size)?))
+    }
+
+    /// A piece of compressed data behind its two sizes.
+    pub(super) fn chunk(&mut self, compression: Compression) -> Result<Vec<u8>> {
+        let (packed, plain) = (self.number(4)?, self.number(4)?);
+        if plain > LARGEST_PART {
+            return Err(nonsense("chunk size", plain));
+        }
+        let packed = self.bytes(packed)?;
+        let mut out = Vec::new();
+        let unpacked = match compression {
+            Compression::None => return Ok(packed),
+            Compression::Zlib => {
+                flate2::read::ZlibDecoder::new(&packed[..]).take(plain).read_to_end(&mut out)
+            }
+            Compression::Zstd => {
+                zstd::Decoder::new(&packed[..]).and_then(|decoder| decoder.take(plain).read_to_end(&mut out))
+            }
+        };
+        match unpacked {
+            Ok(unpacked) if unpacked as u64 == plain => Ok(out),
+            Ok(_) => Err(damaged(&io::Error::from(io::ErrorKind::UnexpectedEof))),
+            Err(error) => Err(damaged(&error)),
+        }
+    }
+}

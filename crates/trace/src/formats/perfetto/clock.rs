@@ -1,0 +1,101 @@
+//! Clocks of a Perfetto trace. Ftrace events are on the boot clock; kernels before 4.10 have none, and their bundles say
+//! which other clock they are on and how it stood to the boot clock. Source: `ftrace_event_bundle.proto`,
+//! `clock_snapshot.proto` of Perfetto.
+
+use super::wire::Fields;
+use crate::error::{Error, Kind, Result};
+use crate::units::Nanos;
+
+/// `FtraceClock`: no word means the boot clock.
+const BOOT: u64 = 0;
+const MONO_RAW: u64 = 4;
+/// `BuiltinClock`.
+const SNAPSHOT_REALTIME: u64 = 1;
+const SNAPSHOT_MONO_RAW: u64 = 5;
+const SNAPSHOT_BOOT: u64 = 6;
+
+/// Brings the times of all bundles to the boot clock. Each clock is shifted by one amount throughout: readings of two
+/// clocks are never taken at the same moment, and a shift that moved between bundles would change response times.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    /// Boot minus ftrace, of clocks other than boot.
+    shift: Option<i64>,
+    /// Boot minus raw monotonic.
+    raw_shift: Option<i64>,
+    /// Unix time at time 0 of the boot clock.
+    boot_at: Option<i64>,
+}
+
+impl Clocks {
+    /// Takes a `ClockSnapshot`; the first of a trace counts.
+    pub(super) fn snapshot(&mut self, message: &[u8]) -> Result<()> {
+        let (mut real, mut raw, mut boot) = (None, None, None);
+        for field in Fields::of(message) {
+            let (1, clock) = field? else { continue };
+            let (mut id, mut time) = (0, 0);
+            for part in Fields::of(clock.bytes()) {
+                match part? {
+                    (1, value) => id = value.number(),
+                    (2, value) => time = value.number() as i64,
+                    _ => {}
+                }
+            }
+            match id {
+                SNAPSHOT_REALTIME => real = Some(time),
+                SNAPSHOT_MONO_RAW => raw = Some(time),
+                SNAPSHOT_BOOT => boot = Some(time),
+                _ => {}
+            }
+        }
+        let since = |clock: Option<i64>| boot.zip(clock).and_then(|(boot, clock)| boot.checked_sub(clock));
+        self.raw_shift = self.raw_shift.or(since(raw));
+        self.boot_at = self.boot_at.or(since(real).map(i64::wrapping_neg));
+        Ok(())
+    }
+
+    /// What to add to the times of a bundle on this clock, which stood at `ftrace` when boot stood at `boot`.
+    pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
+        if clock == BOOT {
+            return 0;
+        }
+        let given = boot.zip(ftrace).and_then(|(boot, ftrace)| boot.checked_sub(ftrace));
+        let raw = self.raw_shift.filter(|_| clock == MONO_RAW);
+        self.shift = self.shift.or(given).or(raw);
+        self.shift.unwrap_or(0)
+    }
+
+    /// Unix time at time 0, where the trace tells.
+    pub(super) fn unix_at_zero(&self) -> Option<Nanos> {
+        self.boot_at.map(Nanos)
+    }
+}
+
+/// A time of an event, moved by `shift`.
+#[inline]
+pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
+    let moved = i64::try_from(time)
+        .ok()
+        .and_then(|time| time.checked_add(shift))
+        .and_then(|time| u64::try_from(time).ok());
+    moved.ok_or_else(|| {
+        Error::new(Kind::Value, "is no time of a machine that runs")
+            .of_field("timestamp", 0, time.to_string().as_bytes())
+            .hint("the file is damaged")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_shift_serves_a_whole_trace() {
+        let mut clocks = Clocks::default();
+        assert_eq!(clocks.shift(BOOT, Some(5), Some(9)), 0);
+        assert_eq!(clocks.shift(2, Some(100), Some(1_100)), 1_000);
+        assert_eq!(clocks.shift(2, Some(200), Some(1_207)), 1_000);
+        assert_eq!(moved(50, 1_000).unwrap(), 1_050);
+        assert!(moved(50, -51).is_err());
+        assert!(moved(u64::MAX, 0).is_err());
+    }
+}

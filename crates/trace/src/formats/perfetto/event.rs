@@ -1,0 +1,372 @@
+//! Ftrace events of a Perfetto trace: which fields hold what. Source: `protos/perfetto/trace/ftrace/*.proto` of Perfetto
+//! (`FtraceEvent`, `Block*FtraceEvent`, `GenericFtraceEvent`, `GenericEventDescriptor`).
+//!
+//! Events that Perfetto knows have messages of their own. Others (`mmc_request_start`, `block_rq_merge`) come with the
+//! names of their fields, in each event or, since Perfetto 50, in a description that stands before them.
+
+use std::collections::HashMap;
+
+use Slot::{Device, Letters, SecondSector, Sector, Sectors, Task};
+
+use super::wire::{Fields, Value};
+use crate::error::Result;
+use crate::formats::rwbs;
+use crate::pairing::EventKind;
+use crate::request::{Flags, Op};
+use crate::units::SECTOR_BYTES;
+
+/// What a field of an event holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Device,
+    Sector,
+    Sectors,
+    SecondSector,
+    Letters,
+    Task,
+    Host,
+    Address,
+    Blocks,
+    BlockBytes,
+    DataFlags,
+}
+
+impl Slot {
+    /// By the kernel's name of the field.
+    fn by_name(name: &[u8]) -> Option<Slot> {
+        Some(match name {
+            b"dev" => Slot::Device,
+            b"sector" => Slot::Sector,
+            b"nr_sector" => Slot::Sectors,
+            b"new_sector" => Slot::SecondSector,
+            b"rwbs" => Slot::Letters,
+            b"comm" => Slot::Task,
+            b"name" => Slot::Host,
+            b"blk_addr" => Slot::Address,
+            b"blocks" => Slot::Blocks,
+            b"blksz" => Slot::BlockBytes,
+            b"data_flags" => Slot::DataFlags,
+            _ => return None,
+        })
+    }
+}
+
+/// The events that are of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    Block(EventKind),
+    MmcRequestStart,
+    /// `block_io_start` and `block_io_done`, which tell neither merges nor lengths.
+    Accounting,
+}
+
+impl Kernel {
+    fn by_name(name: &[u8]) -> Option<Kernel> {
+        match name {
+            b"mmc_request_start" => Some(Kernel::MmcRequestStart),
+            b"block_io_start" | b"block_io_done" => Some(Kernel::Accounting),
+            name => EventKind::of_event(name).map(Kernel::Block),
+        }
+    }
+}
+
+/// Where the fields of an event stand.
+#[derive(Clone, Debug)]
+struct Layout {
+    event: Kernel,
+    fields: Vec<(u32, Slot)>,
+}
+
+/// Numbers of fields in the message of an event, and what they hold.
+type Slots = &'static [(u32, Slot)];
+
+const SHORT: Slots = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
+const LONG: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
+const ENDED: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters)];
+const SPLIT: Slots = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
+
+/// The events with a message of their own: number of the field in `FtraceEvent`, event, fields.
+const KNOWN: [(u32, Kernel, Slots); 11] = [
+    (45, Kernel::Block(EventKind::Issue), LONG),
+    (115, Kernel::Block(EventKind::BackMerge), SHORT),
+    (118, Kernel::Block(EventKind::FrontMerge), SHORT),
+    (119, Kernel::Block(EventKind::Queue), SHORT),
+    (122, Kernel::Block(EventKind::GetRequest), SHORT),
+    (125, Kernel::Block(EventKind::Complete), ENDED),
+    (126, Kernel::Block(EventKind::Insert), LONG),
+    (129, Kernel::Block(EventKind::Requeue), ENDED),
+    (131, Kernel::Block(EventKind::Split(0)), SPLIT),
+    (546, Kernel::Accounting, &[]),
+    (547, Kernel::Accounting, &[]),
+];
+
+/// Fields of `FtraceEvent`.
+const TIMESTAMP: u32 = 1;
+const PID: u32 = 2;
+const GENERIC: u32 = 327;
+
+/// `MMC_DATA_WRITE` in `data_flags`.
+const MMC_DATA_WRITE: u64 = 1 << 8;
+/// More descriptions than a kernel has events are nonsense.
+const MOST_DESCRIBED: usize = 1 << 14;
+
+/// An event of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) kind: EventKind,
+    pub(super) place: Place,
+    pub(super) op: Op,
+    pub(super) flags: Flags,
+    pub(super) sector: u64,
+    pub(super) sectors: u32,
+    pub(super) pid: i32,
+    /// Name of the task, filled with zeros; empty where the event has none.
+    pub(super) task: [u8; 16],
+}
+
+/// Where an event happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A disk: major, minor.
+    Disk(u32, u32),
+    /// The disk of an MMC host.
+    Mmc,
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// An event at this time on the clock of its bundle.
+    Event(u64, Found),
+    /// `block_io_start` or `block_io_done`.
+    Accounting,
+    /// An event that is of no use here.
+    Other,
+}
+
+/// Fields below this number are Perfetto's own events.
+const OWN_FIELDS: usize = 1 << 10;
+
+/// Decodes events.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    /// By number of the field in `FtraceEvent`, for Perfetto's own events.
+    own: Vec<Option<Layout>>,
+    /// As described in the trace.
+    described: HashMap<u32, Layout>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        let mut own = vec![None; OWN_FIELDS];
+        for (number, event, fields) in KNOWN {
+            own[number as usize] = Some(Layout { event, fields: fields.to_vec() });
+        }
+        Self { own, described: HashMap::new() }
+    }
+}
+
+/// The values of one event.
+#[derive(Default)]
+struct Values<'a> {
+    numbers: [u64; Slot::DataFlags as usize + 1],
+    letters: &'a [u8],
+    task: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    #[inline]
+    fn set(&mut self, slot: Slot, value: Value<'a>) {
+        match slot {
+            Slot::Letters => self.letters = value.bytes(),
+            Slot::Task => self.task = value.bytes(),
+            Slot::Host => {}
+            slot => self.numbers[slot as usize] = value.number(),
+        }
+    }
+
+    #[inline]
+    fn number(&self, slot: Slot) -> u64 {
+        self.numbers[slot as usize]
+    }
+
+    /// The event; `None` for commands that pass through the block layer, and for those of the card without data.
+    fn found(&self, event: Kernel, pid: i32) -> Option<Found> {
+        let mut task = [0; 16];
+        let length = self.task.len().min(task.len());
+        task[..length].copy_from_slice(&self.task[..length]);
+        match event {
+            Kernel::Block(kind) => {
+                let (op, flags) = rwbs::parse(self.letters, 0).ok()?;
+                let kind = match kind {
+                    EventKind::Split(_) => EventKind::Split(self.number(Slot::SecondSector)),
+                    kind => kind,
+                };
+                let (major, minor) = disk(self.number(Slot::Device));
+                Some(Found {
+                    kind,
+                    place: Place::Disk(major, minor),
+                    op,
+                    flags,
+                    sector: self.number(Slot::Sector),
+                    sectors: u32::try_from(self.number(Slot::Sectors)).ok()?,
+                    pid,
+                    task,
+                })
+            }
+            Kernel::MmcRequestStart => {
+                let bytes = self.number(Slot::Blocks).saturating_mul(self.number(Slot::BlockBytes));
+                let write = self.number(Slot::DataFlags) & MMC_DATA_WRITE != 0;
+                (bytes >= SECTOR_BYTES).then(|| Found {
+                    kind: EventKind::Submit,
+                    place: Place::Mmc,
+                    op: if write { Op::Write } else { Op::Read },
+                    flags: Flags(0),
+                    sector: self.number(Slot::Address),
+                    sectors: u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX),
+                    pid,
+                    task,
+                })
+            }
+            Kernel::Accounting => None,
+        }
+    }
+}
+
+/// Major and minor number: Perfetto stores devices as C libraries do (`makedev`), not as the kernel does.
+fn disk(device: u64) -> (u32, u32) {
+    let major = (device >> 8 & 0xfff) | (device >> 32 & 0xffff_f000);
+    let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
+    (major as u32, minor as u32)
+}
+
+impl Decoder {
+    /// Takes the description of an event that Perfetto does not know (`GenericEventDescriptor`): a field of `FtraceEvent`
+    /// and the message in it, as `google.protobuf.DescriptorProto` says it.
+    pub(super) fn describe(&mut self, description: &[u8]) -> Result<()> {
+        let (mut number, mut message) = (0, &[][..]);
+        for field in Fields::of(description) {
+            match field? {
+                (1, value) => number = value.number(),
+                (2, value) => message = value.bytes(),
+                _ => {}
+            }
+        }
+        let (mut event, mut fields) = (None, Vec::new());
+        for field in Fields::of(message) {
+            match field? {
+                (1, name) => event = Kernel::by_name(name.bytes()),
+                (2, field) => fields.extend(described_field(field.bytes())?),
+                _ => {}
+            }
+        }
+        if let (Some(event), Ok(number)) = (event, u32::try_from(number))
+            && number as usize >= OWN_FIELDS
+            && self.described.len() < MOST_DESCRIBED
+        {
+            self.described.insert(number, Layout { event, fields });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn layout(&self, number: u32) -> Option<&Layout> {
+        match self.own.get(number as usize) {
+            Some(layout) => layout.as_ref(),
+            None => self.described.get(&number),
+        }
+    }
+
+    /// Decodes an `FtraceEvent`.
+    #[inline]
+    pub(super) fn decode(&self, message: &[u8]) -> Result<Seen> {
+        let (mut time, mut pid, mut known, mut generic) = (0, 0, None, None);
+        for field in Fields::of(message) {
+            let (number, value) = field?;
+            match number {
+                TIMESTAMP => time = value.number(),
+                PID => pid = value.number() as i32,
+                GENERIC => generic = Some(value.bytes()),
+                number => {
+                    if let Some(layout) = self.layout(number) {
+                        known = Some((layout, value.bytes()));
+                    }
+                }
+            }
+        }
+        let mut values = Values::default();
+        let event = if let Some((layout, message)) = known {
+            for field in Fields::of(message) {
+                let (number, value) = field?;
+                if let Some((_, slot)) = layout.fields.iter().find(|(known, _)| *known == number) {
+                    values.set(*slot, value);
+                }
+            }
+            layout.event
+        } else {
+            let event = generic.map(|message| generic_event(message, &mut values)).transpose()?.flatten();
+            let Some(event) = event else { return Ok(Seen::Other) };
+            event
+        };
+        if event == Kernel::Accounting {
+            return Ok(Seen::Accounting);
+        }
+        Ok(values.found(event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
+    }
+}
+
+/// Number and meaning of a field (`google.protobuf.FieldDescriptorProto`).
+fn described_field(field: &[u8]) -> Result<Option<(u32, Slot)>> {
+    let (mut slot, mut number) = (None, 0);
+    for part in Fields::of(field) {
+        match part? {
+            (1, name) => slot = Slot::by_name(name.bytes()),
+            (3, value) => number = value.number(),
+            _ => {}
+        }
+    }
+    Ok(slot.zip(u32::try_from(number).ok()).map(|(slot, number)| (number, slot)))
+}
+
+/// Reads a `GenericFtraceEvent`, which names its fields.
+fn generic_event<'a>(message: &'a [u8], values: &mut Values<'a>) -> Result<Option<Kernel>> {
+    let mut event = None;
+    for field in Fields::of(message) {
+        match field? {
+            (1, name) => {
+                event = Kernel::by_name(name.bytes());
+                if event.is_none() {
+                    return Ok(None);
+                }
+            }
+            (2, field) => {
+                let (mut slot, mut value) = (None, None);
+                for part in Fields::of(field.bytes()) {
+                    match part? {
+                        (1, name) => slot = Slot::by_name(name.bytes()),
+                        (3..=5, given) => value = Some(given),
+                        _ => {}
+                    }
+                }
+                if let (Some(slot), Some(value)) = (slot, value) {
+                    values.set(slot, value);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_stored_as_by_makedev() {
+        assert_eq!(disk(0xb300), (179, 0));
+        assert_eq!(disk(0x10_0805), (8, 0x105));
+        // makedev(0x12345678, 0x9abcdef0)
+        assert_eq!(disk(0x1234_59ab_cde6_78f0), (0x1234_5678, 0x9abc_def0));
+    }
+}

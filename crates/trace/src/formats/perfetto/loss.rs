@@ -1,0 +1,103 @@
+//! What the kernel or Perfetto lost on the way. Source: `ftrace_event_bundle.proto` (`lost_events`) and
+//! `ftrace_stats.proto` of Perfetto.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::wire::Fields;
+use crate::error::Result;
+
+/// Machines have fewer CPUs; what is beyond is counted together.
+const MOST_CPUS: u64 = 1 << 13;
+/// `FtraceStats.Phase`.
+const START: u64 = 1;
+const END: u64 = 2;
+
+#[derive(Debug, Default)]
+struct Cpu {
+    /// Bundles before which an unknown number was lost.
+    bundles: u64,
+    /// The kernel's counters at the start and at the end.
+    start: u64,
+    end: u64,
+}
+
+/// Losses by CPU.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    cpus: BTreeMap<u64, Cpu>,
+    /// Packets that Perfetto itself dropped.
+    packets: u64,
+}
+
+impl Losses {
+    fn cpu(&mut self, number: u64) -> &mut Cpu {
+        self.cpus.entry(number.min(MOST_CPUS)).or_default()
+    }
+
+    /// Notes that events of a CPU were lost before a bundle.
+    pub(super) fn before_bundle(&mut self, cpu: u64) {
+        self.cpu(cpu).bundles += 1;
+    }
+
+    /// Notes that a packet was dropped before one with events.
+    pub(super) fn packet(&mut self) {
+        self.packets += 1;
+    }
+
+    /// Takes an `FtraceStats`.
+    pub(super) fn statistics(&mut self, message: &[u8]) -> Result<()> {
+        let mut phase = 0;
+        for field in Fields::of(message) {
+            match field? {
+                (1, value) => phase = value.number(),
+                (2, value) => {
+                    let (mut cpu, mut lost) = (0, 0u64);
+                    for part in Fields::of(value.bytes()) {
+                        match part? {
+                            (1, value) => cpu = value.number(),
+                            // overrun, commit_overrun, dropped_events
+                            (3 | 4 | 8, value) => lost = lost.saturating_add(value.number()),
+                            _ => {}
+                        }
+                    }
+                    let cpu = self.cpu(cpu);
+                    match phase {
+                        START => cpu.start = lost,
+                        END => cpu.end = lost,
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Events lost; of an unknown number at least one.
+    pub(super) fn total(&self) -> u64 {
+        self.cpus.values().map(Cpu::lost).fold(self.packets, u64::saturating_add)
+    }
+
+    /// What was lost where, for people.
+    pub(super) fn note(&self) -> Option<String> {
+        let mut out = String::new();
+        for (number, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.lost() > 0) {
+            let _ = write!(out, "{}CPU {number} lost {} events", separator(&out), cpu.lost());
+        }
+        if self.packets > 0 {
+            let _ = write!(out, "{}Perfetto dropped {} packets or more", separator(&out), self.packets);
+        }
+        (!out.is_empty()).then_some(out)
+    }
+}
+
+impl Cpu {
+    fn lost(&self) -> u64 {
+        self.end.saturating_sub(self.start).max(self.bundles)
+    }
+}
+
+fn separator(before: &str) -> &'static str {
+    if before.is_empty() { "" } else { "; " }
+}

@@ -1,0 +1,487 @@
+//! Perfetto traces (`.perfetto-trace`, `.pftrace`): block events of the kernel's tracer in protobuf packets. Source:
+//! `protos/perfetto/trace/trace.proto` and those that it names, in Perfetto's repository.
+//!
+//! A file is a row of packets, some of them compressed together. Bundles of ftrace events come from one CPU each, in
+//! order within a CPU; they are merged by time here, in a window, and [`Pairer`] brings the events together. Names of
+//! processes come from the process tree where the trace has one. Everything else in a trace is passed over.
+
+mod clock;
+mod event;
+mod loss;
+mod process;
+mod wire;
+
+use std::io::{self, Read};
+
+use clock::Clocks;
+use event::{Decoder, Found, Place, Seen};
+use loss::Losses;
+use process::Processes;
+use wire::Fields;
+
+use super::input::Input;
+use super::text::{TimeUnit, device_label};
+use super::{Format, Times};
+use crate::batch::BATCH_ROWS;
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::merge::Merge;
+use crate::names::{NameId, Names};
+use crate::pairing::{Event, EventKind, Pairer};
+use crate::reader::{Header, Progress, ReadOptions, Source};
+use crate::request::Request;
+use crate::units::Nanos;
+
+pub(super) static FORMAT: Format = Format {
+    name: "perfetto",
+    about: "Perfetto traces with ftrace block events (.perfetto-trace, .pftrace)",
+    known_by: "protobuf packets whose fields hold together",
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Nanos),
+    sniff: |head, _| looks_like(head),
+    open: |input, options| Ok(Box::new(Perfetto::open(input, options))),
+    writes: None,
+};
+
+/// `Trace.packet`: the key of a field with a length.
+const PACKET: u8 = 1 << 3 | 2;
+/// Packets have some hundred KB at most; those beyond this are nonsense.
+const LARGEST_PACKET: u64 = 1 << 28;
+/// Block events between two rounds of the merge. What a CPU has buffered when it is read must not be further apart from
+/// the others: this is seconds of a fast device, and minutes of a phone.
+const WINDOW: usize = 1 << 17;
+/// Major number of MMC disks.
+const MMC_MAJOR: u32 = 179;
+
+/// Fields of `TracePacket`.
+mod packet {
+    pub(super) const FTRACE_EVENTS: u32 = 1;
+    pub(super) const PROCESS_TREE: u32 = 2;
+    pub(super) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const SEQUENCE: u32 = 10;
+    pub(super) const TRACE_CONFIG: u32 = 33;
+    pub(super) const FTRACE_STATS: u32 = 34;
+    pub(super) const SYNCHRONIZATION_MARKER: u32 = 36;
+    pub(super) const PREVIOUS_DROPPED: u32 = 42;
+    pub(super) const COMPRESSED: u32 = 50;
+}
+
+/// Fields of `FtraceEventBundle`.
+mod bundle {
+    pub(super) const CPU: u32 = 1;
+    pub(super) const EVENT: u32 = 2;
+    pub(super) const LOST_EVENTS: u32 = 3;
+    pub(super) const CLOCK: u32 = 5;
+    pub(super) const FTRACE_TIME: u32 = 6;
+    pub(super) const BOOT_TIME: u32 = 7;
+    pub(super) const GENERIC_DESCRIPTION: u32 = 11;
+}
+
+/// Whether the file begins with packets: all fields of the first ones must hold together, and one be known.
+fn looks_like(head: &[u8]) -> bool {
+    const FIRST: usize = 8;
+    let is_known = |number: u32| {
+        let events = matches!(number, packet::FTRACE_EVENTS | packet::FTRACE_STATS | packet::COMPRESSED);
+        let others = matches!(number, packet::PROCESS_TREE | packet::CLOCK_SNAPSHOT | packet::TRACE_CONFIG);
+        events
+            || others
+            || matches!(number, packet::TIMESTAMP | packet::SEQUENCE | packet::SYNCHRONIZATION_MARKER)
+    };
+    let mut input = head;
+    let mut content = Vec::new();
+    for _ in 0..FIRST {
+        match next_packet(&mut input, &mut content) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            // A packet may be larger than what is at hand of the file: its first field must tell.
+            Err(error) => {
+                let key = content.first().map(|key| (u32::from(key >> 3), key & 7));
+                let tells = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
+                return error.kind() == Kind::Truncated && head.len() >= 1 << 10 && tells;
+            }
+        }
+        let mut known = false;
+        for field in Fields::of(&content) {
+            let Ok((number, _)) = field else { return false };
+            known |= is_known(number);
+        }
+        if known {
+            return true;
+        }
+    }
+    false
+}
+
+/// The next key of a trace and the length behind it; `None` at the end.
+fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
+    let mut byte = [0];
+    if input.read(&mut byte)? == 0 {
+        return Ok(None);
+    }
+    let key = byte[0];
+    let mut length = 0;
+    for place in 0..10 {
+        input.read_exact(&mut byte)?;
+        length |= u64::from(byte[0] & 0x7f).checked_shl(7 * place).unwrap_or(0);
+        if byte[0] < 0x80 {
+            return Ok(Some((key, length)));
+        }
+    }
+    Ok(Some((key, u64::MAX)))
+}
+
+/// Reads the next packet into `content`; false at the end. No more memory is taken than there are bytes.
+fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
+    let cut = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Error::new(Kind::Truncated, "the file ends in the middle of a packet")
+                .hint("the recording was cut off; --lenient reads it up to there")
+        }
+        kind => Error::new(Kind::Io, error.to_string()).hint(match kind {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data are damaged",
+            _ => "reading the file failed",
+        }),
+    };
+    let Some((key, length)) = key_and_length(input).map_err(cut)? else { return Ok(false) };
+    if key != PACKET || length > LARGEST_PACKET {
+        let problem = if key == PACKET { "a packet's length is absurd" } else { "there is no packet here" };
+        return Err(Error::new(Kind::Syntax, problem).hint("the file is damaged, or no Perfetto trace"));
+    }
+    content.clear();
+    let read = input.by_ref().take(length).read_to_end(content).map_err(cut)?;
+    if (read as u64) < length {
+        return Err(cut(io::Error::from(io::ErrorKind::UnexpectedEof)));
+    }
+    Ok(true)
+}
+
+/// Counts the bytes that were read.
+struct Counting<R> {
+    input: R,
+    at: u64,
+}
+
+impl<R: Read> Read for Counting<R> {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.input.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.inspect(|read| self.at += *read as u64),
+            }
+        }
+    }
+}
+
+struct Perfetto {
+    input: Counting<io::BufReader<Box<dyn Read + Send>>>,
+    path: std::path::PathBuf,
+    name: String,
+    meter: Box<dyn Fn() -> Progress + Send>,
+    lenient: bool,
+    content: Vec<u8>,
+    events: Events,
+    ended: bool,
+}
+
+impl Perfetto {
+    fn open(input: Input, options: &ReadOptions) -> Self {
+        Self {
+            path: input.path().to_owned(),
+            name: input.name(),
+            meter: Box::new(input.meter()),
+            lenient: options.lenient,
+            input: Counting {
+                input: io::BufReader::with_capacity(1 << 16, Box::new(input.into_reader())),
+                at: 0,
+            },
+            content: Vec::new(),
+            events: Events { window: options.reorder_window.unwrap_or(WINDOW).max(1), ..Events::default() },
+            ended: false,
+        }
+    }
+
+    /// Reads a packet; false at the end.
+    fn advance(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let at = self.input.at;
+        let read = next_packet(&mut self.input, &mut self.content);
+        let more = match read {
+            Ok(more) => more,
+            // What is behind a damaged length cannot be found.
+            Err(_) if self.lenient => {
+                self.events.ledger.skipped += 1;
+                false
+            }
+            Err(error) => return Err(error.at_offset(at).in_file(&self.path)),
+        };
+        if more {
+            match self.events.packet(&self.content, true, out) {
+                Err(_) if self.lenient => self.events.ledger.skipped += 1,
+                result => result.map_err(|error| error.at_offset(at).in_file(&self.path))?,
+            }
+        }
+        Ok(more)
+    }
+}
+
+/// What is made of the packets.
+#[derive(Default)]
+struct Events {
+    decoder: Decoder,
+    clocks: Clocks,
+    losses: Losses,
+    tree: Processes,
+    merge: Merge<Found>,
+    /// Events pushed since the last round, and how many make one.
+    pushed: usize,
+    window: usize,
+    /// Latest time that was given on.
+    given: u64,
+    pairer: Pairer,
+    ledger: Ledger,
+    processes: Names,
+    devices: Names,
+    last_disk: Option<((u32, u32), NameId)>,
+    mmc: MmcDisk,
+    /// Whether any packet with events came before.
+    begun: bool,
+    /// Events of which the block layer makes its statistics, met instead of those that are needed.
+    accounting: u64,
+    /// For packets within packets.
+    inner: Vec<u8>,
+    made: u64,
+}
+
+/// The disk that commands of MMC hosts go to: events name hosts, not disks.
+#[derive(Clone, Copy, Debug, Default)]
+enum MmcDisk {
+    #[default]
+    Unknown,
+    One(NameId),
+    Several,
+}
+
+impl Events {
+    /// Takes a `TracePacket`; one that holds others only where `may_hold` is set.
+    fn packet(&mut self, content: &[u8], may_hold: bool, out: &mut Vec<Request>) -> Result<()> {
+        let (mut has_events, mut dropped) = (false, false);
+        for field in Fields::of(content) {
+            let (number, value) = field?;
+            match number {
+                packet::FTRACE_EVENTS => {
+                    has_events = true;
+                    self.bundle(value.bytes(), out)?;
+                }
+                packet::PROCESS_TREE => self.tree.tree(value.bytes())?,
+                packet::CLOCK_SNAPSHOT => self.clocks.snapshot(value.bytes())?,
+                packet::FTRACE_STATS => self.losses.statistics(value.bytes())?,
+                packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
+                packet::COMPRESSED if may_hold => self.packets_within(value.bytes(), out)?,
+                _ => {}
+            }
+        }
+        if has_events {
+            // The first packet of a sequence carries the mark as well.
+            if dropped && self.begun {
+                self.losses.packet();
+            }
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    /// Takes packets that were compressed together.
+    fn packets_within(&mut self, packed: &[u8], out: &mut Vec<Request>) -> Result<()> {
+        let mut input = io::BufReader::new(flate2::read::ZlibDecoder::new(packed));
+        let mut inner = std::mem::take(&mut self.inner);
+        let result = loop {
+            match next_packet(&mut input, &mut inner) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            if let Err(error) = self.packet(&inner, false, out) {
+                break Err(error);
+            }
+        };
+        self.inner = inner;
+        result
+    }
+
+    /// Takes an `FtraceEventBundle`.
+    fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
+        let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
+        // What is said of all its events may stand behind them.
+        for field in Fields::of(message) {
+            let (number, value) = field?;
+            match number {
+                bundle::CPU => cpu = value.number(),
+                bundle::LOST_EVENTS => lost = value.number() != 0,
+                bundle::CLOCK => clock = value.number(),
+                bundle::FTRACE_TIME => ftrace = Some(value.number() as i64),
+                bundle::BOOT_TIME => boot = Some(value.number() as i64),
+                bundle::GENERIC_DESCRIPTION => self.decoder.describe(value.bytes())?,
+                _ => {}
+            }
+        }
+        if lost {
+            self.losses.before_bundle(cpu);
+        }
+        let shift = self.clocks.shift(clock, ftrace, boot);
+        for field in Fields::of(message) {
+            let (bundle::EVENT, event) = field? else { continue };
+            self.ledger.seen += 1;
+            match self.decoder.decode(event.bytes())? {
+                Seen::Event(time, found) => {
+                    self.merge.push(self.in_window(clock::moved(time, shift)?)?, found);
+                    self.pushed += 1;
+                    if self.pushed >= self.window {
+                        self.pushed = 0;
+                        self.end_round(out);
+                    }
+                }
+                Seen::Accounting => {
+                    self.accounting += 1;
+                    self.ledger.skipped += 1;
+                }
+                Seen::Other => self.ledger.skipped += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// A time that is not before what was given on already.
+    #[inline]
+    fn in_window(&self, time: u64) -> Result<u64> {
+        if time >= self.given {
+            return Ok(time);
+        }
+        let behind = Nanos((self.given - time) as i64);
+        Err(Error::new(Kind::Order, format!("an event stands more than {} events after its place in time", self.window))
+            .of_field("timestamp", 0, format!("{behind} before its predecessor").as_bytes())
+            .hint(format!(
+                "the CPUs' buffers were read far apart: give a larger reorder_window (now {}), or record with a shorter \
+                 drain_period_ms",
+                self.window
+            )))
+    }
+
+    fn end_round(&mut self, out: &mut Vec<Request>) {
+        let mut merge = std::mem::take(&mut self.merge);
+        for (time, found) in merge.end_round() {
+            self.given = time;
+            self.event(time, &found, out);
+        }
+        self.merge = merge;
+    }
+
+    fn finish(&mut self, out: &mut Vec<Request>) -> Result<()> {
+        let mut merge = std::mem::take(&mut self.merge);
+        for (time, found) in merge.finish() {
+            self.event(time, &found, out);
+        }
+        self.pairer.finish(&mut self.ledger, out);
+        if self.made + out.len() as u64 == 0 && self.accounting > 0 {
+            return Err(Error::new(
+                Kind::Unsupported,
+                "it holds block_io_start and block_io_done alone, which tell neither merges nor lengths",
+            )
+            .hint("record block/block_bio_queue, block/block_rq_issue and block/block_rq_complete"));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, time: u64, found: &Found, out: &mut Vec<Request>) {
+        let device = match found.place {
+            Place::Disk(major, minor) => self.disk(major, minor),
+            Place::Mmc => match self.mmc {
+                MmcDisk::One(disk) => disk,
+                MmcDisk::Unknown | MmcDisk::Several => {
+                    self.ledger.skipped += 1;
+                    return;
+                }
+            },
+        };
+        let opens = matches!(
+            found.kind,
+            EventKind::Queue | EventKind::GetRequest | EventKind::Insert | EventKind::Issue
+        );
+        let process = if opens { self.tree.name(found.pid, found.task, &mut self.processes) } else { None };
+        let event = Event {
+            time: Nanos(time as i64),
+            kind: found.kind,
+            device,
+            op: found.op,
+            flags: found.flags,
+            sector: found.sector,
+            sectors: found.sectors,
+            pid: opens.then_some(found.pid),
+            process,
+        };
+        self.pairer.feed(&event, &mut self.ledger, out);
+    }
+
+    #[inline]
+    fn disk(&mut self, major: u32, minor: u32) -> NameId {
+        match self.last_disk {
+            Some((numbers, id)) if numbers == (major, minor) => id,
+            _ => {
+                let id = self.devices.intern(&device_label(u64::from(major), u64::from(minor)));
+                self.last_disk = Some(((major, minor), id));
+                if major == MMC_MAJOR {
+                    self.mmc = match self.mmc {
+                        MmcDisk::Unknown => MmcDisk::One(id),
+                        MmcDisk::One(disk) if disk == id => MmcDisk::One(id),
+                        _ => MmcDisk::Several,
+                    };
+                }
+                id
+            }
+        }
+    }
+}
+
+impl Source for Perfetto {
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let (before, goal) = (out.len(), out.len() + BATCH_ROWS);
+        while !self.ended && out.len() < goal {
+            if !self.advance(out)? {
+                self.ended = true;
+                self.events.finish(out).map_err(|error| error.in_file(&self.path))?;
+            }
+        }
+        self.events.made += (out.len() - before) as u64;
+        Ok(!self.ended)
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        (&self.events.processes, &self.events.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger { lost: self.events.losses.total(), ..self.events.ledger.clone() }
+    }
+
+    fn header(&self) -> Header {
+        let at_zero = self.events.clocks.unix_at_zero();
+        let at_zero = at_zero.map(|time| format!("time 0 is {} s of Unix time", seconds(time)));
+        let note: Vec<_> = at_zero.into_iter().chain(self.events.losses.note()).collect();
+        Header {
+            source: self.name.clone(),
+            format: FORMAT.name.into(),
+            clock: "monotonic".into(),
+            note: (!note.is_empty()).then(|| note.join("; ")),
+            ..Header::default()
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        (self.meter)()
+    }
+}
+
+fn seconds(time: Nanos) -> String {
+    let (whole, rest) = (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000));
+    format!("{whole}.{rest:09}")
+}

@@ -1,0 +1,160 @@
+//! The wire format of Protocol Buffers: what a field is, without a copy and without knowing the message. Source:
+//! protobuf.dev/programming-guides/encoding.
+
+use crate::error::{Error, Kind, Result};
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    /// A number; signed ones as two's complement.
+    Number(u64),
+    /// A text, bytes, or a message.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// The number; 0 for bytes.
+    #[inline]
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Value::Number(number) => number,
+            Value::Bytes(_) => 0,
+        }
+    }
+
+    /// The bytes; none for a number.
+    #[inline]
+    pub(super) fn bytes(self) -> &'a [u8] {
+        match self {
+            Value::Number(_) => &[],
+            Value::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// The fields of a message, in the order of the file. Ends with an error where it is damaged.
+#[derive(Clone, Debug)]
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Option<u64> {
+        let (&first, rest) = self.rest.split_first()?;
+        if first < 0x80 {
+            self.rest = rest;
+            return Some(u64::from(first));
+        }
+        let mut value = u64::from(first & 0x7f);
+        for (place, &byte) in rest.iter().take(9).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * (place + 1));
+            if byte < 0x80 {
+                self.rest = &rest[place + 1..];
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn take(&mut self, length: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    #[inline]
+    fn field(&mut self) -> Option<(u32, Value<'a>)> {
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0)?;
+        let value = match key & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => Value::Number(self.take(8)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+            2 => {
+                let length = self.varint()?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => Value::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+            // Groups went out of use before Perfetto began.
+            _ => return None,
+        };
+        Some((number, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Value<'a>)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            self.rest = &[];
+        }
+        Some(field.ok_or_else(damaged))
+    }
+}
+
+#[cold]
+fn damaged() -> Error {
+    Error::new(Kind::Syntax, "a message does not hold together").hint("the file is damaged")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn varint(mut value: u64, out: &mut Vec<u8>) {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            fields in prop::collection::vec((1u32..1 << 29, any::<Option<u64>>(), prop::collection::vec(any::<u8>(), 0..200)), 0..20)
+        ) {
+            let mut message = Vec::new();
+            for (number, value, bytes) in &fields {
+                if let Some(value) = value {
+                    varint(u64::from(*number) << 3, &mut message);
+                    varint(*value, &mut message);
+                } else {
+                    varint(u64::from(*number) << 3 | 2, &mut message);
+                    varint(bytes.len() as u64, &mut message);
+                    message.extend(bytes);
+                }
+            }
+            let read: Vec<_> = Fields::of(&message).map(Result::unwrap).collect();
+            let written = fields.iter().map(|(number, value, bytes)| {
+                (*number, value.map_or(Value::Bytes(bytes), Value::Number))
+            });
+            prop_assert_eq!(read, written.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn foreign_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Fields::of(&bytes).count() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_is_damage() {
+        let mut fields = Fields::of(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        assert_eq!(fields.next().unwrap().unwrap_err().kind(), Kind::Syntax);
+        assert!(fields.next().is_none());
+    }
+}

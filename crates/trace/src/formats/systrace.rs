@@ -1,0 +1,275 @@
+//! What Android's systrace and atrace leave: the kernel tracer's text in a page of HTML, or behind atrace's own words.
+//!
+//! A page holds the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several,
+//! the others hold what other agents saw), before 2015 as a string, `var linuxPerfData = "\`, whose lines end in `\n\`.
+//! Pages that were made smaller hold it gzipped in base64 between `<script id="viewer-data" type="application/json">` and
+//! `</script>`. atrace itself prints `TRACE:` before the text, and deflates what follows with `-z`. Source: `systrace.py`,
+//! `output_generator.py`, `trace2html.py` of the Catapult project and `atrace.cpp` of Android.
+//!
+//! Lines of the page are given on as empty ones, so that errors name the line of the file.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use memchr::memmem;
+
+use super::ftrace::Ftrace;
+use super::input::Input;
+use super::text::{LineSource, TimeUnit};
+use super::{Format, Times};
+use crate::error::Result;
+use crate::reader::{ReadOptions, Source};
+
+pub(super) static FORMAT: Format = Format {
+    name: "systrace",
+    about: "Android systrace HTML and atrace output (plain or -z) with block events",
+    known_by: "a page of HTML, or `TRACE:` in a line of its own",
+    extensions: &[],
+    times: Times::Fixed(TimeUnit::Seconds),
+    sniff: |head, _| is_page(head) || begin_of_atrace(head).is_some(),
+    open,
+    writes: None,
+};
+
+/// A line of which more than this is read is one of the page's own programs.
+const LONGEST_LINE: usize = 1 << 16;
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let format = Ftrace::of_format(FORMAT.name);
+    if let Some(begin) = begin_of_atrace(input.head()) {
+        return Ok(Box::new(LineSource::over(format, input, options, |text| after_words(text, begin))));
+    }
+    Ok(Box::new(LineSource::over(format, input, options, |page| Box::new(Page::new(page)))))
+}
+
+/// Whether this is HTML.
+fn is_page(head: &[u8]) -> bool {
+    let head = head.trim_ascii_start();
+    let start = &head[..head.len().min(15)].to_ascii_lowercase();
+    start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
+}
+
+/// Where the text begins behind atrace's words, which are few.
+fn begin_of_atrace(head: &[u8]) -> Option<usize> {
+    const WORDS: usize = 1 << 10;
+    const MARK: &[u8] = b"TRACE:";
+    let at = memmem::find(&head[..head.len().min(WORDS)], MARK)?;
+    let own_line = at == 0 || head[at - 1] == b'\n';
+    let end = at + MARK.len();
+    let end = end + usize::from(head.get(end) == Some(&b'\r'));
+    (own_line && head.get(end) == Some(&b'\n') && head[..at].is_ascii()).then_some(end + 1)
+}
+
+/// The text behind `begin` bytes of words, inflated where it is deflated.
+fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + Send> {
+    let mut words = Vec::new();
+    let mut first = [0; 2];
+    let mut got = 0;
+    let result = text.by_ref().take(begin as u64).read_to_end(&mut words).and_then(|_| {
+        while got < first.len() {
+            match text.read(&mut first[got..])? {
+                0 => break,
+                more => got += more,
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        return Box::new(Failing(Some(error)));
+    }
+    // Empty lines stand for the words.
+    words.retain(|byte| *byte == b'\n');
+    let rest = io::Cursor::new(first[..got].to_vec()).chain(text);
+    let deflated = first[0] == 0x78 && u16::from_be_bytes(first).is_multiple_of(31);
+    let text: Box<dyn Read + Send> =
+        if deflated { Box::new(flate2::read::ZlibDecoder::new(rest)) } else { Box::new(rest) };
+    Box::new(io::Cursor::new(words).chain(text))
+}
+
+/// An input that failed while its beginning was looked at.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// Where in a page reading stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// In what is not the trace.
+    Outside,
+    /// In a script of some agent, of which nothing has been seen yet.
+    Unknown,
+    /// In the tracer's text.
+    Text,
+    /// In the string of an old page.
+    Quoted,
+}
+
+/// The text in a page, each line in its place.
+struct Page {
+    input: BufReader<Box<dyn Read + Send>>,
+    part: Part,
+    line: Vec<u8>,
+    /// How much of `line` was given on.
+    given: usize,
+    /// The text of a page that was made smaller; follows in place of the rest.
+    inner: Option<Box<dyn Read + Send>>,
+}
+
+impl Page {
+    fn new(page: Box<dyn Read + Send>) -> Self {
+        Self {
+            input: BufReader::with_capacity(1 << 18, page),
+            part: Part::Outside,
+            line: Vec::new(),
+            given: 0,
+            inner: None,
+        }
+    }
+
+    /// Reads the next line with its end, of a very long one the beginning alone; false at the end of the page.
+    fn next_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        self.given = 0;
+        let limit = LONGEST_LINE as u64 + 1;
+        if self.input.by_ref().take(limit).read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(false);
+        }
+        let mut ended = self.line.ends_with(b"\n");
+        if !ended && self.line.len() > LONGEST_LINE && self.part != Part::Text {
+            while !ended {
+                let buffer = self.input.fill_buf()?;
+                let end = memchr::memchr(b'\n', buffer);
+                let used = end.map_or(buffer.len(), |end| end + 1);
+                ended = end.is_some() || buffer.is_empty();
+                self.input.consume(used);
+            }
+            self.line.push(b'\n');
+        }
+        Ok(true)
+    }
+
+    /// Makes of the line what it says of the trace.
+    fn sort_out(&mut self) {
+        let line = self.line.trim_ascii();
+        let is_text = match self.part {
+            Part::Outside => {
+                if line.starts_with(b"<script") && memmem::find(line, b"trace-data").is_some() {
+                    self.part = Part::Unknown;
+                } else if line.starts_with(b"var linuxPerfData") {
+                    self.part = Part::Quoted;
+                } else if line.starts_with(b"<script") && memmem::find(line, b"viewer-data").is_some() {
+                    let rest = std::mem::replace(&mut self.input, BufReader::new(Box::new(io::empty())));
+                    self.inner = Some(inflate(Base64 { input: rest, ended: false, bits: 0, held: 0 }));
+                }
+                false
+            }
+            _ if line.ends_with(b"</script>") => {
+                self.part = Part::Outside;
+                false
+            }
+            Part::Unknown if line.is_empty() => false,
+            Part::Unknown => {
+                let is_text = line.starts_with(b"#") || line == b"TRACE:";
+                self.part = if is_text { Part::Text } else { Part::Outside };
+                is_text && line != b"TRACE:"
+            }
+            Part::Text => true,
+            Part::Quoted if line == b"\";" || line == b"\"" => {
+                self.part = Part::Outside;
+                false
+            }
+            Part::Quoted => {
+                const END: &[u8] = br#"\n";"#;
+                let ends = line.ends_with(END);
+                if ends || line.ends_with(br"\n\") {
+                    let filling = if ends { END.len() } else { END.len() - 1 };
+                    self.line.truncate(self.line.trim_ascii_end().len() - filling);
+                    self.line.push(b'\n');
+                }
+                if ends {
+                    self.part = Part::Outside;
+                }
+                true
+            }
+        };
+        if !is_text {
+            self.line.clear();
+            self.line.push(b'\n');
+        }
+    }
+}
+
+impl Read for Page {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.given >= self.line.len() {
+            if let Some(inner) = &mut self.inner {
+                return inner.read(buffer);
+            }
+            if !self.next_line()? {
+                return Ok(0);
+            }
+            self.sort_out();
+        }
+        let length = buffer.len().min(self.line.len() - self.given);
+        buffer[..length].copy_from_slice(&self.line[self.given..self.given + length]);
+        self.given += length;
+        Ok(length)
+    }
+}
+
+/// The text in what base64 held: gzipped, or as it is.
+fn inflate(data: Base64<BufReader<Box<dyn Read + Send>>>) -> Box<dyn Read + Send> {
+    let mut data = BufReader::new(data);
+    let gzipped = data.fill_buf().is_ok_and(|start| start.starts_with(&[0x1f, 0x8b]));
+    if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(data)) } else { Box::new(data) }
+}
+
+/// Bytes of base64 text, which ends at the first character that is none of it. Source: RFC 4648, section 4.
+struct Base64<R> {
+    input: R,
+    ended: bool,
+    /// Bits that do not make a byte yet, and how many.
+    bits: u32,
+    held: u32,
+}
+
+impl<R: BufRead> Read for Base64<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() && !self.ended {
+            let text = self.input.fill_buf()?;
+            self.ended = text.is_empty();
+            let mut used = 0;
+            for &byte in text {
+                if filled == buffer.len() {
+                    break;
+                }
+                used += 1;
+                let value = match byte {
+                    b'A'..=b'Z' => byte - b'A',
+                    b'a'..=b'z' => byte - b'a' + 26,
+                    b'0'..=b'9' => byte - b'0' + 52,
+                    b'+' => 62,
+                    b'/' => 63,
+                    b'\n' | b'\r' | b' ' | b'\t' => continue,
+                    _ => {
+                        self.ended = true;
+                        break;
+                    }
+                };
+                self.bits = self.bits << 6 | u32::from(value);
+                self.held += 6;
+                if self.held >= 8 {
+                    self.held -= 8;
+                    buffer[filled] = (self.bits >> self.held) as u8;
+                    filled += 1;
+                }
+            }
+            self.input.consume(used);
+        }
+        Ok(filled)
+    }
+}

@@ -1,0 +1,184 @@
+"""Traces of other recorders, through the command line: one recording in each of their formats."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
+
+import emmclab as api
+from conftest import ROOT, emmclab, emmclab_json
+from test_cli_bad_input import assert_refused
+
+FIXTURES = ROOT / "crates/record/tests/fixtures"
+REQUESTS = 245
+LINE = re.compile(
+    r"\s*(?P<task>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\] \S+\s+(?P<s>\d+)\.(?P<us>\d+): (?P<event>\w+): "
+    r"(?P<major>\d+),(?P<minor>\d+) (?P<rwbs>\w+) .*?(?P<sector>\d+) [+/] (?P<number>\d+)"
+)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """The tracer's text of a SQLite workload."""
+    with pyarrow.input_stream(str(FIXTURES / "host.trace.zst"), compression="zstd") as stream:
+        return bytes(stream.read()).decode()
+
+
+def _events(text: str) -> Iterator[tuple[int, Any]]:
+    """CPU and Perfetto event of each line."""
+    for number, line in enumerate(text.splitlines()):
+        found = LINE.match(line)
+        if found is None:
+            assert line.startswith("#"), line
+            continue
+        # The text is cut to microseconds; its order tells more.
+        time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
+        event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
+        device = int(found["major"]) << 8 | int(found["minor"])
+        fields = {"dev": device, "sector": int(found["sector"]), "rwbs": found["rwbs"], "comm": found["task"]}
+        if found["event"] == "block_rq_merge":
+            event.generic.event_name = found["event"]
+            for name, value in (fields | {"nr_sector": int(found["number"])}).items():
+                kind = {"str_value": value} if isinstance(value, str) else {"uint_value": value}
+                event.generic.field.add(name=name, **kind)
+        else:
+            if found["event"] == "block_rq_complete":
+                del fields["comm"]
+            length = "new_sector" if found["event"] == "block_split" else "nr_sector"
+            message = getattr(event, found["event"])
+            for name, value in (fields | {length: int(found["number"])}).items():
+                setattr(message, name, value)
+        yield int(found["cpu"]), event
+
+
+@pytest.fixture(scope="module")
+def perfetto_trace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording by Perfetto's own message classes: bundles of each CPU, and what stands beside them."""
+    trace = perfetto.Trace()
+    clocks = trace.packet.add(trusted_packet_sequence_id=1).clock_snapshot.clocks
+    for clock, time in ((1, 1_700_000_000_000_000_000), (6, 5_000_000_000_000)):
+        clocks.add(clock_id=clock, timestamp=time)
+    trace.packet.add(timestamp=1).trace_config.buffers.add(size_kb=1024)
+    events = list(_events(text))
+    for begin in range(0, len(events), 300):
+        for cpu in (0, 1):
+            bundle = trace.packet.add(trusted_packet_sequence_id=2).ftrace_events
+            bundle.cpu = cpu
+            bundle.event.extend(event for at, event in events[begin : begin + 300] if at == cpu)
+            bundle.event.add(timestamp=1, pid=1).sched_switch.prev_comm = "swapper"
+    threads = {event.pid for _, event in events if event.block_bio_queue.comm == "sqlite3"}
+    tree = trace.packet.add().process_tree
+    for pid in sorted(threads):
+        tree.processes.add(pid=pid, ppid=1, cmdline=["com.example.chat", "--now"])
+    trace.packet.add().ftrace_stats.phase = perfetto.FtraceStats.END_OF_TRACE
+    path = tmp_path_factory.mktemp("perfetto") / "chat.perfetto-trace"
+    path.write_bytes(trace.SerializeToString())
+    return path
+
+
+@pytest.fixture(scope="module")
+def systrace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording in a page of systrace."""
+    path = tmp_path_factory.mktemp("systrace") / "chat.html"
+    script = '  <script class="trace-data" type="application/text">\n'
+    path.write_text(f"<!DOCTYPE html>\n<html>\n<body>\n{script}{text}  </script>\n</body>\n</html>\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trace_dat() -> Path:
+    """The recording in a file that trace-cmd wrote."""
+    return FIXTURES / "host.dat"
+
+
+FORMATS = {"perfetto": "perfetto_trace", "systrace": "systrace", "trace-cmd": "trace_dat"}
+
+
+@pytest.fixture(params=FORMATS)
+def recorded(request: pytest.FixtureRequest) -> tuple[str, Path]:
+    """A format and the recording in it."""
+    return request.param, request.getfixturevalue(FORMATS[request.param])
+
+
+def test_a_recording_gives_the_figures_of_its_text(
+    recorded: tuple[str, Path], text: str, tmp_path: Path
+) -> None:
+    name, path = recorded
+    plain = tmp_path / "plain.txt"
+    plain.write_text(text)
+    expected = api.profile(plain)
+    (profile,) = emmclab_json("profile", path)
+    assert api.read(path).header["format"] == name
+    for name in ("requests", "data_size_kb", "max_size_kb", "mean_size_kb", "write_requests_pct"):
+        assert profile[name] == expected[name], name
+    counts = ("paired", "kept", "split", "merged", "unpaired", "lost")
+    assert [profile["ledger"][name] for name in counts] == [expected["ledger"][name] for name in counts]
+    assert profile["ledger"]["kept"] == REQUESTS
+
+
+def test_every_command_takes_them(perfetto_trace: Path, trace_dat: Path, tmp_path: Path) -> None:
+    explained = emmclab_json("explain", perfetto_trace)
+    assert (explained["format"], explained["recognised_by"]) == ("perfetto", "its content")
+    assert len(emmclab_json("head", trace_dat, "-n", 3)) == 3
+    target = tmp_path / "out.parquet"
+    assert emmclab("convert", trace_dat, target).returncode == 0
+    assert api.read(target).ledger == api.read(trace_dat).ledger
+    done = emmclab("simulate", perfetto_trace, "--device", "small-1gb", "--json")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_process_tree_names_the_application(perfetto_trace: Path) -> None:
+    names = {row["process"] for row in api.read(perfetto_trace).rows(REQUESTS)}
+    assert "com.example.chat" in names
+    assert "sqlite3" not in names
+    assert any(name.startswith("jbd2/") for name in names)
+    trace = api.read(perfetto_trace)
+    assert trace.ledger["lost"] == 0
+    assert trace.header["note"] == "time 0 is 1699995000.000000000 s of Unix time"
+
+
+def test_a_compressed_perfetto_trace_reads_the_same(perfetto_trace: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "chat.perfetto-trace.gz"
+    packed.write_bytes(gzip.compress(perfetto_trace.read_bytes()))
+    assert api.read(packed).rows(REQUESTS) == api.read(perfetto_trace).rows(REQUESTS)
+    assert api.read(packed).ledger == api.read(perfetto_trace).ledger
+
+
+def test_all_are_listed_with_what_they_are_known_by() -> None:
+    listed = {entry["name"]: entry for entry in emmclab_json("formats")}
+    assert set(FORMATS) <= set(listed)
+    assert all(entry["known_by"] and entry["reads"] for entry in listed.values())
+
+
+def test_rubbish_is_refused_with_a_way_out(
+    perfetto_trace: Path, systrace: Path, trace_dat: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad"
+    whole = perfetto_trace.read_bytes()
+    accounting = perfetto.Trace()
+    accounting.packet.add(timestamp=1).ftrace_events.event.add(timestamp=1, pid=1).block_io_start.sector = 8
+    cases = {
+        "middle of a packet": whole[: len(whole) // 2],
+        "block_rq_issue": accounting.SerializeToString(),
+        "no event": b"<!DOCTYPE html>\n<html></html>\n",
+        "is not `task-pid": systrace.read_bytes().replace(b"# tracer", b"# tracer\nwhat", 1),
+        "unpacked first": gzip.compress(trace_dat.read_bytes()),
+        "ends too early": trace_dat.read_bytes()[:-3000],
+    }
+    for words, content in cases.items():
+        bad.write_bytes(content)
+        assert_refused(emmclab("profile", bad), words)
+    (profile,) = emmclab_json("profile", _written(bad, whole[: len(whole) // 2]), "--lenient")
+    assert 0 < profile["requests"] < REQUESTS
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
