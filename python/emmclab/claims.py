@@ -10,6 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.study import implications as _implications  # noqa: F401 (registers its measures)
 from emmclab.study.measures import measure
 from emmclab.study.results import Results
 
@@ -130,9 +131,10 @@ def said(paper: str) -> dict[str, dict[str, str]]:
     >>> said("iiswc15")["iiswc-c1"]["source"]
     'IISWC15 Characteristic 1'
     """
-    prefix = {"iiswc15": "iiswc-"}[paper]
     rows = csv.DictReader(io.StringIO(_core.published_csv()["claims"]))
-    return {row["id"]: row for row in rows if row["id"].startswith(prefix)}
+    known = {rule.id for rule in rules(paper)}
+    prefix = {"iiswc15": "iiswc-"}.get(paper, "no prefix")
+    return {row["id"]: row for row in rows if row["id"] in known or row["id"].startswith(prefix)}
 
 
 def verdict(checks: tuple[Check, ...], values: dict[str, float], whole: bool = True) -> str:

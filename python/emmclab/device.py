@@ -74,6 +74,27 @@ class Device:
     def __repr__(self) -> str:
         return f"<Device {self.name!r}>"
 
+    def beside(self, card: Device, routing: str, *traces: Trace) -> dict[str, Any]:
+        """Drive traces at their recorded times through this device and a card beside it.
+
+        Addresses beyond a device are folded.
+
+        Gives the fields of the core's result: `requests`, `response` (mean and percentiles in ms), and
+        requests and bytes of each of the two.
+
+        >>> import emmclab
+        >>> phone, card = Device.preset("nexus5"), Device.preset("sdcard")
+        >>> phone.beside(card, "by_size:64", emmclab.read(emmclab.bundled()[0]))["card_requests"] > 0
+        True
+        """
+        pair = _core.Pair(self._config, card._config, json.dumps(parse_routing(routing)))
+        source = traces[0] if len(traces) == 1 else combine(traces)
+        stream = source.open()
+        while (batch := stream.next()) is not None and pair.feed(batch):
+            pass
+        result: dict[str, Any] = json.loads(pair.finish())
+        return result
+
     @property
     def core(self) -> _core.DeviceConfig:
         """The settings of the core."""
@@ -168,6 +189,29 @@ class Device:
         result = json.loads(run.finish(ledger))
         said = options | {"precondition": precondition, "passes": passes}
         return Result({"trace": source.name, **result, "options": said})
+
+
+def parse_routing(text: str) -> Any:
+    """Understand how a device and a card beside it share requests.
+
+    `internal`, `striping:64` (KB of a stripe), `by_file:16384` (MB from which on addresses are on the card)
+    or `by_size:64` (KB of the largest request for the device).
+
+    >>> parse_routing("striping:64"), parse_routing("internal")
+    ({'striping': {'chunk_kb': 64}}, 'internal')
+    """
+    word, _, amount = text.partition(":")
+    field = {"striping": "chunk_kb", "by_file": "from_mb", "by_size": "max_kb"}.get(word)
+    if word == "internal" and not amount:
+        return "internal"
+    if field is not None and amount.isdecimal():
+        return {word: {field: int(amount)}}
+    raise ConfigError(
+        f"`{text}` is no way to share requests with a card",
+        kind="config",
+        field="routing",
+        hint="internal, striping:KB, by_file:MB or by_size:KB",
+    )
 
 
 class Result(Document):

@@ -17,7 +17,9 @@ use std::collections::{HashMap, VecDeque};
 use emmclab_trace::{Error, Kind, Op, Result};
 
 use crate::device::{Command, Device};
-use crate::event::{BlockErased, Cause, Observer, PageProgrammed, PageRead, RequestCompleted};
+use crate::event::{
+    BlockErased, Cause, Observer, PageProgrammed, PageRead, RequestCompleted, Trimmed, UnitCached,
+};
 use crate::geometry::Geometry;
 use crate::nand::BlockState;
 
@@ -32,6 +34,8 @@ pub struct Checker {
     programmed: Vec<u32>,
     /// Tags of writes to each unit that have not been programmed.
     outstanding: HashMap<u32, VecDeque<u32>>,
+    /// Tags of the sectors of units in the volatile cache; 0 = not written there.
+    cached: HashMap<u32, Vec<u32>>,
     /// End of the last operation on each plane.
     plane_end: Vec<i64>,
     /// Whether a plane does one thing at a time; not with cache commands.
@@ -55,6 +59,7 @@ impl Checker {
             expected: vec![0; geometry.logical_units as usize * sectors],
             programmed: device.blocks().iter().map(|block| block.written).collect(),
             outstanding: HashMap::new(),
+            cached: HashMap::new(),
             plane_end: vec![i64::MIN; geometry.planes as usize],
             exclusive: !device.flash.caches(),
             skips: device.mapping.skips_pages(),
@@ -162,15 +167,29 @@ impl Checker {
         }
         let sectors = self.geometry.unit_sectors as usize;
         let slot = device.lookup(unit);
+        let cached = self.cached.remove(&unit);
         for sector in 0..sectors {
             let wanted = self.expected[unit as usize * sectors + sector];
-            let found = slot.map_or(0, |slot| self.content[slot as usize * sectors + sector]);
+            let in_ram = cached.as_ref().map_or(0, |tags| tags[sector]);
+            let in_flash = || slot.map_or(0, |slot| self.content[slot as usize * sectors + sector]);
+            let found = if in_ram > 0 { in_ram } else { in_flash() };
             self.require(wanted == found, || {
                 format!(
                     "sector {sector} of unit {unit} must hold write {wanted} but slot {slot:?} holds {found}"
                 )
             });
         }
+        cached.and_then(|tags| self.cached.insert(unit, tags));
+    }
+
+    /// The tag of the oldest write to a unit that has not been programmed; 0 where there is none.
+    fn take_outstanding(&mut self, unit: u32) -> u32 {
+        let Some(tags) = self.outstanding.get_mut(&unit) else { return 0 };
+        let tag = tags.pop_front().unwrap_or(0);
+        if tags.is_empty() {
+            self.outstanding.remove(&unit);
+        }
+        tag
     }
 
     fn verify_blocks(&mut self, device: &Device) {
@@ -310,26 +329,52 @@ impl Observer for Checker {
         });
         for (i, unit) in event.units.iter().enumerate() {
             let slot = (self.geometry.first_slot(block) + in_block) as usize + i;
+            let mut cached = None;
             let mut tag = 0;
             // Pages of block-mapped schemes carry units that the host left as they were.
             if event.cause == Cause::Host && (unit.covered != 0 || !self.skips) {
-                if let Some(tags) = self.outstanding.get_mut(&unit.logical) {
-                    tag = tags.pop_front().unwrap_or(0);
-                    if tags.is_empty() {
-                        self.outstanding.remove(&unit.logical);
-                    }
+                cached = self.cached.remove(&unit.logical);
+                if cached.is_none() {
+                    tag = self.take_outstanding(unit.logical);
+                    self.require(tag != 0, || {
+                        format!("unit {} is programmed but was not written", unit.logical)
+                    });
                 }
-                self.require(tag != 0, || format!("unit {} is programmed but was not written", unit.logical));
             }
             for sector in 0..sectors {
                 let value = if unit.covered >> sector & 1 == 1 {
-                    tag
+                    match &mut cached {
+                        Some(tags) => std::mem::take(&mut tags[sector]),
+                        None => tag,
+                    }
                 } else {
                     unit.from.map_or(0, |from| self.content[from as usize * sectors + sector])
                 };
+                self.require(value != 0 || unit.covered >> sector & 1 == 0, || {
+                    format!("sector {sector} of unit {} left the cache without being there", unit.logical)
+                });
                 self.content[slot * sectors + sector] = value;
             }
+            if let Some(tags) = cached.filter(|tags| tags.iter().any(|tag| *tag != 0)) {
+                self.cached.insert(unit.logical, tags);
+            }
         }
+    }
+
+    fn unit_cached(&mut self, event: &UnitCached) {
+        let tag = self.take_outstanding(event.logical);
+        self.require(tag != 0, || format!("unit {} came into the cache but was not written", event.logical));
+        let sectors = self.geometry.unit_sectors as usize;
+        let tags = self.cached.entry(event.logical).or_insert_with(|| vec![0; sectors]);
+        for (sector, held) in tags.iter_mut().enumerate() {
+            if event.covered >> sector & 1 == 1 {
+                *held = tag;
+            }
+        }
+    }
+
+    fn trimmed(&mut self, event: &Trimmed) {
+        self.cached.retain(|unit, _| !(event.first..event.first + event.count).contains(unit));
     }
 
     fn block_erased(&mut self, event: &BlockErased) {

@@ -27,6 +27,12 @@ pub struct Counters {
     pub gc_count: u64,
     /// Of these, while the device was idle.
     pub gc_idle_count: u64,
+    /// Blocks folded from the SLC cache into others.
+    pub folds: u64,
+    /// Requests that interrupted idle collection.
+    pub gc_interruptions: u64,
+    /// Time that flash units spent on idle collection, ns.
+    pub gc_idle_ns: u64,
     /// Blocks moved to even out wear.
     pub wear_moves: u64,
     /// Time that flash units spent on collection, ns.
@@ -53,6 +59,20 @@ pub struct Counters {
     pub wake_ups: u64,
     /// Time asleep, ns.
     pub asleep_ns: u64,
+    /// Time waking up, ns.
+    pub waking_ns: u64,
+    /// Units of written data that the cache took in.
+    pub cache_written: u64,
+    /// Of these, units that were there already.
+    pub cache_overwritten: u64,
+    /// Units that the host read, counted where there is RAM for data.
+    pub cache_read: u64,
+    /// Of these, units that were in RAM.
+    pub cache_read_hits: u64,
+    /// Flushes that found written data in the cache.
+    pub cache_flushes: u64,
+    /// Packed commands.
+    pub packs: u64,
 }
 
 impl Counters {

@@ -1,16 +1,19 @@
 //! The device: takes requests in order of arrival, says when each completes.
 
-use emmclab_trace::{Error, Kind, Nanos, Op, Request, Result};
+use emmclab_trace::{Error, Flags, Kind, Nanos, Op, Request, Result};
 
 use crate::config::{
-    AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, UnwrittenRead, WriteComplete,
+    AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, SlcMode, UnwrittenRead,
+    WriteComplete,
 };
-use crate::controller::{Commands, Pending, Power, Progress};
+use crate::controller::{Cache, Commands, Pending, Power, Progress};
 use crate::counters::{Counters, Load};
-use crate::event::{Observer, RequestCompleted, WokeUp};
+use crate::event::{Observer, Quiet, RequestCompleted, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
+use crate::ftl::idle::IdleCollection;
 use crate::ftl::mapping::Mapping;
-use crate::geometry::{Geometry, ns};
+use crate::ftl::slc::Slc;
+use crate::geometry::Geometry;
 use crate::nand::{Block, Flash, Pool};
 
 /// Why a device takes no more writes.
@@ -50,6 +53,49 @@ fn refused(command: &Command) -> Error {
         .hint("requests must be given in order of arrival")
 }
 
+/// What a command asks beside its operation, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modifiers(u8);
+
+impl Modifiers {
+    /// Nothing.
+    pub const NONE: Modifiers = Modifiers(0);
+    /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux asks for it with `REQ_FUA`.
+    pub const RELIABLE: Modifiers = Modifiers(1);
+    /// Forced programming: past the cache, durable on completion (CMD23 bit 24).
+    pub const FORCED: Modifiers = Modifiers(1 << 1);
+    /// The cache is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
+    pub const PREFLUSH: Modifiers = Modifiers(1 << 2);
+    /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
+    pub const BARRIER: Modifiers = Modifiers(1 << 3);
+
+    /// True where every bit of `other` is set.
+    #[inline]
+    pub const fn contains(self, other: Modifiers) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Modifiers) -> Modifiers {
+        Modifiers(self.0 | other.0)
+    }
+
+    /// True where nothing is asked for.
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<Flags> for Modifiers {
+    fn from(flags: Flags) -> Self {
+        let pick = |flag, modifier: Modifiers| if flags.contains(flag) { modifier } else { Modifiers::NONE };
+        pick(Flags::FUA, Self::RELIABLE).with(pick(Flags::PREFLUSH, Self::PREFLUSH))
+    }
+}
+
 /// What a request asks of a device: the part of [`Request`] that matters to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -61,11 +107,26 @@ pub struct Command {
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
+    /// What it asks beside that.
+    pub modifiers: Modifiers,
+}
+
+impl Command {
+    /// A command that asks for nothing more.
+    pub const fn new(arrival: Nanos, op: Op, sector: u64, sectors: u32) -> Self {
+        Self { arrival, op, sector, sectors, modifiers: Modifiers::NONE }
+    }
 }
 
 impl From<&Request> for Command {
     fn from(request: &Request) -> Self {
-        Self { arrival: request.arrival, op: request.op, sector: request.sector.0, sectors: request.sectors }
+        Self {
+            arrival: request.arrival,
+            op: request.op,
+            sector: request.sector.0,
+            sectors: request.sectors,
+            modifiers: request.flags.into(),
+        }
     }
 }
 
@@ -113,11 +174,18 @@ pub struct Device {
     queue_limited: bool,
     pub(crate) unwritten: UnwrittenRead,
     pub(crate) hot_sectors: u32,
-    idle_after: i64,
-    next_id: u64,
+    /// The RAM for data, where there is one.
+    pub(crate) cache: Option<Box<Cache>>,
+    /// The entries of a packed command, kept to reuse the room.
+    pub(crate) pack: Vec<Progress>,
+    /// Whether something may be done while no request is.
+    background: bool,
+    pub(crate) idle: IdleCollection,
+    pub(crate) slc: Slc,
+    pub(crate) next_id: u64,
     last_arrival: i64,
-    /// When everything taken so far is complete.
-    idle_from: i64,
+    /// When everything taken so far is complete, work in the background included.
+    pub(crate) idle_from: i64,
     /// When the request told last was complete.
     last_complete: i64,
 }
@@ -138,6 +206,9 @@ impl Device {
         }
         let pools = pools(settings, &geometry, policy.as_deref());
         let mapping = Mapping::new(settings, &geometry);
+        let cache = Cache::new(settings, &geometry).map(Box::new);
+        let idle = IdleCollection::new(settings);
+        let slc = Slc::new(settings, &geometry);
         Self {
             map: vec![0; (geometry.logical_units + mapping.map_units()) as usize],
             mapping,
@@ -173,7 +244,11 @@ impl Device {
             queue_limited: settings.controller.queue_depth > 0,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
-            idle_after: if policy.is_some() { ns(settings.gc.idle_after_us) } else { 0 },
+            background: cache.is_some() || idle.works() || slc.folds_when_idle(),
+            cache,
+            pack: Vec::new(),
+            idle,
+            slc,
             next_id: 0,
             last_arrival: i64::MIN,
             idle_from: i64::MIN,
@@ -220,16 +295,27 @@ impl Device {
         self.pending.is_empty()
     }
 
+    /// Whether a plain write is durable when it is complete.
+    pub fn promises_on_completion(&self) -> bool {
+        !self.transferred && self.cache.as_ref().is_none_or(|cache| cache.room == 0)
+    }
+
     /// When everything taken so far is complete.
     pub fn idle_from(&self) -> Nanos {
         Nanos(self.idle_from)
     }
 
-    /// Makes the data stay and everything else new: time, counters and numbers start again.
+    /// Makes the data stay and everything else new: time, counters and numbers start again. What is in the cache is
+    /// written first.
     pub fn rewind(&mut self) {
+        self.power_off(&mut Quiet);
         self.flash.rewind();
         self.commands.rewind();
         self.mapping.power_cycle();
+        self.power.rewind();
+        if let Some(cache) = &mut self.cache {
+            cache.rewind();
+        }
         self.counters = Counters::new(self.geometry.groups.len());
         self.last_program = i64::MIN;
         self.next_id = 0;
@@ -245,53 +331,23 @@ impl Device {
     /// [`Kind::Value`] for a request beyond the device, [`Kind::Order`] for one that comes before its predecessor.
     #[inline]
     pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
-        let capacity = u64::from(self.geometry.logical_units) * u64::from(self.geometry.unit_sectors);
-        if command.sector.saturating_add(u64::from(command.sectors)) > capacity {
-            return Err(self.beyond(command));
-        }
-        let arrival = command.arrival.0;
-        if arrival < self.last_arrival || arrival.unsigned_abs() > MAX_TIME || empty(command) {
-            return Err(refused(command));
-        }
+        self.accept(command)?;
         if self.stop.is_some() {
             return Ok(None);
         }
-        self.last_arrival = arrival;
-        if self.read_first {
-            self.dispatch_until(arrival, observer);
-        }
-        if self.idle_after > 0 && self.idle_from > i64::MIN && self.idle_from + self.idle_after < arrival {
-            self.collect_idle(self.idle_from + self.idle_after, arrival, observer);
-        }
-        let start = self.commands.start(arrival);
-        let mut progress = Progress::new(
-            self.next_id,
-            command.op,
-            command.sector,
-            command.sectors,
-            arrival,
-            start,
-            self.queue_limited,
-        );
+        let mut progress = self.begin(command, observer);
         self.next_id += 1;
-        if let Some((asleep, wake)) = self.power.wake(self.idle_from, arrival) {
-            self.counters.asleep_ns += asleep as u64;
-            self.counters.wake_ups += 1;
-            progress.before.wake_up_ns = wake;
-            progress.ready += wake;
-            observer.woke_up(&WokeUp { at: arrival, took: wake });
-        }
         match command.op {
             Op::Read => self.read(&mut progress, observer),
-            Op::Write => self.write(&mut progress, observer),
-            Op::Discard | Op::SecureErase => self.discard(&mut progress, observer),
-            Op::Flush => {
-                if self.read_first {
-                    self.dispatch_until(i64::MAX, observer);
-                }
-                progress.spend(self.commands.before_write(0));
-                progress.without_flash(progress.ready.max(self.last_program));
+            Op::Write if self.cache.is_none() && command.modifiers.is_none() => {
+                self.write(&mut progress, observer);
             }
+            Op::Write => {
+                progress.spend(self.commands.before_write(command.sectors));
+                self.write_modified(&mut progress, command.modifiers, observer);
+            }
+            Op::Discard | Op::SecureErase => self.discard(&mut progress, observer),
+            Op::Flush => self.flush(&mut progress, command.modifiers, observer),
         }
         if self.stop.is_some() {
             return Ok(None);
@@ -304,6 +360,85 @@ impl Device {
         let event = progress.event;
         self.complete(&event, observer);
         Ok(Some(Nanos(event.complete)))
+    }
+
+    /// Checks a command against the device and the clock.
+    #[inline]
+    pub(crate) fn accept(&self, command: &Command) -> Result<()> {
+        let capacity = u64::from(self.geometry.logical_units) * u64::from(self.geometry.unit_sectors);
+        if command.sector.saturating_add(u64::from(command.sectors)) > capacity {
+            return Err(self.beyond(command));
+        }
+        let arrival = command.arrival.0;
+        if arrival < self.last_arrival || arrival.unsigned_abs() > MAX_TIME || empty(command) {
+            return Err(refused(command));
+        }
+        Ok(())
+    }
+
+    /// Moves the clock to a command's arrival: what the background does until then, waking up, the place in the queue.
+    #[inline]
+    pub(crate) fn begin<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Progress {
+        let arrival = command.arrival.0;
+        self.last_arrival = arrival;
+        if self.read_first {
+            self.dispatch_until(arrival, observer);
+        }
+        let interruption =
+            if self.background && self.idle_from > i64::MIN { self.work_until(arrival, observer) } else { 0 };
+        let start = self.commands.start(arrival);
+        let mut progress = Progress::new(
+            self.next_id,
+            command.op,
+            command.sector,
+            command.sectors,
+            arrival,
+            start,
+            self.queue_limited,
+        );
+        if interruption > 0 {
+            progress.before.gc_ns += interruption;
+            progress.ready += interruption;
+        }
+        if let Some((asleep, wake)) = self.power.wake(self.idle_from, arrival) {
+            self.counters.asleep_ns += asleep as u64;
+            self.counters.waking_ns += wake as u64;
+            self.counters.wake_ups += 1;
+            progress.before.wake_up_ns = wake;
+            progress.ready += wake;
+            observer.woke_up(&WokeUp { at: arrival, took: wake });
+        }
+        progress
+    }
+
+    /// What the device does on its own until `until`. Returns the time that interrupting it takes.
+    #[inline(never)]
+    fn work_until<O: Observer>(&mut self, until: i64, observer: &mut O) -> i64 {
+        self.write_back_until(until, observer);
+        if self.slc.folds_when_idle() {
+            self.fold_until(until, observer);
+        }
+        if self.idle.works() { self.collect_until(until, observer) } else { 0 }
+    }
+
+    fn flush<O: Observer>(&mut self, progress: &mut Progress, modifiers: Modifiers, observer: &mut O) {
+        if self.read_first {
+            self.dispatch_until(i64::MAX, observer);
+        }
+        progress.spend(self.commands.before_write(0));
+        let end = if modifiers.contains(Modifiers::BARRIER) {
+            self.barrier(progress.ready, observer);
+            progress.ready
+        } else {
+            self.flush_from(progress.ready, observer)
+        };
+        progress.without_flash(end);
+    }
+
+    /// An orderly end: all that is in the cache is written (power-off notification, `EXT_CSD` `POWER_OFF_NOTIFICATION`).
+    pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
+        self.dispatch_until(i64::MAX, observer);
+        self.flush_from(self.idle_from.max(self.last_arrival), observer);
     }
 
     #[cold]
@@ -342,9 +477,10 @@ fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPol
     let fill = (1.0 + share / 2.0) / (1.0 + share);
     let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
     for plane in 0..geometry.planes {
-        for group in &geometry.groups {
+        for (index, group) in geometry.groups.iter().enumerate() {
             let mut pool = Pool::new(plane, geometry.blocks_per_plane, group, order, by_wear);
-            if policy.is_some() {
+            let ordinary = settings.slc.mode != SlcMode::Cache || index + 1 < geometry.groups.len();
+            if policy.is_some() && ordinary {
                 let slots = (group.blocks - group.spare_blocks) * group.slots_per_block();
                 pool.valid_limit = (f64::from(slots) * fill) as u32;
             }

@@ -170,6 +170,17 @@ pub struct Trimmed {
     pub count: u32,
 }
 
+/// Written data of a unit came into the volatile cache; it is durable only once it is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitCached {
+    /// Its logical number.
+    pub logical: u32,
+    /// Sectors that came, one bit each from the lowest.
+    pub covered: u32,
+    /// When there was room, ns.
+    pub at: i64,
+}
+
 /// The device woke up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WokeUp {
@@ -211,6 +222,9 @@ pub trait Observer {
     /// The device woke up.
     #[inline]
     fn woke_up(&mut self, _event: &WokeUp) {}
+    /// Written data came into the volatile cache.
+    #[inline]
+    fn unit_cached(&mut self, _event: &UnitCached) {}
 }
 
 /// Listens to nothing.
@@ -269,5 +283,10 @@ impl<A: Observer, B: Observer> Observer for (&mut A, &mut B) {
     fn woke_up(&mut self, event: &WokeUp) {
         self.0.woke_up(event);
         self.1.woke_up(event);
+    }
+    #[inline]
+    fn unit_cached(&mut self, event: &UnitCached) {
+        self.0.unit_cached(event);
+        self.1.unit_cached(event);
     }
 }

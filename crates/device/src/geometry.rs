@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Bytes, SECTOR_BYTES};
 
-use crate::config::{BlockGroup, Clustering, GeometrySettings, Settings, StripeOrder};
+use crate::config::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};
 
 /// Blocks of one page size in every plane, in integer units.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct Geometry {
     pub blocks_per_plane: u32,
     /// Kinds of blocks, as configured.
     pub groups: Vec<Group>,
-    /// Indices into `groups`, largest page first.
+    /// Indices into `groups`, largest page first, without blocks in SLC mode.
     pub by_size: Vec<u8>,
     /// Bytes of a map unit.
     pub unit_bytes: u32,
@@ -83,6 +83,8 @@ pub struct Geometry {
     pub stride_shift: u32,
     /// Map units that the host sees.
     pub logical_units: u32,
+    /// Of these, the first ones that lie in blocks in SLC mode for good.
+    pub slc_units: u32,
     /// Planes in the order in which consecutive pages go round.
     pub stripe: Vec<u32>,
 }
@@ -98,8 +100,8 @@ impl Geometry {
         let (given, gang) = ganged(settings);
         let unit_kb = settings.mapping.unit_kb;
         let mut first_block = 0;
-        let groups: Vec<Group> = given
-            .block_groups
+        let groups: Vec<Group> = settings
+            .block_groups()
             .iter()
             .map(|group| {
                 let out = Self::group(group, first_block, unit_kb, gang);
@@ -107,16 +109,20 @@ impl Geometry {
                 out
             })
             .collect();
-        let mut by_size: Vec<u8> = (0..groups.len() as u8).collect();
+        // Blocks in SLC mode stand last and take only what is sent to them.
+        let ordinary = groups.len() - usize::from(settings.slc.mode != SlcMode::Off);
+        let mut by_size: Vec<u8> = (0..ordinary as u8).collect();
         by_size.sort_by_key(|i| std::cmp::Reverse(groups[usize::from(*i)].page_bytes));
         let chips = given.channels * given.chips_per_channel;
         let planes_per_chip = given.dies_per_chip * given.planes_per_die;
         let planes = chips * planes_per_chip;
-        let usable: u64 = groups
-            .iter()
-            .map(|group| u64::from(group.blocks - group.spare_blocks) * u64::from(group.slots_per_block()))
-            .sum::<u64>()
-            * u64::from(planes);
+        let usable = |groups: &[Group]| {
+            let slots = |group: &Group| {
+                u64::from(group.blocks - group.spare_blocks) * u64::from(group.slots_per_block())
+            };
+            groups.iter().map(slots).sum::<u64>() * u64::from(planes)
+        };
+        let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
         let largest = groups.iter().map(Group::slots_per_block).max().unwrap_or(1);
         Self {
@@ -134,7 +140,8 @@ impl Geometry {
             unit_bytes: unit_kb * 1024,
             unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
             stride_shift: largest.next_power_of_two().trailing_zeros(),
-            logical_units: (usable as f64 / share).floor() as u32,
+            logical_units: (usable(&groups[..counted]) as f64 / share).floor() as u32,
+            slc_units: (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32,
             stripe: stripe(&given, settings.allocation.order),
             groups,
         }

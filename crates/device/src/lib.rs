@@ -13,13 +13,14 @@ pub mod ftl;
 mod geometry;
 mod image;
 mod nand;
+pub mod persistence;
 
 pub use config::*;
 pub use counters::{Counters, Load};
-pub use device::{Command, Device, Stop};
+pub use device::{Command, Device, Modifiers, Stop};
 pub use event::{
     BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, Quiet,
-    RequestCompleted, Trimmed, UnitWritten, Waits, WokeUp,
+    RequestCompleted, Trimmed, UnitCached, UnitWritten, Waits, WokeUp,
 };
 pub use geometry::{Geometry, Group};
 pub use nand::{Block, BlockState};

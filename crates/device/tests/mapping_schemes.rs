@@ -29,7 +29,7 @@ fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> Counter
     let logical = u64::from(device.geometry().logical_units);
     let write = |device: &mut Device, page: u64| {
         let arrival = Nanos(device.idle_from().0.max(0));
-        let command = Command { arrival, op: Write, sector: page * 8, sectors: 8 };
+        let command = Command::new(arrival, Write, page * 8, 8);
         device.submit(&command, &mut Quiet).unwrap();
         assert_eq!(device.stop(), None);
     };

@@ -12,6 +12,10 @@ use proptest::prelude::*;
 
 use model::{ROOMY_PCT, Step, drive};
 
+fn collects(policy: &str) -> bool {
+    policy != NONE
+}
+
 /// A device of any shape with at most so many channels, chips, dies and planes of each.
 fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
@@ -34,12 +38,24 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
         0u32..=30,
         0u32..=2,
     );
-    (shape, groups, policy, words, numbers, any::<[bool; 4]>()).prop_map(
-        |(shape, groups, policy, words, numbers, flags)| {
+    let cache = (
+        prop::sample::select(vec![0u32, 0, 16, 40, 200]),
+        prop::sample::select(vec![0u32, 0, 16, 64]),
+        prop::sample::select(vec!["fifo", "lru", "block_lru"]),
+        prop::sample::select(vec!["eager", "idle", "when_full"]),
+        any::<bool>(),
+        0u32..=2,
+        prop::sample::select(vec!["off", "off", "region", "cache"]),
+        0u32..=1,
+    );
+    (shape, groups, policy, words, numbers, any::<[bool; 4]>(), cache).prop_map(
+        |(shape, groups, policy, words, numbers, flags, cache)| {
+            let (cache_kb, read_kb, replace, write_back, hpi, urgent, slc, fold) = cache;
+            let slc = if collects(policy) { slc } else { "off" };
             let (parallelism, complete, scheduling, allocation, levelling, mode) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
             let [same_offset, copy_back, cache_read, cache_program] = flags;
-            let collects = policy != "none";
+            let collects = collects(policy);
             let mut text = format!(
                 "name = 'random'
                  [geometry]
@@ -73,6 +89,9 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
                  choices = 3
                  window = 2
                  idle_after_us = {}
+                 hpi = {}
+                 hpi_us = {}
+                 urgent_free_blocks = {}
                  [wear]
                  levelling = '{}'
                  threshold = 3\n",
@@ -86,9 +105,35 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
                 bus * 5,
                 hot * 4,
                 if collects { idle * 500 } else { 0 },
+                hpi || !collects || idle == 0,
+                if collects && idle > 0 && hpi { 50 } else { 0 },
+                if collects { urgent } else { 0 },
                 if collects || levelling != "static" { levelling } else { "none" },
             );
-            for (page_kb, blocks, pages) in groups {
+            if scheduling == "fifo" {
+                let _ = write!(
+                    text,
+                    "[cache]
+                     size_kb = {cache_kb}
+                     policy = '{replace}'
+                     read_kb = {read_kb}
+                     write_back = '{write_back}'
+                     idle_after_us = {}\n",
+                    if cache_kb > 0 && write_back == "idle" { 400 } else { 0 },
+                );
+            }
+            if slc != "off" {
+                let _ = write!(
+                    text,
+                    "[slc]
+                     mode = '{slc}'
+                     blocks = 5
+                     fold_after_us = {}\n",
+                    if slc == "cache" { fold * 300 } else { 0 },
+                );
+            }
+            for (index, (page_kb, blocks, pages)) in groups.into_iter().enumerate() {
+                let blocks = if slc != "off" && index == 0 { blocks + 5 } else { blocks };
                 let limit = if limit > 20 { limit } else { 0 };
                 let _ = write!(
                     text,

@@ -11,6 +11,7 @@ mod calibrate;
 mod direct;
 mod errors;
 mod json;
+mod pair;
 mod presets;
 mod profile;
 mod reader;
@@ -29,6 +30,7 @@ mod _core {
     #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
     use crate::direct::PyDirectIo;
+    use crate::pair::PyPair;
     #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]

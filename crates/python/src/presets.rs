@@ -9,8 +9,8 @@ macro_rules! texts {
     };
 }
 
-const STUDIES: &[(&str, &str)] = texts!("studies", ".toml", "iiswc15");
-const CLAIMS: &[(&str, &str)] = texts!("claims", ".toml", "iiswc15");
+const STUDIES: &[(&str, &str)] = texts!("studies", ".toml", "iiswc15", "implications");
+const CLAIMS: &[(&str, &str)] = texts!("claims", ".toml", "iiswc15", "implications");
 const PUBLISHED: &[(&str, &str)] = texts!(
     "published",
     ".csv",

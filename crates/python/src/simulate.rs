@@ -17,7 +17,7 @@ use crate::writer::ledger_from_python;
 
 /// The settings of a simulated device.
 #[pyclass(name = "DeviceConfig", module = "emmclab._core", frozen)]
-pub(crate) struct PyDeviceConfig(DeviceConfig);
+pub(crate) struct PyDeviceConfig(pub(crate) DeviceConfig);
 
 impl PyDeviceConfig {
     pub(crate) fn settings(&self) -> &DeviceConfig {

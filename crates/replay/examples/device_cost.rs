@@ -55,12 +55,8 @@ fn sized(gb: u64) -> Result<DeviceConfig> {
 
 fn write(device: &mut Device, unit: u64, units: u32) -> Result<()> {
     let sectors = device.geometry().unit_sectors;
-    let command = Command {
-        arrival: Nanos(device.idle_from().0.max(0)),
-        op: Op::Write,
-        sector: unit * u64::from(sectors),
-        sectors: units * sectors,
-    };
+    let arrival = Nanos(device.idle_from().0.max(0));
+    let command = Command::new(arrival, Op::Write, unit * u64::from(sectors), units * sectors);
     device.submit(&command, &mut Quiet)?;
     Ok(())
 }

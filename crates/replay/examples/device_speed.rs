@@ -133,12 +133,8 @@ fn replay_only(input: &TraceInput) -> Result<()> {
 /// One write of `units` map units at `unit`, as soon as the last one is done.
 fn write(device: &mut Device, unit: u64, units: u32) -> Result<()> {
     let sectors = device.geometry().unit_sectors;
-    let command = Command {
-        arrival: Nanos(device.idle_from().0.max(0)),
-        op: Op::Write,
-        sector: unit * u64::from(sectors),
-        sectors: units * sectors,
-    };
+    let arrival = Nanos(device.idle_from().0.max(0));
+    let command = Command::new(arrival, Op::Write, unit * u64::from(sectors), units * sectors);
     device.submit(&command, &mut Quiet)?;
     Ok(())
 }

@@ -68,7 +68,7 @@ impl DirectIo {
         let mut at = sector;
         while at < sector + sectors {
             let count = MOST_SECTORS.min(sector + sectors - at);
-            let command = Command { arrival: Nanos(begin), op, sector: at, sectors: count as u32 };
+            let command = Command::new(Nanos(begin), op, at, count as u32);
             let done = self.device.submit(&command, &mut Quiet)?;
             self.now = done.unwrap_or_else(|| self.device.settle(&mut Quiet)).0.max(self.now);
             if let Some(stop) = self.device.stop() {

@@ -102,6 +102,8 @@ pub struct Measure {
     pub(crate) others: u64,
     pub(crate) first_arrival: Option<i64>,
     pub(crate) last_complete: i64,
+    /// Time in which at least one request was unfinished, ns.
+    pub(crate) busy_ns: i64,
     /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
     pub(crate) waits: [u128; 6],
 }
@@ -125,7 +127,13 @@ impl Observer for Measure {
     #[inline]
     fn request_completed(&mut self, event: &RequestCompleted) {
         self.first_arrival.get_or_insert(event.arrival);
-        self.last_complete = self.last_complete.max(event.complete);
+        if self.requests() == 0 || event.arrival > self.last_complete {
+            self.busy_ns += event.complete - event.arrival;
+            self.last_complete = event.complete;
+        } else if event.complete > self.last_complete {
+            self.busy_ns += event.complete - self.last_complete;
+            self.last_complete = event.complete;
+        }
         match event.op {
             Op::Read => self.reads.add(event),
             Op::Write => self.writes.add(event),

@@ -31,7 +31,8 @@ pub(crate) fn precondition(
     if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
         return Ok(device);
     }
-    let device = make(config, options)?;
+    let mut device = make(config, options)?;
+    device.power_off(&mut Quiet);
     if let Some(store) = store {
         store.save(config, &recipe, &device)?;
     }
@@ -67,6 +68,7 @@ pub fn age_by_traces(
             age.submit(request.op, sector, sectors)?;
         }
     }
+    age.device.power_off(&mut Quiet);
     if let Some(store) = store {
         store.save(config, &recipe, &age.device)?;
     }
@@ -133,8 +135,7 @@ impl Age {
     /// One after the other: time does not matter here, so each comes when the last is done.
     fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
         let arrival = Nanos(self.device.idle_from().0.max(0));
-        let command = Command { arrival, op, sector, sectors };
-        self.device.submit(&command, &mut Quiet)?;
+        self.device.submit(&Command::new(arrival, op, sector, sectors), &mut Quiet)?;
         self.device.settle(&mut Quiet);
         match self.device.stop() {
             None => Ok(()),

@@ -4,8 +4,10 @@ use emmclab_device::{Cause, Device, DeviceConfig, Geometry};
 use emmclab_trace::Ledger;
 use serde::Serialize;
 
+use crate::host::HostCounts;
 use crate::measure::Measure;
 use crate::options::Mode;
+use crate::states::States;
 
 /// Mean and percentiles, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -92,6 +94,21 @@ pub struct Utilisation {
     pub planes_pct: Vec<f64>,
 }
 
+/// What the device's RAM for data did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CacheCounts {
+    /// Map units of written data that it took in.
+    pub units_written: u64,
+    /// Share of them that were there already and so cost no program.
+    pub write_hit_pct: f64,
+    /// Map units that the host read.
+    pub units_read: u64,
+    /// Share of them that were in RAM.
+    pub read_hit_pct: f64,
+    /// Flushes that found written data.
+    pub flushes: u64,
+}
+
 /// How long the device would live under this workload; only with an erase limit and erases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Lifetime {
@@ -106,6 +123,10 @@ pub struct Lifetime {
 pub struct SimulationResult {
     /// Name of the device.
     pub device: String,
+    /// Capacity that the host sees.
+    pub capacity_bytes: u64,
+    /// RAM that the device keeps for data.
+    pub ram_kb: u64,
     /// Unit of parallelism, which decides much.
     pub parallelism: String,
     /// Mapping scheme.
@@ -240,6 +261,18 @@ pub struct SimulationResult {
     pub valid_units: Distribution,
     /// How busy the parts were.
     pub utilisation: Utilisation,
+    /// What the host did before the device, where it merges or packs.
+    pub host: Option<HostCounts>,
+    /// What the device's RAM for data did, where it has any.
+    pub cache: Option<CacheCounts>,
+    /// Blocks folded from an SLC cache into others.
+    pub folds: u64,
+    /// Requests that interrupted idle collection.
+    pub gc_interruptions: u64,
+    /// Time that the flash spent on idle collection.
+    pub gc_idle_s: f64,
+    /// Time and energy in each state.
+    pub states: States,
     /// Energy of flash, bus and waiting, in mJ.
     pub energy_mj: f64,
     /// How long the device would live.
@@ -267,8 +300,11 @@ impl SimulationResult {
         let timed = measure.requests().max(1) as f64;
         let part = |i: usize| measure.waits[i] as f64 / timed / 1e6;
         let bytes = counters.host_bytes_read + counters.host_bytes_written;
+        let states = States::new(settings, counters, measure, elapsed_s);
         Self {
             device: settings.name.clone(),
+            capacity_bytes: device.geometry().capacity().0,
+            ram_kb: u64::from(settings.cache.size_kb) + u64::from(settings.cache.read_kb),
             parallelism: word(settings.timing.parallelism),
             mapping: word(settings.mapping.scheme),
             write_complete: word(settings.timing.write_complete),
@@ -336,6 +372,11 @@ impl SimulationResult {
             gc_count: counters.gc_count,
             gc_idle_count: counters.gc_idle_count,
             gc_s: counters.gc_ns as f64 / 1e9,
+            host: None,
+            cache: cache(config, device),
+            folds: counters.folds,
+            gc_interruptions: counters.gc_interruptions,
+            gc_idle_s: counters.gc_idle_ns as f64 / 1e9,
             wear_moves: counters.wear_moves,
             bad_blocks: counters.bad_blocks,
             unwritten_reads: counters.unwritten_reads,
@@ -350,7 +391,8 @@ impl SimulationResult {
                     .map(|block| block.valid),
             ),
             utilisation: utilisation(device, elapsed_ns),
-            energy_mj: energy_mj(config, device, elapsed_s),
+            energy_mj: states.energy_mj() + flash_mj(config, device),
+            states,
             lifetime: lifetime(device, device.geometry()),
             simulated_s: elapsed_s,
             ledger: Ledger::default(),
@@ -381,12 +423,12 @@ fn utilisation(device: &Device, elapsed_ns: i64) -> Utilisation {
     }
 }
 
-fn energy_mj(config: &DeviceConfig, device: &Device, elapsed_s: f64) -> f64 {
+/// Energy of reads, programs, erases and transfers.
+fn flash_mj(config: &DeviceConfig, device: &Device) -> f64 {
     let settings = config.settings();
     let counters = device.counters();
     let flash_uj: f64 = settings
-        .geometry
-        .block_groups
+        .block_groups()
         .iter()
         .enumerate()
         .map(|(i, group)| {
@@ -397,10 +439,20 @@ fn energy_mj(config: &DeviceConfig, device: &Device, elapsed_s: f64) -> f64 {
         .sum::<f64>()
         * f64::from(device.geometry().gang);
     let bus_uj = counters.bus_bytes as f64 / 1024.0 * settings.timing.bus_uj_per_kb;
-    let asleep_s = counters.asleep_ns as f64 / 1e9;
-    let waiting_mj =
-        (elapsed_s - asleep_s).max(0.0) * settings.power.idle_mw + asleep_s * settings.power.sleep_mw;
-    (flash_uj + bus_uj) / 1e3 + waiting_mj
+    (flash_uj + bus_uj) / 1e3
+}
+
+fn cache(config: &DeviceConfig, device: &Device) -> Option<CacheCounts> {
+    let given = &config.settings().cache;
+    let counters = device.counters();
+    let share = |part: u64, of: u64| if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 };
+    (given.size_kb > 0 || given.read_kb > 0).then(|| CacheCounts {
+        units_written: counters.cache_written,
+        write_hit_pct: share(counters.cache_overwritten, counters.cache_written),
+        units_read: counters.cache_read,
+        read_hit_pct: share(counters.cache_read_hits, counters.cache_read),
+        flushes: counters.cache_flushes,
+    })
 }
 
 fn lifetime(device: &Device, geometry: &Geometry) -> Option<Lifetime> {

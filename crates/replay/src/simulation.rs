@@ -8,6 +8,7 @@ use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Result};
 
 use crate::fold;
 use crate::forecheck::forecheck;
+use crate::host::{HostQueue, Spread};
 use crate::images::ImageStore;
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
@@ -20,6 +21,7 @@ pub struct Simulation {
     config: DeviceConfig,
     options: ReplayOptions,
     device: Device,
+    host: Option<HostQueue>,
     pace: Pace,
     measure: Measure,
     checker: Option<Box<Checker>>,
@@ -48,6 +50,7 @@ impl Simulation {
         let capacity = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
         Self {
             checker: options.check.then(|| Box::new(Checker::of(&device))),
+            host: HostQueue::new(config.settings()),
             config: config.clone(),
             options: options.clone(),
             pace: Pace::new(options),
@@ -98,12 +101,19 @@ impl Simulation {
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
         let (sector, sectors, folded) = fold::place(request, self.capacity, self.options.fold)?;
         if self.pace.waits(request) {
-            self.settle(observer);
+            self.settle(observer)?;
         }
         let arrival = Nanos(self.pace.arrival(request, self.completed)?);
-        let command = Command { arrival, op: request.op, sector, sectors };
+        let command = Command { arrival, sector, sectors, ..Command::from(request) };
         self.folded += u64::from(folded);
         self.kept += 1;
+        if self.host.is_some() {
+            self.send_until(arrival.0, observer)?;
+            if let Some(host) = &mut self.host {
+                host.push(&command);
+            }
+            return Ok(self.device.stop().is_none());
+        }
         let done = if let Some(checker) = &mut self.checker {
             checker.expect(&command);
             let done = self
@@ -120,14 +130,50 @@ impl Simulation {
         Ok(self.device.stop().is_none())
     }
 
+    /// Sends the commands that the host's driver fetches before `until`.
+    fn send_until<O: Observer>(&mut self, until: i64, observer: &mut O) -> Result<()> {
+        let Some(mut host) = self.host.take() else { return Ok(()) };
+        while let Some(at) = host.ready_at().filter(|at| *at < until && self.device.stop().is_none()) {
+            let commands = host.fetch(at);
+            let mut told = (&mut self.measure, &mut *observer);
+            let mut spread = Spread { host: &mut host, entry: 0, observer: &mut told };
+            let done = if let Some(checker) = &mut self.checker {
+                for command in &commands {
+                    checker.expect(command);
+                }
+                let done = self.device.submit_packed(&commands, &mut (&mut **checker, &mut spread))?;
+                checker.verify_now_and_then(&self.device)?;
+                done
+            } else {
+                self.device.submit_packed(&commands, &mut spread)?
+            };
+            host.reuse(commands);
+            self.completed = done.map_or(self.completed, |done| done.0);
+        }
+        self.host = Some(host);
+        Ok(())
+    }
+
     /// Lets the device dispatch all that waits; the predecessor's completion is known then.
-    fn settle<O: Observer>(&mut self, observer: &mut O) {
+    fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
+        if self.host.is_some() {
+            return self.send_until(i64::MAX, observer);
+        }
         self.completed = match &mut self.checker {
             Some(checker) => {
                 self.device.settle(&mut (&mut self.measure, &mut (&mut **checker, &mut *observer))).0
             }
             None => self.device.settle(&mut (&mut self.measure, &mut *observer)).0,
         };
+        Ok(())
+    }
+
+    /// The device is switched off in good order, so that all the host wrote is counted as programmed.
+    fn power_off<O: Observer>(&mut self, observer: &mut O) {
+        match &mut self.checker {
+            Some(checker) => self.device.power_off(&mut (&mut **checker, &mut *observer)),
+            None => self.device.power_off(observer),
+        }
     }
 
     /// Ends the run and sums it up, with what the readers counted.
@@ -139,11 +185,13 @@ impl Simulation {
         ledger: Option<&Ledger>,
         observer: &mut O,
     ) -> Result<SimulationResult> {
-        self.settle(observer);
+        self.settle(observer)?;
+        self.power_off(observer);
         if let Some(checker) = &mut self.checker {
             checker.verify(&self.device)?;
         }
         let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
+        result.host = self.host.map(|host| host.counts);
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
             seen: self.kept,
             kept: self.kept,

@@ -20,12 +20,12 @@ fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
     let mut device = Device::new(config);
     let sectors = kb * 2;
     if op == Op::Read {
-        let write = Command { arrival: Nanos(0), op: Op::Write, sector: 0, sectors };
+        let write = Command::new(Nanos(0), Op::Write, 0, sectors);
         device.submit(&write, &mut Quiet).unwrap();
     }
     // Less than the time to fall asleep after the write.
     let arrival = Nanos(device.idle_from().0.max(0) + 1000);
-    let done = device.submit(&Command { arrival, op, sector: 0, sectors }, &mut Quiet).unwrap().unwrap();
+    let done = device.submit(&Command::new(arrival, op, 0, sectors), &mut Quiet).unwrap().unwrap();
     (done.0 - arrival.0) as f64 / 1e3
 }
 

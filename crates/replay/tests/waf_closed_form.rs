@@ -34,7 +34,7 @@ fn measured(policy: &str, share_pct: f64) -> (f64, f64) {
     let mut random = Pcg64::new(7, 11);
     let write = |device: &mut Device, unit: u32| {
         let arrival = Nanos(device.idle_from().0.max(0));
-        let command = Command { arrival, op: Op::Write, sector: u64::from(unit) * 8, sectors: 8 };
+        let command = Command::new(arrival, Op::Write, u64::from(unit) * 8, 8);
         device.submit(&command, &mut Quiet).unwrap();
         assert_eq!(device.stop(), None);
     };

@@ -12,6 +12,7 @@ import typer
 
 from emmclab import __version__
 from emmclab.cli import (
+    advise,
     calibrate,
     claims,
     compare,
@@ -55,6 +56,7 @@ for command in (
     formats,
     simulate,
     compare,
+    advise,
     devices,
     calibrate,
     probe,

@@ -28,7 +28,13 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="The paper.")] = "iiswc15",
+    paper: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAPER",
+            help="The paper: `iiswc15`, or `implications` for its five implications as experiments.",
+        ),
+    ] = "iiswc15",
     jobs: Jobs = 0,
     fresh: Fresh = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes.")] = None,
@@ -42,21 +48,22 @@ def reproduce(
 ) -> None:
     """Run a paper's whole study and write one page: every table, figure and claim beside what came out."""
     from emmclab.claims import judge, rules, to_json
-    from emmclab.study import Study
-    from emmclab.study.page import write_page
+    from emmclab.study import Study, implications_page
+    from emmclab.study import page as paper_page
 
+    write_page = {"implications": implications_page.write_page}.get(paper, paper_page.write_page)
     rules(paper)
     study = Study.named(paper).with_inputs(recorded_traces(traces))
     found = run_with_meter(study, results / study.name, jobs, fresh)
     judged = judge(found, paper)
-    page = html or Path(f"{paper}.html")
-    count = write_page(found, judged, page, figures)
+    html = html or Path(f"{paper}.html")
+    count = write_page(found, judged, html, figures)
     if as_json:
-        print_json({"report": str(page.resolve()), "digest": found.digest, "claims": to_json(judged)})
+        print_json({"report": str(html.resolve()), "digest": found.digest, "claims": to_json(judged)})
         return
     console = stdout()
     show_claims(console, judged)
     if figures is not None:
         stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
-    console.print(Text(f"Report: {page.resolve()}"), soft_wrap=True)
+    console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)

@@ -127,8 +127,11 @@ class Cell:
             device = Device.named(self.device)
             if self.settings != "{}":
                 device = device.set(json.loads(self.settings))
-            run = device.simulate(trace, seed=self.input.seed, **json.loads(self.options))
-            result = run.deterministic()
+            options = json.loads(self.options)
+            if "card" in options:
+                result = device.beside(Device.named(options["card"]), options["routing"], trace)
+            else:
+                result = device.simulate(trace, seed=self.input.seed, **options).deterministic()
         return json.dumps({"cell": self.identity(), "result": result}, ensure_ascii=False, allow_nan=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from emmclab import _core
-from emmclab.device import Device
+from emmclab.device import Device, parse_routing
 from emmclab.errors import ConfigError, InputError
 from emmclab.study.cell import Cell, Input
 from emmclab.workload import workloads
@@ -44,6 +44,9 @@ class Grid:
     fold: bool = False
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
+    #: A second device beside each, and the ways of sharing requests with it.
+    card: str = ""
+    routings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,15 @@ class Study:
                     _resolved(grid.inputs or self.inputs), grid.seeds or self.seeds
                 )
             ]
-            points = list(itertools.product(grid.devices, itertools.product(*grid.axes.values()), grid.modes))
+            points = list(
+                itertools.product(
+                    grid.devices, itertools.product(*grid.axes.values()), grid.modes, grid.routings or ("",)
+                )
+            )
             count += len(points) * len(sources)
             if count > MOST_CELLS:
                 raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
-            for device, values, mode in points:
+            for device, values, mode, routing in points:
                 settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
                 place = f"{device} {settings}"
                 if place not in known:
@@ -164,6 +171,9 @@ class Study:
                     "rate": grid.rate,
                     "fold": grid.fold,
                 }
+                if grid.card:
+                    digest = Device.named(grid.card).digest
+                    options |= {"card": grid.card, "card_digest": digest, "routing": routing}
                 for source in sources:
                     wanted.setdefault(source, []).append(
                         Cell(grid.name, source, device, settings, *known[place], json.dumps(options))
@@ -189,7 +199,17 @@ def _grid(read: _Table) -> Grid:
         rate=read.one("rate", (int, float), 1.0),
         fold=read.one("fold", bool, False),
         requests=read.one("requests", int, 0),
+        card=read.text("card", ""),
+        routings=read.many("routings", str, ()),
     )
+    for routing in grid.routings:
+        parse_routing(routing)
+    if bool(grid.card) != bool(grid.routings):
+        raise read.fault("card", "a card and ways of sharing go together", 'as `routings = ["striping:64"]`')
+    if grid.card and (grid.modes != ("open",) or grid.precondition != "none" or grid.rate != 1.0):
+        raise read.fault(
+            "card", "a device beside a card is new, in open loop at the recorded rate", "drop the rest"
+        )
     for mode in grid.modes:
         if mode not in ("open", "closed"):
             raise read.fault("modes", f"there is no mode `{mode}`", "open or closed")

@@ -33,7 +33,9 @@ pub fn json_schema() -> Json {
 pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
     let inner: Vec<(String, &Value)> = match value {
         Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
-        Value::Array(items) => items.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect(),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect()
+        }
         leaf => return vec![(String::new(), leaf.clone())],
     };
     let mut out = Vec::new();

@@ -1,11 +1,13 @@
 //! What a device is made of: read from TOML, changed by key, checked as a whole, explained value by value.
 
+mod emmc;
 mod explain;
 mod mapping;
 mod presets;
 mod schema;
 mod settings;
 mod validate;
+mod validate_emmc;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,6 +15,9 @@ use std::path::Path;
 use emmclab_trace::{Error, Kind, Result};
 use toml::{Table, Value};
 
+pub use emmc::{
+    BusMode, CachePolicy, CacheSettings, HostSettings, SlcMode, SlcSettings, WakeQuantile, WriteBack,
+};
 pub use explain::{Row, json_schema};
 pub use presets::{Preset, presets};
 pub use settings::*;

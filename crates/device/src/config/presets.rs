@@ -25,9 +25,10 @@ pub fn presets() -> &'static [Preset] {
         "iiswc15-hps",
         "ssdsim",
         "nexus5",
-        "emmc51-tlc",
         "galaxys2",
+        "emmc51-tlc",
         "microsd-class10",
+        "sdcard",
         "small-1gb"
     ]
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::emmc::{BusMode, CacheSettings, HostSettings, SlcMode, SlcSettings, WakeQuantile};
+
 /// A simulated eMMC device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -29,6 +31,39 @@ pub struct Settings {
     pub wear: WearSettings,
     /// Sleep and waking.
     pub power: PowerSettings,
+    /// The driver above the device.
+    pub host: HostSettings,
+    /// The device's RAM for data.
+    pub cache: CacheSettings,
+    /// Blocks in SLC mode.
+    pub slc: SlcSettings,
+}
+
+impl Settings {
+    /// The block groups as they are used: as given, those in SLC mode taken out of theirs and put at the end.
+    pub fn block_groups(&self) -> Vec<BlockGroup> {
+        let mut groups = self.geometry.block_groups.clone();
+        let slc = &self.slc;
+        if slc.mode == SlcMode::Off {
+            return groups;
+        }
+        if let Some(from) = groups.get_mut(slc.group as usize) {
+            from.blocks -= slc.blocks;
+            let group = BlockGroup {
+                blocks: slc.blocks,
+                pages_per_block: from.pages_per_block / 2,
+                cell_mode: CellMode::Slc,
+                read_us: slc.read_us,
+                program_us: slc.program_us,
+                erase_us: slc.erase_us,
+                erase_limit: slc.erase_limit,
+                spare_blocks: 0,
+                ..from.clone()
+            };
+            groups.push(group);
+        }
+        groups
+    }
 }
 
 /// Counts of channels, chips, dies, planes and blocks.
@@ -194,7 +229,8 @@ pub enum WriteComplete {
 pub struct ControllerSettings {
     /// Which page operation goes first.
     pub scheduling: Scheduling,
-    /// Requests inside the device at once; 1 is an eMMC without a command queue, 0 is no limit.
+    /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
+    /// eMMC 5.1), 0 is no limit.
     pub queue_depth: u32,
     /// Fixed time of a read command before the flash is asked.
     pub read_overhead_us: f64,
@@ -202,6 +238,10 @@ pub struct ControllerSettings {
     pub write_overhead_us: f64,
     /// Time of a KB between host and device, before a write or after a read of the flash.
     pub host_us_per_kb: f64,
+    /// Bus mode, which gives the time between host and device instead.
+    pub bus_mode: BusMode,
+    /// Time that a reliable write takes on top, for keeping the old data until the new is whole.
+    pub reliable_write_us: f64,
 }
 
 /// Order of page operations.
@@ -375,8 +415,16 @@ pub struct GcSettings {
     pub choices: u32,
     /// `windowed_greedy`: oldest blocks looked at.
     pub window: u32,
-    /// Idle time after which collection works in the background; 0 = never.
+    /// Idle time after which collection works in the background; 0 = never (BKOPS, JESD84-B51, 6.6.25).
     pub idle_after_us: f64,
+    /// Free blocks at or below which idle collection works; 0 = as `soft_free_blocks`.
+    pub idle_free_blocks: u32,
+    /// A request interrupts idle collection after the page under way (HPI); otherwise it waits for the block.
+    pub hpi: bool,
+    /// Time that the interruption takes.
+    pub hpi_us: f64,
+    /// Free blocks at or below which collection begins without idle time and is not interrupted (`BKOPS_STATUS` 3); 0 = never.
+    pub urgent_free_blocks: u32,
     /// Seed of sampling policies.
     pub seed: u64,
 }
@@ -392,6 +440,10 @@ impl Default for GcSettings {
             choices: 10,
             window: 64,
             idle_after_us: 0.0,
+            idle_free_blocks: 0,
+            hpi: true,
+            hpi_us: 0.0,
+            urgent_free_blocks: 0,
             seed: 1,
         }
     }
@@ -445,8 +497,17 @@ pub struct PowerSettings {
     pub sleep_after_us: f64,
     /// Time to wake up, paid by the request that comes.
     pub wake_us: f64,
+    /// Distribution of the time to wake up instead of `wake_us`: points in rising order, the last at 100 %, straight lines
+    /// between them.
+    pub wake_quantiles: Vec<WakeQuantile>,
+    /// Seed of the wake-up times.
+    pub seed: u64,
+    /// Power while working, on top of what the flash takes.
+    pub active_mw: f64,
     /// Power while idle and awake.
     pub idle_mw: f64,
     /// Power asleep.
     pub sleep_mw: f64,
+    /// Power while waking up.
+    pub waking_mw: f64,
 }

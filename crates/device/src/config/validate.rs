@@ -2,10 +2,11 @@
 
 use super::mapping;
 use super::settings::{GcMode, Levelling, Parallelism, Scheduling, Scheme, Settings, WriteComplete};
+use super::validate_emmc;
 use crate::ftl::gc;
 
 /// Longest time of a setting: 100 s; more is a slip of units.
-const MAX_US: f64 = 1e8;
+pub(super) const MAX_US: f64 = 1e8;
 /// Most physical units, so that an address fits 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
@@ -22,7 +23,7 @@ impl Faults {
         }
     }
 
-    fn amount(&mut self, key: &str, value: f64, most: f64) {
+    pub(super) fn amount(&mut self, key: &str, value: f64, most: f64) {
         if !value.is_finite() || value < 0.0 || value > most {
             self.add(format!("`{key}` is {value}; it must lie in 0..={most}"));
         }
@@ -36,6 +37,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     geometry(settings, collects, &mut faults);
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
+    validate_emmc::faults(settings, collects, &mut faults);
     if faults.0.is_empty() {
         // These work out the geometry, which must be possible for that.
         mapping::faults(settings, &mut faults);
@@ -152,9 +154,6 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     }
     if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 {
         faults.add("`controller.scheduling` = \"read_first\" looks at all that waits; set controller.queue_depth = 0");
-    }
-    if controller.queue_depth > 1024 {
-        faults.add(format!("`controller.queue_depth` is {}; at most 1024", controller.queue_depth));
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
         faults.add(

@@ -5,7 +5,6 @@ use crate::config::UnwrittenRead;
 use crate::device::Device;
 use crate::event::{Cause, Observer, PageRead, Trimmed, Waits};
 use crate::ftl::place::{PageWrite, Span};
-use crate::ftl::split::next_page;
 use crate::nand::{Block, Operation};
 
 impl Device {
@@ -19,8 +18,14 @@ impl Device {
 
     #[inline]
     pub(crate) fn write<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
+        progress.spend(self.commands.before_write(progress.event.sectors));
+        self.write_data(progress, observer);
+    }
+
+    /// The part of a write after its data has come.
+    #[inline]
+    pub(super) fn write_data<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
         let (sector, sectors) = (progress.event.sector, progress.event.sectors);
-        progress.spend(self.commands.before_write(sectors));
         self.counters.host_bytes_written += u64::from(sectors) * 512;
         let span = Span { first: sector, end: sector + u64::from(sectors) };
         self.write_mapped(progress, span, observer);
@@ -54,9 +59,18 @@ impl Device {
 
     #[inline]
     pub(crate) fn read<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
+        progress.spend(self.commands.before_read());
+        self.read_data(progress, observer);
+        let out = self.commands.host(progress.event.sectors);
+        progress.event.complete += out;
+        progress.event.waits.controller_ns += out;
+    }
+
+    /// The part of a read before its data goes to the host.
+    #[inline]
+    pub(super) fn read_data<O: Observer>(&mut self, progress: &mut Progress, observer: &mut O) {
         let (sector, sectors) = (progress.event.sector, progress.event.sectors);
         self.counters.host_bytes_read += u64::from(sectors) * 512;
-        progress.spend(self.commands.before_read());
         let span = Span { first: sector, end: sector + u64::from(sectors) };
         let (first, units) = self.units_of(sector, sectors);
         self.look_up(progress, first, units, observer);
@@ -64,7 +78,26 @@ impl Device {
             // Data that waits to be written is written before it is read.
             self.dispatch_next(i64::MAX, observer);
         }
-        let end = first + units;
+        if self.cache.is_some() {
+            self.read_through(progress, span, first, first + units, observer);
+        } else {
+            self.read_units(progress, span, first, first + units, observer);
+        }
+        if progress.event.subrequests == 0 {
+            progress.without_flash(progress.ready);
+        }
+    }
+
+    /// Reads units from the flash, each page once.
+    #[inline]
+    pub(super) fn read_units<O: Observer>(
+        &mut self,
+        progress: &mut Progress,
+        span: Span,
+        first: u32,
+        end: u32,
+        observer: &mut O,
+    ) {
         let mut at = first;
         while at < end {
             let from = at;
@@ -88,12 +121,6 @@ impl Device {
             let op = self.read_page(slot - 1, progress.ready, bytes, Cause::Host, observer);
             progress.absorb(Waits::of(&op, progress.ready, op.end), op.begin, op.end);
         }
-        if progress.event.subrequests == 0 {
-            progress.without_flash(progress.ready);
-        }
-        let out = self.commands.host(sectors);
-        progress.event.complete += out;
-        progress.event.waits.controller_ns += out;
     }
 
     /// Bytes of the span in the units `from..to`.
@@ -119,7 +146,7 @@ impl Device {
         if self.unwritten == UnwrittenRead::Free {
             return;
         }
-        let (group, _) = next_page(&self.geometry, to - from);
+        let (group, _) = self.page_for(from, to - from, u32::MAX);
         let plane = self.home_plane(from, group);
         let bytes = self.bytes_between(span, from, to);
         let op = self.flash.read(plane, &self.geometry.groups[usize::from(group)], 0, progress.ready, bytes);
@@ -139,6 +166,7 @@ impl Device {
             self.dispatch_next(i64::MAX, observer);
         }
         if count > 0 {
+            self.uncache(first, count);
             self.discard_mapped(progress.ready, first, count, observer);
             observer.trimmed(&Trimmed { first, count });
         }

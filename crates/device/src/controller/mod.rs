@@ -1,13 +1,20 @@
 //! Between the host and the FTL: how long commands take, when the device sleeps, and what goes first.
 
+mod cache;
+mod cached;
 mod host;
+mod packed;
 mod pending;
 mod power;
 mod progress;
+mod recency;
 
+pub(crate) use cache::Cache;
 pub(crate) use pending::{Pending, Waiting};
 pub(crate) use power::Power;
 pub(crate) use progress::Progress;
+
+use emmclab_trace::SECTOR_BYTES;
 
 use crate::config::Settings;
 use crate::geometry::ns;
@@ -19,6 +26,8 @@ pub(crate) struct Commands {
     write_overhead: i64,
     /// Time of a sector between host and device in 1/1024 ns.
     sector_time: i64,
+    /// What a reliable write takes on top.
+    pub reliable: i64,
     /// When each slot of the queue is free; empty where there is no limit.
     slots: Vec<i64>,
 }
@@ -29,7 +38,11 @@ impl Commands {
         Self {
             read_overhead: ns(controller.read_overhead_us),
             write_overhead: ns(controller.write_overhead_us),
-            sector_time: (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
+            sector_time: match controller.bus_mode.bytes_per_s() {
+                Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
+                None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
+            },
+            reliable: ns(controller.reliable_write_us),
             slots: vec![i64::MIN; controller.queue_depth as usize],
         }
     }

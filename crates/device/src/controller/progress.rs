@@ -115,6 +115,20 @@ impl Progress {
         self.started = true;
     }
 
+    /// Nothing more may begin before `at`.
+    pub fn wait_until(&mut self, at: i64) {
+        let wait = at.max(self.ready) - self.ready;
+        self.before.queue_ns += wait;
+        self.ready += wait;
+    }
+
+    /// Complete no earlier than `at`, for reasons of others.
+    pub fn complete_by(&mut self, at: i64) {
+        let wait = at.max(self.event.complete) - self.event.complete;
+        self.event.waits.queue_ns += wait;
+        self.event.complete += wait;
+    }
+
     /// A subrequest was dispatched: its own waits, its beginning and its completion.
     #[inline]
     pub fn absorb(&mut self, waits: Waits, begin: i64, complete: i64) {

@@ -3,6 +3,7 @@
 use super::gc::{Choice, View};
 use super::mapping::Mapping;
 use super::place::MAX_SLOTS;
+use crate::config::SlcMode;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
 use crate::nand::{BlockState, NONE, Order, Stream, Victim};
@@ -26,7 +27,8 @@ impl Device {
     /// Collects until more than the hard threshold of blocks is free; false where that cannot be.
     #[inline]
     pub(crate) fn reclaim<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
-        self.pools[pool].free() > self.hard || self.reclaim_blocks(pool, ready, observer)
+        self.pools[pool].free() > self.hard
+            || !self.passed_by_when_full(pool) && self.reclaim_blocks(pool, ready, observer)
     }
 
     fn reclaim_blocks<O: Observer>(&mut self, pool: usize, ready: i64, observer: &mut O) -> bool {
@@ -52,31 +54,17 @@ impl Device {
         }
     }
 
-    /// Collects while the device idles from `from` on, as long as a step begins before `until`.
-    pub(crate) fn collect_idle<O: Observer>(&mut self, from: i64, until: i64, observer: &mut O) {
-        let groups = self.geometry.groups.len();
-        for pool in 0..self.pools.len() {
-            let plane = (pool / groups) as u32;
-            // As in reclaim_blocks; with times of zero the clock would not end it.
-            let mut patience = self.pools[pool].full + 2;
-            while self.pools[pool].free() <= self.soft && self.flash.plane_free(plane).max(from) < until {
-                if patience == 0 || self.stop.is_some() || !self.begin_victim(pool, from, observer) {
-                    break;
-                }
-                if !self.copy_pages(pool, 1, from, observer) {
-                    self.counters.gc_idle_count += 1;
-                    patience -= 1;
-                }
-            }
-        }
-    }
-
     /// Chooses a victim unless one is under way; false where no block is worth it.
-    fn begin_victim<O: Observer>(&mut self, pool: usize, at: i64, observer: &mut O) -> bool {
+    pub(super) fn begin_victim<O: Observer>(&mut self, pool: usize, at: i64, observer: &mut O) -> bool {
         if self.pools[pool].victim.is_some() {
             return true;
         }
         let Some(policy) = &self.policy else { return false };
+        if self.slc.folds((pool % self.geometry.groups.len()) as u8) {
+            let Some(block) = self.oldest_to_fold(pool) else { return false };
+            self.start_victim(pool, block, Cause::Gc, at, observer);
+            return true;
+        }
         let entry = &mut self.pools[pool];
         entry.settle();
         let groups = self.geometry.groups.len();
@@ -121,6 +109,8 @@ impl Device {
         self.pools[pool].victim = Some(Victim { block, cursor: 0, in_register: NONE, valid, wear });
         if wear {
             self.counters.wear_moves += 1;
+        } else if self.slc.folds(self.blocks[block as usize].group) {
+            self.counters.folds += 1;
         } else {
             self.counters.gc_count += 1;
         }
@@ -136,11 +126,27 @@ impl Device {
         ready: i64,
         observer: &mut O,
     ) -> bool {
+        if self.slc.mode == SlcMode::Off {
+            self.copy_units::<false, O>(pool, pages, ready, observer)
+        } else {
+            self.copy_units::<true, O>(pool, pages, ready, observer)
+        }
+    }
+
+    /// The same, with all that blocks in SLC mode ask for or without.
+    fn copy_units<const SLC: bool, O: Observer>(
+        &mut self,
+        pool: usize,
+        pages: u32,
+        ready: i64,
+        observer: &mut O,
+    ) -> bool {
         let Some(mut victim) = self.pools[pool].victim else { return false };
         let groups = self.geometry.groups.len();
         let (plane, group) = ((pool / groups) as u32, (pool % groups) as u8);
         let kind = self.geometry.groups[usize::from(group)].clone();
-        let wanted = kind.slots_per_page();
+        let folds = SLC && self.slc.folds(group);
+        let wanted = if folds { self.fold_slots() } else { kind.slots_per_page() };
         let first_slot = self.geometry.first_slot(victim.block);
         let cause = if victim.wear { Cause::Wear } else { Cause::Gc };
         for _ in 0..pages {
@@ -160,10 +166,18 @@ impl Device {
                 self.finish_victim(pool, victim, ready, observer);
                 return false;
             }
-            let whole = count == wanted as usize;
-            let (to_group, to_pool) =
-                if whole { (group, pool) } else { self.remainder_group(plane, group, count as u32) };
-            let Some(block) = self.open_block(to_pool, plane, to_group, Stream::Gc, ready, observer) else {
+            let destination = if folds {
+                self.fold_destination(plane, count as u32, ready, observer)
+            } else if count == wanted as usize || SLC && self.slc.holds(group) {
+                Some((plane, group, pool))
+            } else {
+                let (to_group, to_pool) = self.remainder_group(plane, group, count as u32);
+                Some((plane, to_group, to_pool))
+            };
+            let block = destination.and_then(|(to_plane, to_group, to_pool)| {
+                self.open_block(to_pool, to_plane, to_group, Stream::Gc, ready, observer)
+            });
+            let (Some((to_plane, to_group, to_pool)), Some(block)) = (destination, block) else {
                 // A block is always kept back for collection, so this is a device out of blocks.
                 self.stop.get_or_insert(crate::Stop::Full);
                 self.pools[pool].victim = Some(victim);
@@ -173,7 +187,11 @@ impl Device {
             let found = &found[..count.min(to_kind.slots_per_page() as usize)];
             let page = self.blocks[block as usize].written;
             let reads = victim.reads(found, kind.page_shift);
-            let (before, end) = self.flash.copy(plane, &kind, reads, to_kind, page, ready);
+            let (before, end) = if !SLC || to_plane == plane {
+                self.flash.copy(plane, &kind, reads, to_kind, page, ready)
+            } else {
+                self.flash.move_to((plane, to_plane), &kind, reads, to_kind, page, ready)
+            };
             self.counters.gc_ns += (end - before) as u64;
             self.counters.page_reads[cause as usize] += u64::from(reads);
             self.counters.group_reads[usize::from(group)] += u64::from(reads);

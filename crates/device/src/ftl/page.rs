@@ -1,7 +1,6 @@
 //! The page map: every unit may lie anywhere, and the whole map is in memory.
 
 use super::place::{PageWrite, Span};
-use super::split::next_page;
 use crate::controller::{Progress, Waiting};
 use crate::device::Device;
 use crate::event::{Cause, Observer, Waits};
@@ -14,7 +13,7 @@ impl Device {
         let hot = sectors <= self.hot_sectors;
         let (mut first, mut left) = self.units_of(span.first, sectors);
         while left > 0 {
-            let (group, mut units) = next_page(&self.geometry, left);
+            let (group, mut units) = self.page_for(first, left, sectors);
             let mut waits = Waits::default();
             let mut ready = progress.ready;
             if self.partial(span, first, units) {

@@ -384,6 +384,26 @@ impl Flash {
         (begin, end)
     }
 
+    /// Moves a page to another plane, which collects from the beginning of the program on; otherwise as [`Flash::copy`].
+    #[cold]
+    pub fn move_to(
+        &mut self,
+        (plane, to_plane): (u32, u32),
+        from: &Group,
+        reads: u32,
+        to: &Group,
+        page: u32,
+        ready: i64,
+    ) -> (i64, i64) {
+        let mut at = ready;
+        for _ in 0..reads {
+            at = self.read(plane, from, 0, at, from.page_bytes).end;
+        }
+        let op = self.program(to_plane, to, page, at, to.page_bytes);
+        self.note_gc(to_plane, op.begin, op.end);
+        (op.begin, op.end)
+    }
+
     /// Erases a block.
     pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
         let begin = self.gate(plane, Kind::Erase, 0, ready);

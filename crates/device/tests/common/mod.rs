@@ -37,7 +37,7 @@ impl Observer for Completions {
 
 /// A request of `kb` KB at `at_us`, to the address `kb_from`.
 pub fn command(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Command {
-    Command { arrival: Nanos::from_micros(at_us), op, sector: kb_from * 2, sectors: kb * 2 }
+    Command::new(Nanos::from_micros(at_us), op, kb_from * 2, kb * 2)
 }
 
 /// Runs requests through a new device; completions in us.

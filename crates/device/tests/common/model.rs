@@ -1,7 +1,7 @@
 //! Random requests against the reference model.
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Stop};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
@@ -27,8 +27,16 @@ fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Co
     let length = length.max(align).min(sectors);
     let sector = u64::from(place) * sectors / 65536 / align * align;
     let sector = sector.min(sectors - length);
+    let modifiers = match (op, place % 16) {
+        (Op::Write, 0) => Modifiers::RELIABLE,
+        (Op::Write, 1) => Modifiers::FORCED,
+        (Op::Write, 2) => Modifiers::PREFLUSH.with(Modifiers::RELIABLE),
+        (Op::Write, 3) => Modifiers::PREFLUSH,
+        (Op::Flush, 0..=7) => Modifiers::BARRIER,
+        _ => Modifiers::NONE,
+    };
     let length = if op == Op::Flush { 0 } else { length as u32 };
-    Command { arrival: Nanos(*now), op, sector, sectors: length }
+    Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }
 }
 
 /// Drives random steps through a new device, verifies after each, and again on a copy made from an image.
@@ -56,6 +64,10 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
         }
     }
     device.settle(&mut checker);
+    device.power_off(&mut checker);
+    if device.stop().is_some() {
+        return Ok(());
+    }
     checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let image = device.to_image();
     let mut copy =

@@ -1,0 +1,244 @@
+//! What is durable when.
+//!
+//! # The contract
+//!
+//! A *version* of a sector is what one write put there. Power may go at any moment `t`. After it, a sector holds one
+//! version, or nothing, and the device promises:
+//!
+//! 1. *Nothing from nowhere.* It holds a version whose write came before `t`, or nothing where it was never written or
+//!    was discarded.
+//! 2. *Without a cache*, a write that is complete is durable: its version or a newer one is there. Where a write counts as
+//!    complete when its data is transferred (`timing.write_complete`), completion promises nothing, as with a cache.
+//! 3. *With a cache*, completion of a plain write promises nothing. Its version is durable when a flush that came after
+//!    its completion is complete (`EXT_CSD` `FLUSH_CACHE` [32] bit 0). A write with PREFLUSH is such a flush for
+//!    what was complete when it came.
+//! 4. *Reliable write* (CMD23 bit 31) and *forced programming* (CMD23 bit 24) go past the cache: their version is durable
+//!    when they are complete. A reliable write that is cut leaves each sector old or new, never in between; the model
+//!    gives that to every write, since a page is programmed whole or not at all.
+//! 5. *Barrier* (eMMC 5.1; `EXT_CSD` `FLUSH_CACHE` bit 1): if any version written after a barrier is there, then all
+//!    that was complete before the barrier is durable.
+//! 6. *Discard* takes every promise back: the sector may hold nothing or any older version.
+//! 7. *Power off* in good order is a flush.
+//!
+//! Nothing else is promised. In particular, plain writes in the cache reach the flash in any order, and one of two
+//! overlapping requests in flight may win.
+//!
+//! Not modelled: damage to pages written before in the same cells (paired pages), and the device's own map, which is
+//! taken to be rebuilt from what the pages say. An overwritten version is taken to stay until its successor is programmed.
+//!
+//! [`Persistence`] keeps both sides: the promise, made from commands and completions alone, and what the flash of the
+//! simulation holds, made from page programs. It is an observer: it costs nothing where it is not used.
+
+use std::collections::{HashMap, VecDeque};
+
+use emmclab_trace::Op;
+
+use crate::device::{Command, Device, Modifiers};
+use crate::event::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
+
+/// A moment and the version that holds from then on.
+type Step = (i64, u32);
+/// A version of the sectors from one to another: first, end, version.
+type Extent = (u64, u64, u32);
+
+/// Promises and facts about every sector. Tell it each command before the device has it, and let it listen.
+pub struct Persistence {
+    /// A device whose completions of plain writes promise something.
+    write_through: bool,
+    unit_sectors: u32,
+    /// Version of the next write; 0 = nothing.
+    next: u32,
+    /// Commands not yet complete: with the version that they write.
+    commands: VecDeque<(Command, u32)>,
+    /// Writes that are complete but not promised: when, first sector, end, version.
+    unpromised: Vec<(i64, u64, u64, u32)>,
+    /// Promises by sector, in order of time.
+    promised: HashMap<u64, Vec<Step>>,
+    /// What the flash holds by sector: when programmed, which version.
+    flash: HashMap<u64, Vec<Step>>,
+    /// Versions in the cache, by sector.
+    cached: HashMap<u64, u32>,
+    /// Barriers: the first version after it, and what was complete when it came.
+    barriers: Vec<(u32, Vec<Extent>)>,
+}
+
+impl Persistence {
+    /// For a device that holds nothing.
+    pub fn of(device: &Device) -> Self {
+        Self {
+            write_through: device.promises_on_completion(),
+            unit_sectors: device.geometry().unit_sectors,
+            next: 1,
+            commands: VecDeque::new(),
+            unpromised: Vec::new(),
+            promised: HashMap::new(),
+            flash: HashMap::new(),
+            cached: HashMap::new(),
+            barriers: Vec::new(),
+        }
+    }
+
+    /// Notes the next command; returns the version that it writes, counted from 1 over all commands.
+    pub fn expect(&mut self, command: &Command) -> u32 {
+        let version = self.next;
+        self.next += 1;
+        if command.op == Op::Flush && command.modifiers.contains(Modifiers::BARRIER) {
+            let before = self.unpromised.iter().filter(|(at, ..)| *at <= command.arrival.0);
+            let before = before.map(|(_, first, end, version)| (*first, *end, *version)).collect();
+            self.barriers.push((version, before));
+        }
+        self.commands.push_back((*command, version));
+        version
+    }
+
+    /// The oldest version that the sector may hold after power went at `at`; 0 = nothing is promised.
+    pub fn promised(&self, sector: u64, at: i64) -> u32 {
+        let steps = self.promised.get(&sector).map_or(&[][..], Vec::as_slice);
+        steps.iter().filter(|(from, _)| *from <= at).map(|(_, version)| *version).next_back().unwrap_or(0)
+    }
+
+    /// The version that the flash holds when power goes at `at`; 0 = nothing.
+    pub fn survives(&self, sector: u64, at: i64) -> u32 {
+        let steps = self.flash.get(&sector).map_or(&[][..], Vec::as_slice);
+        // A discard (version 0) takes effect at once; of the rest the newest write wins.
+        let from =
+            steps.iter().rposition(|(from, version)| *version == 0 && *from <= at).map_or(0, |i| i + 1);
+        let held = steps[from..].iter().filter(|(from, _)| *from <= at).map(|(_, version)| *version);
+        held.max().unwrap_or(0)
+    }
+
+    /// The first broken promise when power goes at `at`: sector, version found, version promised.
+    pub fn broken(&self, at: i64) -> Option<(u64, u32, u32)> {
+        let plain = self.promised.keys().map(|sector| {
+            let (found, promised) = (self.survives(*sector, at), self.promised(*sector, at));
+            (*sector, found, promised)
+        });
+        let newest = self.flash.keys().map(|sector| self.survives(*sector, at)).max().unwrap_or(0);
+        let ordered =
+            self.barriers.iter().filter(|(first_after, _)| newest > *first_after).flat_map(|(_, before)| {
+                before
+                    .iter()
+                    .flat_map(|(first, end, version)| (*first..*end).map(move |sector| (sector, *version)))
+            });
+        let ordered = ordered.map(|(sector, version)| (sector, self.survives(sector, at), version));
+        plain.chain(ordered).filter(|(_, found, promised)| found < promised).min()
+    }
+
+    /// The moments at which the flash holds something new.
+    pub fn moments(&self) -> impl Iterator<Item = i64> {
+        self.flash.values().flatten().map(|(at, _)| *at)
+    }
+
+    /// A sector of which the flash does not hold the newest version that was complete, where there is one: what plain
+    /// writes risk, and nothing once the power went in good order.
+    pub fn lost(&self) -> Option<u64> {
+        let newest = |(_, first, end, version): &(i64, u64, u64, u32)| {
+            (*first..*end).find(|sector| self.survives(*sector, i64::MAX) < *version)
+        };
+        self.unpromised.iter().find_map(newest)
+    }
+
+    fn promise(&mut self, at: i64, first: u64, end: u64, version: u32) {
+        for sector in first..end {
+            let steps = self.promised.entry(sector).or_default();
+            if steps.last().is_none_or(|(_, last)| version == 0 || *last < version) {
+                steps.push((at, version));
+            }
+        }
+    }
+
+    /// A flush that came at `came` is complete at `at`.
+    fn flushed(&mut self, came: i64, at: i64) {
+        let mut held = std::mem::take(&mut self.unpromised);
+        held.retain(|(complete, first, end, version)| {
+            let durable = *complete <= came;
+            if durable {
+                self.promise(at, *first, *end, *version);
+            }
+            !durable
+        });
+        self.unpromised = held;
+    }
+
+    /// The version that the youngest write under way puts into a sector.
+    fn writer_of(&self, sector: u64) -> u32 {
+        let covers = |command: &Command| {
+            command.op == Op::Write
+                && (command.sector..command.sector + u64::from(command.sectors)).contains(&sector)
+        };
+        self.commands.iter().rev().find(|(command, _)| covers(command)).map_or(0, |(_, version)| *version)
+    }
+
+    fn store(&mut self, unit: u32, covered: u32, mut keep: impl FnMut(&mut Self, u64)) {
+        let first = u64::from(unit) * u64::from(self.unit_sectors);
+        for bit in 0..self.unit_sectors {
+            if covered >> bit & 1 == 1 {
+                keep(self, first + u64::from(bit));
+            }
+        }
+    }
+}
+
+impl Observer for Persistence {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        let Some((command, version)) = self.commands.pop_front() else { return };
+        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
+        let asks = |modifier| command.modifiers.contains(modifier);
+        match command.op {
+            Op::Write => {
+                if asks(Modifiers::PREFLUSH) {
+                    self.flushed(event.arrival, event.complete);
+                }
+                if self.write_through || asks(Modifiers::RELIABLE) || asks(Modifiers::FORCED) {
+                    self.promise(event.complete, first, end, version);
+                } else {
+                    self.unpromised.push((event.complete, first, end, version));
+                }
+            }
+            Op::Flush if !asks(Modifiers::BARRIER) => self.flushed(event.arrival, event.complete),
+            Op::Flush | Op::Read | Op::Discard | Op::SecureErase => {}
+        }
+    }
+
+    fn unit_cached(&mut self, event: &UnitCached) {
+        self.store(event.logical, event.covered, |all, sector| {
+            all.cached.insert(sector, all.writer_of(sector));
+        });
+    }
+
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        if event.cause != Cause::Host {
+            return;
+        }
+        for unit in event.units {
+            self.store(unit.logical, unit.covered, |all, sector| {
+                let version = all.cached.remove(&sector).unwrap_or_else(|| all.writer_of(sector));
+                all.flash.entry(sector).or_default().push((event.end, version));
+            });
+        }
+    }
+
+    fn trimmed(&mut self, event: &Trimmed) {
+        let Some((command, _)) = self.commands.back().copied() else { return };
+        let at = command.arrival.0;
+        let unit = u64::from(self.unit_sectors);
+        let (first, end) = (u64::from(event.first) * unit, u64::from(event.first + event.count) * unit);
+        let parts = |from: u64, to: u64| [(from, to.min(first)), (from.max(end), to)];
+        for (at, from, to, version) in std::mem::take(&mut self.unpromised) {
+            let left = parts(from, to).into_iter().filter(|(from, to)| from < to);
+            self.unpromised.extend(left.map(|(from, to)| (at, from, to, version)));
+        }
+        for (_, before) in &mut self.barriers {
+            for (from, to, version) in std::mem::take(before) {
+                let left = parts(from, to).into_iter().filter(|(from, to)| from < to);
+                before.extend(left.map(|(from, to)| (from, to, version)));
+            }
+        }
+        for sector in first..end {
+            if self.cached.remove(&sector).is_some() || self.flash.contains_key(&sector) {
+                self.flash.entry(sector).or_default().push((at, 0));
+            }
+        }
+        self.promise(at, first, end, 0);
+    }
+}

@@ -1,0 +1,194 @@
+"""The implications of IISWC 2015 and Characteristic 4 on the results of the study `implications`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+from emmclab.study.measures import Measurement, measure
+from emmclab.study.results import Results, Run
+
+#: The five applications that the paper names in Characteristic 4.
+_SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
+#: Collection that a request waits for less than this long on average is not felt, ms.
+_UNFELT_MS = 0.1
+#: The size of RAM that claims are about; the study has more.
+_RAM_KB = 4096
+
+
+def by_input(results: Results, grid: str, **settings: object) -> dict[str, Run]:
+    """Give the runs of a grid by input, those with the wanted settings."""
+    return {
+        run["input"]: run
+        for run in results.select(grid)
+        if all(run["settings"].get(key.replace("__", ".")) == value for key, value in settings.items())
+    }
+
+
+def routed(results: Results, routing: str) -> dict[str, Run]:
+    """Give the runs beside a card with one way of sharing, by input."""
+    return {run["input"]: run for run in results.select("card") if run["options"]["routing"] == routing}
+
+
+def routings(results: Results) -> list[str]:
+    """Ways of sharing requests with the card, but for not doing so."""
+    found = dict.fromkeys(run["options"]["routing"] for run in results.select("card"))
+    return [routing for routing in found if routing != "internal"]
+
+
+def change_pct(before: Run, after: Run) -> float:
+    """Percent by which the mean response changed; above 0 is slower."""
+    ratio: float = after["mean_response_ms"] / before["mean_response_ms"]
+    return 100 * (ratio - 1)
+
+
+def _workloads(results: Results, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name not in results.recorded]
+
+
+def _said(results: Results, values: dict[str, float], unit: str) -> str:
+    """Say what recorded traces show."""
+    parts = [f"{name} {values[name]:+.1f} {unit}" for name in results.recorded if name in values]
+    return f" Recorded: {', '.join(parts)}." if parts else ""
+
+
+@measure
+def low_rate_service(results: Results) -> Measurement:
+    """Characteristic 4: mean service time where the device falls asleep between requests."""
+    runs = by_input(results, "new")
+    service = {name: runs[name]["mean_service_ms"] for name in results.applications}
+    sleepy = [service[name] for name in _SLEEPY]
+    rest = [value for name, value in service.items() if name not in _SLEEPY]
+    asleep = statistics.median(100 * runs[name]["wake_ups"] / runs[name]["requests"] for name in _SLEEPY)
+    return Measurement(
+        f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
+        {"low": min(sleepy), "high": max(sleepy), "ratio": min(sleepy) / statistics.median(rest)},
+        f"Below one request a second the device sleeps before {asleep:.0f} % of the requests (median of the "
+        "five), and whoever wakes it pays.",
+    )
+
+
+@measure
+def card_beside(results: Results) -> Measurement:
+    """Implication 1: an external card in parallel."""
+    base = routed(results, "internal")
+    slower, total, parts = 0, 0, []
+    for routing in routings(results):
+        runs = routed(results, routing)
+        names = _workloads(results, runs)
+        mean = {name: runs[name]["response"]["mean_ms"] / base[name]["response"]["mean_ms"] for name in names}
+        count = sum(value > 1 for value in mean.values())
+        slower, total = slower + count, total + len(names)
+        parts.append(f"{routing} {count} of {len(names)} (median x{statistics.median(mean.values()):.2f})")
+    return Measurement(
+        f"slower: {', '.join(parts)}",
+        {"slower_pct": 100 * slower / total},
+        "A card a third as fast slows whatever is sent to it; it helps only where requests queue up "
+        "behind each other.",
+    )
+
+
+@measure
+def pauses_for_collection(results: Results) -> Measurement:
+    """Implication 2: collection in pauses against collection while requests wait."""
+    aged, idle, stubborn = (
+        by_input(results, "aged"),
+        by_input(results, "idle-gc", gc__hpi=True),
+        by_input(results, "idle-gc", gc__hpi=False),
+    )
+    names = _workloads(results, idle)
+    unfelt = [name for name in names if idle[name]["wait_gc_ms"] < _UNFELT_MS]
+    before = sum(aged[name]["wait_gc_ms"] < _UNFELT_MS for name in names)
+
+    def median(runs: dict[str, Run], field: str) -> float:
+        return float(statistics.median(runs[name][field] for name in names))
+
+    foreground = 100 * statistics.median(
+        1 - idle[name]["gc_idle_count"] / idle[name]["gc_count"] for name in names if idle[name]["gc_count"]
+    )
+    waits = {name: idle[name]["wait_gc_ms"] - aged[name]["wait_gc_ms"] for name in idle}
+    return Measurement(
+        f"unfelt in {len(unfelt)} of {len(names)} ({before} without); median p99 "
+        f"{median(aged, 'p99_response_ms'):.1f} -> {median(idle, 'p99_response_ms'):.1f} ms, WAF "
+        f"{median(aged, 'waf'):.2f} -> {median(idle, 'waf'):.2f}",
+        {"unfelt": len(unfelt)},
+        f"With pauses used, {foreground:.0f} % of the collections still keep a request waiting (median). "
+        f"Without interruption the median p99 is {median(stubborn, 'p99_response_ms'):.1f} ms."
+        + _said(results, waits, "ms mean wait"),
+    )
+
+
+@measure
+def ram_for_data(results: Results) -> Measurement:
+    """Implication 3: hit rates of RAM in the device."""
+    writes = by_input(results, "ram-write", cache__size_kb=_RAM_KB, cache__policy="lru")
+    reads = by_input(results, "ram-read", cache__read_kb=_RAM_KB)
+    new = by_input(results, "new")
+    names = _workloads(results, writes)
+    write_hit = statistics.median(writes[name]["cache"]["write_hit_pct"] for name in names)
+    read_hit = statistics.median(reads[name]["cache"]["read_hit_pct"] for name in names)
+    gains = {name: change_pct(new[name], writes[name]) for name in writes}
+    read_gains = [change_pct(new[name], reads[name]) for name in names]
+    return Measurement(
+        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of "
+        "read units were there",
+        {"write_hit": write_hit, "read_hit": read_hit},
+        f"Hits are not the point of a write cache: it answers before the flash is programmed, and the mean "
+        f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
+        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. What is in a "
+        "cache is lost with the power." + _said(results, gains, "% mean response with a write cache"),
+    )
+
+
+@measure
+def levelling(results: Results) -> Measurement:
+    """Implication 4: the most worn block under no, simple and elaborate levelling."""
+    worn = {
+        level: {
+            name: run["erase_counts"]["max"] / max(run["erase_counts"]["mean"], 1e-9)
+            for name, run in by_input(results, "wear", wear__levelling=level).items()
+        }
+        for level in ("none", "dynamic", "static")
+    }
+    names = list(worn["static"])
+    worst = max(names, key=lambda name: worn["dynamic"][name] / worn["static"][name])
+    extra = statistics.median(
+        by_input(results, "wear", wear__levelling="static")[name]["waf"]
+        / by_input(results, "wear", wear__levelling="dynamic")[name]["waf"]
+        for name in names
+    )
+    spread = {level: statistics.median(values.values()) for level, values in worn.items()}
+    return Measurement(
+        "most worn block over the mean: "
+        + ", ".join(f"{level} x{value:.2f}" for level, value in spread.items())
+        + f"; worst {worst}",
+        {"worst": worn["dynamic"][worst] / worn["static"][worst]},
+        f"Static levelling pays for its evenness with x{extra:.2f} the write amplification of simple "
+        "levelling (median).",
+    )
+
+
+@measure
+def slc_for_small_writes(results: Results) -> Measurement:
+    """Implication 5: small writes to blocks in SLC mode."""
+    values, parts, notes = {}, [], []
+    recorded: dict[str, float] = {}
+    for state in ("new", "aged"):
+        base, slc = by_input(results, state), by_input(results, f"slc-{state}")
+        names = _workloads(results, slc)
+        gains = {name: change_pct(base[name], slc[name]) for name in slc}
+        faster = sum(gains[name] < 0 for name in names)
+        values[f"faster_{state}"] = float(faster)
+        parts.append(
+            f"{state}: {faster} of {len(names)} faster, "
+            f"median {statistics.median(gains[name] for name in names):+.1f} %"
+        )
+        waf = [statistics.median(runs[name]["waf"] for name in names) for runs in (base, slc)]
+        lost = 100 * (1 - slc[names[0]]["capacity_bytes"] / base[names[0]]["capacity_bytes"])
+        notes.append(f"{state}: WAF {waf[0]:.2f} -> {waf[1]:.2f}, capacity -{lost:.1f} %")
+        recorded |= {name: gains[name] for name in results.recorded if name in gains and state == "new"}
+    return Measurement(
+        "; ".join(parts),
+        values,
+        f"The price: {'; '.join(notes)}." + _said(results, recorded, "% mean response, new"),
+    )

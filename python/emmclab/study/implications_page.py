@@ -1,0 +1,140 @@
+"""The page of the implications: for each the question, the answer, a picture and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts
+from emmclab.files import write_whole
+from emmclab.plots import Rows
+from emmclab.report.assemble import assemble
+from emmclab.study.implications import by_input, change_pct, routed, routings
+from emmclab.study.plots import Drawing, write_drawings
+from emmclab.study.results import Results
+
+_BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
+_CHANGE = "mean response against the phone without it, %"
+
+
+def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
+    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
+    drawn = drawings(results)
+    if html is not None:
+        write_whole(html, render(results, judged, drawn))
+    return write_drawings(drawn, figures) if figures is not None else 0
+
+
+def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
+    """Give the page; the same results give the same bytes."""
+    rows = {drawing.name: drawing.rows for drawing in drawn}
+    return assemble(
+        "implications.html.j2",
+        [drawing.figure for drawing in drawn],
+        rows,
+        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
+        title=results.about["about"],
+        about=results.about,
+        counts=counts(list(judged)),
+        badges=_BADGES,
+        answers={
+            drawing.name: next(claim for claim in judged if claim.source == drawing.source)
+            for drawing in drawn
+        },
+        workloads=len(results.inputs),
+        digest=results.digest,
+    )
+
+
+def drawings(results: Results) -> list[Drawing]:
+    """Draw one picture for each implication."""
+    new, aged = by_input(results, "new"), by_input(results, "aged")
+    internal = routed(results, "internal")
+    card = [
+        {
+            "trace": name,
+            "option": routing,
+            "value": 100 * (run["response"]["mean_ms"] / internal[name]["response"]["mean_ms"] - 1),
+        }
+        for routing in routings(results)
+        for name, run in routed(results, routing).items()
+    ]
+    waits = [
+        {"trace": name, "option": option, "value": run["wait_gc_ms"]}
+        for option, runs in {
+            "when space is short": aged,
+            "in pauses": by_input(results, "idle-gc", gc__hpi=True),
+            "in pauses, not interrupted": by_input(results, "idle-gc", gc__hpi=False),
+        }.items()
+        for name, run in runs.items()
+    ]
+    hits = [
+        {"trace": run["input"], "option": f"{kind} {run['ram_kb'] / 1024:g} MB", "value": run["cache"][field]}
+        for kind, grid, field in (
+            ("written", "ram-write", "write_hit_pct"),
+            ("read", "ram-read", "read_hit_pct"),
+        )
+        for run in results.select(grid)
+        if run["settings"].get("cache.policy", "lru") == "lru"
+    ]
+    wear = [
+        {
+            "trace": run["input"],
+            "option": run["settings"]["wear.levelling"],
+            "value": run["erase_counts"]["max"] / max(run["erase_counts"]["mean"], 1e-9),
+        }
+        for run in results.select("wear")
+    ]
+    slc = [
+        {"trace": name, "option": state, "value": change_pct(base[name], run)}
+        for state, base in (("new", new), ("aged", aged))
+        for name, run in by_input(results, f"slc-{state}").items()
+    ]
+    service = [
+        {"trace": name, "option": "service time", "value": run["mean_service_ms"]}
+        for name, run in new.items()
+    ]
+    return [
+        _points(
+            "sleep", "Characteristic 4: does sleep slow quiet applications?", service, "mean service time, ms"
+        ),
+        _points("card", "Implication 1: does an external card in parallel help?", card, _CHANGE),
+        _points("pauses", "Implication 2: are pauses enough for collection?", waits, "mean wait for it, ms"),
+        _points("ram", "Implication 3: is RAM for data hit?", hits, "units that were in RAM, %"),
+        _points(
+            "wear", "Implication 4: does simple wear levelling do?", wear, "most worn block over the mean"
+        ),
+        _points("slc", "Implication 5: do small writes gain from SLC mode?", slc, _CHANGE),
+    ]
+
+
+_SOURCES = {
+    "sleep": "IISWC15 Characteristic 4",
+    "card": "IISWC15 Implication 1",
+    "pauses": "IISWC15 Implication 2",
+    "ram": "IISWC15 Implication 3",
+    "wear": "IISWC15 Implication 4",
+    "slc": "IISWC15 Implication 5",
+}
+
+
+def _points(name: str, title: str, rows: Rows, axis: str) -> Drawing:
+    """Draw a point for each workload and option."""
+    names = list(dict.fromkeys(row["trace"] for row in rows))
+    options = list(dict.fromkeys(row["option"] for row in rows))
+    chart: Any = (
+        alt.Chart(alt.InlineData(values=rows, name="rows"))
+        .properties(width="container", height=18 * len(names))
+        .mark_point(filled=True, size=60)
+        .encode(
+            y=alt.Y("trace:N", sort=names, title=None),
+            x=alt.X("value:Q", title=axis),
+            color=alt.Color("option:N", title=None, sort=options),
+        )
+    )
+    return Drawing(
+        name, title, f"One point for each workload: {axis}.", rows, chart, _SOURCES[name], wide=True
+    )

@@ -1,0 +1,93 @@
+"""Design options on one's own trace, and a device beside a card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import emmclab
+from emmclab.advise import ORDERS, advise, options
+from emmclab.device import Device, parse_routing
+from emmclab.errors import ConfigError
+from emmclab.study import Study
+
+
+@pytest.fixture(scope="module")
+def trace() -> emmclab.Trace:
+    """Take the smallest bundled trace."""
+    return emmclab.read(min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size))
+
+
+def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
+    device = Device.preset("emmc51-tlc")
+    base, found, refused = advise(device, [trace])
+    assert not refused
+    means = [advice.mean_response_ms for advice in found]
+    assert means == sorted(means)
+    by_name = {advice.option: advice for advice in found}
+    assert by_name["write cache"].ram_kb == 512
+    assert by_name["SLC write cache"].capacity_change_pct < 0
+    assert by_name["static wear levelling"].capacity_change_pct == 0
+    for advice in found:
+        again = device.set(advice.settings).simulate(trace)
+        assert again["mean_response_ms"] == advice.mean_response_ms, advice.option
+    assert base["trace"] == trace.name
+    for order in ORDERS[1:3]:
+        ranked = advise(device, [trace], by=order)[1]
+        values = [advice.p99_response_ms if order == "p99" else advice.waf for advice in ranked]
+        assert values == sorted(values)
+
+
+def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emmclab.Trace) -> None:
+    _, found, refused = advise(Device.preset("ssdsim"), [trace], fold=True)
+    assert "packed writes" in refused
+    assert "queue" in refused["packed writes"]
+    assert {advice.option for advice in found}.isdisjoint(refused)
+
+
+def test_what_a_device_has_already_is_no_option() -> None:
+    names = [option.name for option in options(Device.preset("nexus5").set({"controller.queue_depth": 32}))]
+    assert "command queue" not in names
+    assert "parallel planes" not in names, "it has one plane"
+
+
+def test_an_unknown_order_is_refused(trace: emmclab.Trace) -> None:
+    with pytest.raises(ConfigError, match="cannot be ranked"):
+        advise(Device.preset("nexus5"), [trace], by="beauty")
+
+
+def test_sharing_with_a_card_moves_the_bytes_it_says(trace: emmclab.Trace) -> None:
+    phone, card = Device.preset("nexus5"), Device.preset("sdcard")
+    alone = phone.beside(card, "internal", trace)
+    assert alone["card_requests"] == 0
+    everything = phone.beside(card, "by_size:0", trace)
+    assert everything["card_bytes"] == alone["internal_bytes"]
+    assert everything["response"]["mean_ms"] > alone["response"]["mean_ms"]
+    with pytest.raises(ConfigError, match="stripes of 6 KB"):
+        phone.beside(card, "striping:6", trace)
+
+
+@pytest.mark.parametrize("text", ["striping", "striping:x", "internal:4", "by_mood:4", ""])
+def test_an_impossible_routing_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no way to share"):
+        parse_routing(text)
+
+
+def test_the_study_of_the_implications_has_every_cell_that_its_claims_need() -> None:
+    cells = Study.named("implications").cells()
+    grids = {cell.grid for cell in cells}
+    assert {"new", "aged", "card", "idle-gc", "ram-write", "ram-read", "wear", "slc-new", "slc-aged"} <= grids
+    routings = {json.loads(cell.options)["routing"] for cell in cells if cell.grid == "card"}
+    assert len(routings) == 4
+
+
+def test_a_card_and_its_routings_go_together() -> None:
+    text = 'name = "x"\ninputs = ["Idle"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\n'
+    with pytest.raises(ConfigError, match="go together"):
+        Study.parse(text + 'card = "sdcard"\n', "x.toml")
+    with pytest.raises(ConfigError, match="no way to share"):
+        Study.parse(text + 'card = "sdcard"\nroutings = ["sideways"]\n', "x.toml")
+    with pytest.raises(ConfigError, match="open loop"):
+        Study.parse(text + 'card = "sdcard"\nroutings = ["internal"]\nmodes = ["closed"]\n', "x.toml")

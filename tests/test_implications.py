@@ -1,0 +1,61 @@
+"""The implications as experiments: claims and page from a small run of the study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from emmclab.claims import CANNOT, judge
+from emmclab.study import Study
+from emmclab.study.definition import Grid
+from emmclab.study.executors import Serial
+from emmclab.study.implications_page import drawings, render
+from emmclab.study.results import Results
+from emmclab.study.run import run_study
+
+#: The five applications of Characteristic 4 and another.
+_INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Run the study with few inputs, shortened."""
+    study = Study.named("implications")
+    phone = {f"geometry.block_groups.{group}.blocks": 32 for group in range(3)}
+
+    def shortened(grid: Grid) -> Grid:
+        """Few requests, on a small device where it is aged."""
+        small = dict(grid.set)
+        if grid.precondition == "steady:1":
+            small |= phone | ({"slc.blocks": 8} if "slc.blocks" in small else {})
+        return replace(grid, inputs=_INPUTS, requests=min(grid.requests or 300, 2000), set=small)
+
+    grids = tuple(shortened(grid) for grid in study.grids)
+    small = replace(study, inputs=_INPUTS, grids=grids)
+    return run_study(small, tmp_path_factory.mktemp("results"), Serial())
+
+
+def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
+    judged = judge(results, "implications")
+    assert [claim.id for claim in judged] == [
+        "iiswc-c4",
+        "iiswc-impl1-sdcard",
+        "iiswc-impl2-idle-gc",
+        "iiswc-impl3-ram",
+        "iiswc-impl4-wear",
+        "iiswc-impl5-slc",
+    ]
+    assert all(claim.verdict != CANNOT and claim.measured != "–" and claim.reason for claim in judged)
+
+
+def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None:
+    judged = judge(results, "implications")
+    drawn = drawings(results)
+    page = render(results, judged, drawn)
+    assert page == render(results, judged, drawings(results)), "the same results give the same bytes"
+    for drawing in drawn:
+        assert f'id="{drawing.name}"' in page
+        assert drawing.rows
+    for claim in judged:
+        assert claim.verdict in page
