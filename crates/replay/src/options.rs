@@ -13,6 +13,8 @@ pub enum Mode {
     /// A request that did not overlap its predecessor in the recording keeps its think time after the predecessor's
     /// simulated completion; one that did keeps its distance from the predecessor's arrival. Needs recorded completions.
     Closed,
+    /// When its predecessor is complete, whatever was recorded: how fast the device is, one request at a time.
+    BackToBack,
 }
 
 /// What the device holds before the run.

@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Observer};
-use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Result};
+use emmclab_device::{Command, Device, DeviceConfig, Observer, Scheduling};
+use emmclab_layers::LayerConfig;
+use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Result};
 
 use crate::fold;
 use crate::images::ImageStore;
+use crate::layered::{Layered, Port};
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
 use crate::pace::Pace;
@@ -19,6 +21,7 @@ pub struct Simulation {
     config: DeviceConfig,
     options: ReplayOptions,
     device: Device,
+    layers: Option<Box<Layered>>,
     pace: Pace,
     measure: Measure,
     checker: Option<Box<Checker>>,
@@ -47,6 +50,7 @@ impl Simulation {
         let capacity = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
         Self {
             checker: options.check.then(|| Box::new(Checker::of(&device))),
+            layers: None,
             config: config.clone(),
             options: options.clone(),
             pace: Pace::new(options),
@@ -58,6 +62,40 @@ impl Simulation {
             started: Instant::now(),
             device,
         }
+    }
+
+    /// Puts layers between the workload and the device, the first on top; `second` is the device beside it.
+    ///
+    /// # Errors
+    /// For an unknown layer, senseless settings, and devices on which the end of a write is not known when it comes.
+    pub fn with_layers(
+        mut self,
+        layers: &[LayerConfig],
+        second: Option<(&DeviceConfig, Device)>,
+    ) -> Result<Self> {
+        if layers.is_empty() {
+            if second.is_some() {
+                return Err(Error::new(Kind::Config, "there is a second device, but no layer to use it"));
+            }
+            return Ok(self);
+        }
+        let configs = [Some(&self.config), second.as_ref().map(|(config, _)| *config)];
+        for config in configs.into_iter().flatten() {
+            if config.settings().controller.scheduling != Scheduling::Fifo {
+                return Err(Error::new(
+                    Kind::Config,
+                    format!(
+                        "layers need a device that works in order; {} lets reads go first",
+                        config.name()
+                    ),
+                )
+                .hint("set controller.scheduling=fifo"));
+            }
+        }
+        let layered = Layered::new(layers, &self.device, second)?;
+        self.capacity = layered.capacity();
+        self.layers = Some(Box::new(layered));
+        Ok(self)
     }
 
     /// The device.
@@ -97,12 +135,20 @@ impl Simulation {
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
         let (sector, sectors, folded) = fold::place(request, self.capacity, self.options.fold)?;
         if self.pace.waits(request) {
-            self.settle(observer);
+            self.settle(observer)?;
         }
         let arrival = Nanos(self.pace.arrival(request, self.completed)?);
         let command = Command { arrival, op: request.op, sector, sectors };
         self.folded += u64::from(folded);
         self.kept += 1;
+        if let Some(layers) = &mut self.layers {
+            let mut told = (&mut self.measure, &mut *observer);
+            let checker = self.checker.as_deref_mut();
+            let mut port = Port { device: &mut self.device, checker, observer: &mut told };
+            layers.submit(request.op, sector, sectors, arrival.0, &mut port)?;
+            self.completed = layers.last_complete();
+            return Ok(self.device.stop().is_none() && !layers.stopped());
+        }
         let done = if let Some(checker) = &mut self.checker {
             checker.expect(&command);
             let done = self
@@ -120,13 +166,22 @@ impl Simulation {
     }
 
     /// Lets the device dispatch all that waits; the predecessor's completion is known then.
-    fn settle<O: Observer>(&mut self, observer: &mut O) {
+    fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
+        if let Some(layers) = &mut self.layers {
+            let mut told = (&mut self.measure, &mut *observer);
+            let checker = self.checker.as_deref_mut();
+            let mut port = Port { device: &mut self.device, checker, observer: &mut told };
+            layers.settle(&mut port)?;
+            self.completed = layers.last_complete();
+            return Ok(());
+        }
         self.completed = match &mut self.checker {
             Some(checker) => {
                 self.device.settle(&mut (&mut self.measure, &mut (&mut **checker, &mut *observer))).0
             }
             None => self.device.settle(&mut (&mut self.measure, &mut *observer)).0,
         };
+        Ok(())
     }
 
     /// Ends the run and sums it up, with what the readers counted.
@@ -138,11 +193,16 @@ impl Simulation {
         ledger: Option<&Ledger>,
         observer: &mut O,
     ) -> Result<SimulationResult> {
-        self.settle(observer);
+        self.settle(observer)?;
         if let Some(checker) = &mut self.checker {
             checker.verify(&self.device)?;
         }
         let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
+        if let Some(layers) = &self.layers {
+            (result.layers, result.second_device) = layers.results();
+            result.host_bytes_read = self.measure.reads.bytes;
+            result.host_bytes_written = self.measure.writes.bytes;
+        }
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
             seen: self.kept,
             kept: self.kept,
