@@ -10,6 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.study import advil as advil  # its measures register themselves
 from emmclab.study.measures import measure
 from emmclab.study.results import Results
 
@@ -124,7 +125,7 @@ def said(paper: str) -> dict[str, dict[str, str]]:
     >>> said("iiswc15")["iiswc-c1"]["source"]
     'IISWC15 Characteristic 1'
     """
-    prefix = {"iiswc15": "iiswc-"}[paper]
+    prefix = {"iiswc15": "iiswc-", "advil12": "advil-"}[paper]
     rows = csv.DictReader(io.StringIO(_core.published_csv()["claims"]))
     return {row["id"]: row for row in rows if row["id"].startswith(prefix)}
 

@@ -7,6 +7,7 @@
 )]
 
 mod batch;
+mod benchmark;
 mod errors;
 mod json;
 mod presets;
@@ -25,6 +26,8 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
+    use crate::benchmark::{PyBenchmark, benchmark_names};
+    #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]
     use crate::profile::{PyProfiler, published_tables};
@@ -33,7 +36,7 @@ mod _core {
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]
-    use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema};
+    use crate::simulate::{PyDeviceConfig, PySimulation, device_presets, device_schema, layer_kinds};
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]

@@ -101,6 +101,8 @@ pub struct ReplayOptions {
     pub precondition: Precondition,
     /// Seed of random preconditioning.
     pub seed: u64,
+    /// Keep so many of the first writes that layers send to the device, for a picture of their pattern.
+    pub first_writes: u32,
     /// Check the device's invariants and contents after every request.
     pub check: bool,
 }

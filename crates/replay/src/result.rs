@@ -268,6 +268,9 @@ pub struct SimulationResult {
     /// What each layer did, the first on top.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
+    /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first_writes: Vec<(u64, u32)>,
     /// What the second device did, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_device: Option<SecondDevice>,
@@ -368,6 +371,7 @@ impl SimulationResult {
             simulated_s: elapsed_s,
             ledger: Ledger::default(),
             layers: Vec::new(),
+            first_writes: Vec::new(),
             second_device: None,
             wall_s: 0.0,
             page_operations_per_s: 0.0,

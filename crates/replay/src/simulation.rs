@@ -92,7 +92,7 @@ impl Simulation {
                 .hint("set controller.scheduling=fifo"));
             }
         }
-        let layered = Layered::new(layers, &self.device, second)?;
+        let layered = Layered::new(layers, &self.device, second, self.options.first_writes)?;
         self.capacity = layered.capacity();
         self.layers = Some(Box::new(layered));
         Ok(self)
@@ -200,6 +200,7 @@ impl Simulation {
         let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
         if let Some(layers) = &self.layers {
             (result.layers, result.second_device) = layers.results();
+            result.first_writes = layers.first_writes().to_vec();
             result.host_bytes_read = self.measure.reads.bytes;
             result.host_bytes_written = self.measure.writes.bytes;
         }

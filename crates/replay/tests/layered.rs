@@ -84,7 +84,11 @@ fn logged_writes_take_what_the_second_device_takes() {
     let writes: Vec<_> = (0..500_u64)
         .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
         .collect();
-    let logged = run(&[advil().with("second_device", "true")], true, &options, &writes);
+    let pass = ReplayOptions { first_writes: 3, ..options.clone() };
+    let first = run(&[LayerConfig::named("pass-through")], false, &pass, &writes).first_writes;
+    assert_eq!(first, [0, 1, 2].map(|i: usize| (writes[i].sector.0, 8)));
+    let logged = run(&[advil().with("second_device", "true")], true, &pass, &writes);
+    assert!(logged.first_writes.is_empty());
     assert_eq!(count(&logged, "logged_writes"), 500);
     assert_eq!(logged.second_device.as_ref().unwrap().host_bytes_written, 500 * 4096);
     assert_eq!(logged.page_programs, 0, "nothing came to the device");
@@ -141,6 +145,7 @@ fn what_cannot_be_is_refused() {
     reordering.set("controller.scheduling", "read_first").unwrap();
     assert!(refuse(&reordering, &[advil()], false).contains("works in order"));
     assert!(refuse(&device(), &[], true).contains("no layer to use it"));
+    assert!(refuse(&device(), &[advil()], true).contains("no layer uses it"));
     assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
     assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends behind the device"));
 }

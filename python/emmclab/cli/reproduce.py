@@ -43,7 +43,10 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's whole study and write one page: every table, figure and claim beside what came out."""
-    from emmclab.study.page import write_page
+    if paper == "advil12":
+        from emmclab.study.advil_page import write_page
+    else:
+        from emmclab.study.page import write_page
 
     rules(paper)
     study = Study.named(paper).with_inputs(recorded_traces(traces))

@@ -13,15 +13,18 @@ from emmclab.cli.simulation import (
     Check,
     Fold,
     Images,
+    Layers,
     Mode,
     Passes,
     Precondition,
     Rate,
     Replay,
+    Second,
     Seed,
     Settings,
     configured,
     device_names,
+    layered,
     show_result,
 )
 
@@ -53,6 +56,8 @@ def simulate(
     seed: Seed = 1,
     check: Check = False,
     images: Images = None,
+    layers: Layers = [],  # noqa: B006
+    second: Second = None,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -68,9 +73,12 @@ def simulate(
     size_unit: SizeUnit = None,
 ) -> None:
     """Replay traces (several: at once, on one clock) on a simulated eMMC device."""
-    configuration = configured(device, settings)
+    own, layer_settings = layered(settings, layers)
+    configuration = configured(device, own)
     reading = Reading(format, lenient, columns, time_unit, size_unit)
-    replay = Replay(mode, precondition, rate, passes, fold, seed, check, images)
+    replay = Replay(
+        mode, precondition, rate, passes, fold, seed, check, images, layers, layer_settings, second
+    )
     result = replay.run(configuration, [reading.open(path) for path in traces], events)
     if as_json:
         print_json(result.to_dict())

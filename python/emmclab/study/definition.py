@@ -14,6 +14,7 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.device import Device
 from emmclab.errors import ConfigError, InputError
+from emmclab.layers import stack
 from emmclab.study.cell import Cell, Input
 from emmclab.workload import workloads
 
@@ -44,6 +45,12 @@ class Grid:
     fold: bool = False
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
+    #: Layers above the device, with their settings, and the device beside it.
+    layers: tuple[str, ...] = ()
+    layer_settings: Mapping[str, Setting] = field(default_factory=dict)
+    second: str = ""
+    #: With layers, how many of the first writes to the device are kept.
+    first_writes: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,14 @@ class Study:
                     "rate": grid.rate,
                     "fold": grid.fold,
                 }
+                if grid.layers:
+                    stack(grid.layers, grid.layer_settings)
+                    options |= {
+                        "layers": list(grid.layers),
+                        "layer_settings": dict(grid.layer_settings),
+                        "second": grid.second or None,
+                        "first_writes": grid.first_writes,
+                    }
                 for source in sources:
                     wanted.setdefault(source, []).append(
                         Cell(grid.name, source, device, settings, *known[place], json.dumps(options))
@@ -189,10 +204,14 @@ def _grid(read: _Table) -> Grid:
         rate=read.one("rate", (int, float), 1.0),
         fold=read.one("fold", bool, False),
         requests=read.one("requests", int, 0),
+        layers=read.many("layers", str, ()),
+        layer_settings=read.table("layer_settings", (str, int, float, bool)),
+        second=read.text("second", ""),
+        first_writes=read.one("first_writes", int, 0),
     )
     for mode in grid.modes:
-        if mode not in ("open", "closed"):
-            raise read.fault("modes", f"there is no mode `{mode}`", "open or closed")
+        if mode not in ("open", "closed", "back_to_back"):
+            raise read.fault("modes", f"there is no mode `{mode}`", "open, closed or back_to_back")
     if grid.requests < 0:
         raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
     read.done()

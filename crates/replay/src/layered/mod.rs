@@ -50,6 +50,9 @@ pub(crate) struct Layered {
     complete: u64,
     last_complete: i64,
     started: bool,
+    /// The first writes to the device, and how many are kept.
+    first_writes: Vec<(u64, u32)>,
+    first_wanted: u32,
 }
 
 /// Sectors of a device.
@@ -66,6 +69,7 @@ impl Layered {
         configs: &[LayerConfig],
         main: &Device,
         second: Option<(&DeviceConfig, Device)>,
+        first_wanted: u32,
     ) -> Result<Self> {
         let below = Below { main: sectors(main), second: second.as_ref().map(|(_, device)| sectors(device)) };
         let level = |layer| Level {
@@ -77,8 +81,14 @@ impl Layered {
             held_overlap: 0,
             held_ns: 0,
         };
+        let levels: Vec<_> = build_stack(configs, &below)?.into_iter().map(level).collect();
+        let uses_second = |level: &Level| level.layer.areas().iter().any(|area| area.disk == 1);
+        if second.is_some() && !levels.iter().any(uses_second) {
+            return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
+                .hint("say which one does, as --set advil.second_device=true"));
+        }
         Ok(Self {
-            levels: build_stack(configs, &below)?.into_iter().map(level).collect(),
+            levels,
             second: second.map(|(config, mut device)| {
                 device.rewind();
                 (config.name().to_owned(), device)
@@ -91,6 +101,8 @@ impl Layered {
             complete: 0,
             last_complete: 0,
             started: false,
+            first_writes: Vec::new(),
+            first_wanted,
         })
     }
 
@@ -139,6 +151,11 @@ impl Layered {
             }
         }
         Ok(())
+    }
+
+    /// The first writes to the device.
+    pub fn first_writes(&self) -> &[(u64, u32)] {
+        &self.first_writes
     }
 
     /// What the layers and the second device did.
@@ -285,7 +302,12 @@ impl Layered {
                 Some((_, device)) if command.disk > 0 => {
                     Port { device, checker: None, observer: &mut Quiet }.submit(&sent)?
                 }
-                _ => port.submit(&sent)?,
+                _ => {
+                    if sent.op == Op::Write && self.first_writes.len() < self.first_wanted as usize {
+                        self.first_writes.push((sent.sector, sent.sectors));
+                    }
+                    port.submit(&sent)?
+                }
             };
             let Some(event) = event else { return Ok(()) };
             self.tasks[task].note(&event);
