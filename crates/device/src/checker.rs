@@ -6,10 +6,11 @@
 //! 1. Every logical sector reads back what was last written to it; lost, stale and swapped data is seen by its tag.
 //! 2. Each mapped unit has one valid slot, and each valid slot one unit.
 //! 3. Valid counts of blocks and pools add up.
-//! 4. Pages of a block are programmed in order, and none twice between erases.
+//! 4. Pages of a block are programmed in order, and none twice between erases; only block-mapped schemes leave some out.
 //! 5. Free, open, full, collecting and bad blocks are all blocks; the lists hold the full ones.
 //! 6. Time never goes back: a plane does one thing at a time, requests complete after they start after they arrive, and
 //!    the parts of a response time add up to it.
+//! 7. The tables of a block-mapped scheme lead to every valid unit.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,6 +36,8 @@ pub struct Checker {
     plane_end: Vec<i64>,
     /// Whether a plane does one thing at a time; not with cache commands.
     exclusive: bool,
+    /// Whether pages of a block may be left out.
+    skips: bool,
     last_tag: u32,
     last_arrival: i64,
     since: usize,
@@ -54,6 +57,7 @@ impl Checker {
             outstanding: HashMap::new(),
             plane_end: vec![i64::MIN; geometry.planes as usize],
             exclusive: !device.flash.caches(),
+            skips: device.mapping.skips_pages(),
             last_tag: 0,
             last_arrival: i64::MIN,
             since: 0,
@@ -134,6 +138,8 @@ impl Checker {
         }
         self.verify_blocks(device);
         self.verify_pools(device);
+        let fault = if device.stop().is_none() { device.mapping.fault(device) } else { None };
+        self.require(fault.is_none(), || fault.unwrap_or_default());
         self.verdict()
     }
 
@@ -276,7 +282,7 @@ impl Observer for Checker {
         let written = self.programmed[block as usize];
         self.require(page < written, || format!("page {page} of block {block} is read but not programmed"));
         // The reads of a copy are told with the times of the whole copy.
-        if matches!(event.cause, Cause::Host | Cause::Merge) {
+        if matches!(event.cause, Cause::Host | Cause::Merge | Cause::Map) {
             self.timeline(block, event.begin, event.end);
         }
     }
@@ -284,10 +290,10 @@ impl Observer for Checker {
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
         let (block, page) = (event.block, event.page);
         let next = self.programmed[block as usize];
-        self.require(page == next, || {
+        self.require(page == next || self.skips && page > next, || {
             format!("page {page} of block {block} is programmed after page {next}")
         });
-        self.programmed[block as usize] += 1;
+        self.programmed[block as usize] = page + 1;
         self.timeline(block, event.begin, event.end);
         let sectors = self.geometry.unit_sectors as usize;
         let (in_block, slots) = self
@@ -305,7 +311,8 @@ impl Observer for Checker {
         for (i, unit) in event.units.iter().enumerate() {
             let slot = (self.geometry.first_slot(block) + in_block) as usize + i;
             let mut tag = 0;
-            if event.cause == Cause::Host {
+            // Pages of block-mapped schemes carry units that the host left as they were.
+            if event.cause == Cause::Host && (unit.covered != 0 || !self.skips) {
                 if let Some(tags) = self.outstanding.get_mut(&unit.logical) {
                     tag = tags.pop_front().unwrap_or(0);
                     if tags.is_empty() {

@@ -10,11 +10,11 @@ pub struct Counters {
     /// Bytes the host read.
     pub host_bytes_read: u64,
     /// Pages read, by [`Cause`].
-    pub page_reads: [u64; 4],
+    pub page_reads: [u64; 5],
     /// Pages programmed, by [`Cause`].
-    pub page_programs: [u64; 4],
+    pub page_programs: [u64; 5],
     /// Bytes of the pages programmed, by [`Cause`].
-    pub bytes_programmed: [u64; 4],
+    pub bytes_programmed: [u64; 5],
     /// Pages read, by block group.
     pub group_reads: Vec<u64>,
     /// Pages programmed, by block group.
@@ -31,8 +31,18 @@ pub struct Counters {
     pub wear_moves: u64,
     /// Time that flash units spent on collection, ns.
     pub gc_ns: u64,
-    /// Units overwritten in part, whose rest had to be read first.
+    /// Units (block-mapped schemes: pages) overwritten in part, whose rest had to be read first.
     pub merges: u64,
+    /// Log blocks that took the place of their data block as they were.
+    pub switch_merges: u64,
+    /// Log blocks that did so after the rest of the data had been copied to them.
+    pub partial_merges: u64,
+    /// Logical blocks copied to a fresh block.
+    pub full_merges: u64,
+    /// Map entries found in memory.
+    pub map_hits: u64,
+    /// Map entries that had to be read from the flash.
+    pub map_misses: u64,
     /// Units that the host read and had never written.
     pub unwritten_reads: u64,
     /// Units discarded.

@@ -9,6 +9,7 @@ use crate::controller::{Commands, Pending, Power, Progress};
 use crate::counters::{Counters, Load};
 use crate::event::{Observer, RequestCompleted, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
+use crate::ftl::mapping::Mapping;
 use crate::geometry::{Geometry, ns};
 use crate::nand::{Block, Flash, Pool};
 
@@ -73,13 +74,14 @@ impl From<&Request> for Command {
 pub struct Device {
     pub(crate) geometry: Geometry,
     pub(crate) flash: Flash,
-    /// Slot + 1 of each logical unit; 0 = never written or discarded.
+    /// Slot + 1 of each logical unit, the host's first, then those of a map on the flash; 0 = never written or discarded.
     pub(crate) map: Vec<u32>,
     /// Logical unit + 1 in each slot; 0 = nothing valid.
     pub(crate) owner: Vec<u32>,
     pub(crate) blocks: Vec<Block>,
     /// One for each plane and block group.
     pub(crate) pools: Vec<Pool>,
+    pub(crate) mapping: Mapping,
     pub(crate) policy: Option<Box<dyn VictimPolicy>>,
     pub(crate) counters: Counters,
     pub(crate) stop: Option<Stop>,
@@ -135,8 +137,10 @@ impl Device {
             }
         }
         let pools = pools(settings, &geometry, policy.as_deref());
+        let mapping = Mapping::new(settings, &geometry);
         Self {
-            map: vec![0; geometry.logical_units as usize],
+            map: vec![0; (geometry.logical_units + mapping.map_units()) as usize],
+            mapping,
             owner: vec![0; geometry.slots()],
             blocks: vec![Block::default(); geometry.blocks() as usize],
             pools,
@@ -225,6 +229,7 @@ impl Device {
     pub fn rewind(&mut self) {
         self.flash.rewind();
         self.commands.rewind();
+        self.mapping.power_cycle();
         self.counters = Counters::new(self.geometry.groups.len());
         self.last_program = i64::MIN;
         self.next_id = 0;

@@ -14,11 +14,13 @@ pub enum Cause {
     Gc = 2,
     /// Wear levelling moved it.
     Wear = 3,
+    /// The mapping scheme keeps its map there.
+    Map = 4,
 }
 
 impl Cause {
     /// All causes, in the order of their codes.
-    pub const ALL: [Cause; 4] = [Cause::Host, Cause::Merge, Cause::Gc, Cause::Wear];
+    pub const ALL: [Cause; 5] = [Cause::Host, Cause::Merge, Cause::Gc, Cause::Wear, Cause::Map];
 
     /// Name in results.
     pub const fn name(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Cause {
             Cause::Merge => "merge",
             Cause::Gc => "gc",
             Cause::Wear => "wear",
+            Cause::Map => "map",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Bytes, SECTOR_BYTES};
 
-use crate::config::{BlockGroup, Settings, StripeOrder};
+use crate::config::{BlockGroup, Clustering, GeometrySettings, Settings, StripeOrder};
 
 /// Blocks of one page size in every plane, in integer units.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ impl Group {
 ///
 /// A *slot* is the place of one map unit in the flash. Slots of a block are numbered page by page; the numbers of a
 /// block start at a multiple of a power of two, so that block and page come out of a slot by shifts.
+///
+/// Clustered planes count as one plane, with pages and blocks that are larger by [`Geometry::gang`].
 #[derive(Clone, Debug)]
 pub struct Geometry {
     /// Channels.
@@ -57,6 +59,10 @@ pub struct Geometry {
     pub dies: u32,
     /// Planes in all; plane = ((channel * chips + chip) * dies + die) * planes + plane.
     pub planes: u32,
+    /// Planes that work as one; 1 without clustering.
+    pub gang: u32,
+    /// Channels over which a clustered page is spread; 1 without.
+    pub gang_channels: u32,
     /// Planes behind a channel.
     pub planes_per_channel: u32,
     /// Planes in a chip.
@@ -89,14 +95,14 @@ pub(crate) fn ns(us: f64) -> i64 {
 impl Geometry {
     /// Works out the geometry of checked settings.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let given = &settings.geometry;
+        let (given, gang) = ganged(settings);
         let unit_kb = settings.mapping.unit_kb;
         let mut first_block = 0;
         let groups: Vec<Group> = given
             .block_groups
             .iter()
             .map(|group| {
-                let out = Self::group(group, first_block, unit_kb);
+                let out = Self::group(group, first_block, unit_kb, gang);
                 first_block += group.blocks;
                 out
             })
@@ -118,6 +124,8 @@ impl Geometry {
             chips,
             dies: chips * given.dies_per_chip,
             planes,
+            gang,
+            gang_channels: settings.geometry.channels / given.channels,
             planes_per_channel: given.chips_per_channel * planes_per_chip,
             planes_per_chip,
             planes_per_die: given.planes_per_die,
@@ -127,19 +135,19 @@ impl Geometry {
             unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
             stride_shift: largest.next_power_of_two().trailing_zeros(),
             logical_units: (usable as f64 / share).floor() as u32,
-            stripe: stripe(settings),
+            stripe: stripe(&given, settings.allocation.order),
             groups,
         }
     }
 
-    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32) -> Group {
+    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32, gang: u32) -> Group {
         Group {
             first_block,
             blocks: group.blocks,
             spare_blocks: group.spare_blocks,
             pages_per_block: group.pages_per_block,
-            page_bytes: group.page_kb * 1024,
-            page_shift: (group.page_kb / unit_kb).trailing_zeros(),
+            page_bytes: group.page_kb * gang * 1024,
+            page_shift: (group.page_kb * gang / unit_kb).trailing_zeros(),
             read_ns: ns(group.read_us),
             program_ns: ns(group.program_us),
             erase_ns: ns(group.erase_us),
@@ -193,11 +201,29 @@ impl Geometry {
     }
 }
 
+/// The counts when every gang of planes is one plane, and the planes in a gang.
+fn ganged(settings: &Settings) -> (GeometrySettings, u32) {
+    let mut given = settings.geometry.clone();
+    let level = settings.mapping.clustering;
+    let mut gang = 1;
+    for (from, count) in [
+        (Clustering::Planes, &mut given.planes_per_die),
+        (Clustering::Dies, &mut given.dies_per_chip),
+        (Clustering::Chips, &mut given.chips_per_channel),
+        (Clustering::Channels, &mut given.channels),
+    ] {
+        if level >= from {
+            gang *= *count;
+            *count = 1;
+        }
+    }
+    (given, gang)
+}
+
 /// The planes in striping order: the chosen coordinate runs first, the others follow as channel, chip, die, plane.
-fn stripe(settings: &Settings) -> Vec<u32> {
-    let given = &settings.geometry;
+fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<u32> {
     let counts = [given.channels, given.chips_per_channel, given.dies_per_chip, given.planes_per_die];
-    let first = match settings.allocation.order {
+    let first = match order {
         StripeOrder::ChannelFirst => 0,
         StripeOrder::ChipFirst => 1,
         StripeOrder::DieFirst => 2,

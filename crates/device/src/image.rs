@@ -1,6 +1,7 @@
 //! The state of a used device as bytes, so that aging it once is enough.
 //!
-//! Little-endian words: a mark, the sizes, map, owners, blocks, then what each pool cannot find out from its blocks. Times,
+//! Little-endian words: a mark, the sizes, map, owners, blocks, then what each pool cannot find out from its blocks, and the
+//! tables of the mapping scheme. Times,
 //! counters and requests in flight are not part of it.
 
 use emmclab_trace::{Error, Kind, Result};
@@ -11,7 +12,7 @@ use crate::nand::{BlockState, NONE, Victim};
 
 /// "EMIM" and the version of the layout.
 const MARK: u32 = 0x4D49_4D45;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 struct Reader<'a>(&'a [u8]);
 
@@ -97,6 +98,9 @@ impl Device {
                 }
             }
         }
+        for value in self.mapping.words() {
+            word(&mut out, value);
+        }
         out
     }
 
@@ -142,6 +146,11 @@ impl Device {
         }
         device.pools_from_image(&mut image)?;
         device.consistent()?;
+        let mut words = std::iter::from_fn(|| image.word().ok());
+        device.mapping.restore(&mut words).ok_or_else(|| damaged("the tables of its map are none"))?;
+        if let Some(fault) = device.mapping.fault(&device) {
+            return Err(damaged(&fault));
+        }
         if image.0.is_empty() { Ok(device) } else { Err(damaged("there is more than a device in it")) }
     }
 
@@ -154,7 +163,8 @@ impl Device {
             for slot in first..self.geometry.first_slot(number as u32 + 1) {
                 if let Some(unit) = self.owner[slot as usize].checked_sub(1) {
                     valid += 1;
-                    if self.lookup(unit) != Some(slot) {
+                    let reach = block.written << self.geometry.groups[usize::from(block.group)].page_shift;
+                    if self.lookup(unit) != Some(slot) || self.geometry.offset_of(slot) >= reach {
                         return Err(damaged("map and flash disagree"));
                     }
                 }

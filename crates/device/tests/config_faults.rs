@@ -79,6 +79,15 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
         (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),
         (&[("geometry.block_groups.0.spare_blocks", "3")], "never go bad"),
+        (&[("mapping.scheme", "pages")], "superblock, dftl"),
+        (&[("mapping.scheme", "fast"), ("mapping.log_blocks", "1")], "must lie in 2"),
+        (&[("mapping.scheme", "bast"), ("mapping.log_blocks", "18")], "needs 276: 257 for data, 18 for logs"),
+        (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "at least one"),
+        (&[("mapping.scheme", "block"), ("gc.policy", "fifo")], "merged and not collected"),
+        (&[("mapping.scheme", "dftl"), ("mapping.cached_entries", "0")], "cached_entries"),
+        (&[("mapping.scheme", "dftl"), ("controller.scheduling", "read_first")], "read_first"),
+        (&[("mapping.clustering", "planes"), ("timing.parallelism", "interleave")], "multi-plane"),
+        (&[("mapping.clustering", "channels"), ("geometry.channels", "3")], "power of two"),
     ];
     for (settings, part) in cases {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();

@@ -38,12 +38,30 @@ fn an_image_of_another_device_is_refused() {
     assert!(Device::from_image(&collecting(), &image[..image.len() - 1]).is_err());
 }
 
+/// The same with another mapping scheme.
+fn mapped(scheme: &str) -> DeviceConfig {
+    let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
+    config
+        .set_all(&[
+            ("geometry.block_groups.0.blocks", "24"),
+            ("mapping.scheme", scheme),
+            ("mapping.log_blocks", "4"),
+            ("mapping.cached_entries", "5"),
+        ])
+        .unwrap();
+    config
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn damage_is_refused_or_harmless(at in any::<prop::sample::Index>(), value in any::<u8>()) {
-        let config = collecting();
+    fn damage_is_refused_or_harmless(
+        scheme in prop::sample::select(vec!["page", "block", "bast", "fast", "superblock", "dftl"]),
+        at in any::<prop::sample::Index>(),
+        value in any::<u8>(),
+    ) {
+        let config = if scheme == "page" { collecting() } else { mapped(scheme) };
         let mut image = used(&config).to_image();
         let at = at.index(image.len());
         image[at] = value;

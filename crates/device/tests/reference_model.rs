@@ -1,16 +1,16 @@
 //! Random devices and random requests against the reference model, which is verified after every request.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "common/model.rs"]
+mod model;
+
 use std::fmt::Write;
 
-use emmclab_device::checker::Checker;
+use emmclab_device::DeviceConfig;
 use emmclab_device::ftl::gc::{NONE, POLICIES};
-use emmclab_device::{Command, Device, DeviceConfig, Stop};
-use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
-/// Over-provisioning at which each plane has blocks enough for every open block, at most a third of them with data.
-const ROOMY_PCT: f64 = 250.0;
+use model::{ROOMY_PCT, Step, drive};
 
 /// A device of any shape with at most so many channels, chips, dies and planes of each.
 fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
@@ -108,67 +108,6 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
             DeviceConfig::from_toml(&text).unwrap()
         },
     )
-}
-
-/// Time step in us, operation, place and length as shares of the device; lengths are in sectors.
-type Step = (u16, u8, u16, u16);
-
-fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
-    let geometry = device.geometry();
-    let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
-    *now += i64::from(gap) * 1000;
-    let op = match op {
-        0..=159 => Op::Write,
-        160..=219 => Op::Read,
-        220..=247 => Op::Discard,
-        _ => Op::Flush,
-    };
-    // Half of the requests are aligned to 4 KB.
-    let (align, most) = if length % 2 == 0 { (8, 64) } else { (1, 41) };
-    let length = u64::from(length) % most / align * align;
-    let length = length.max(align).min(sectors);
-    let sector = u64::from(place) * sectors / 65536 / align * align;
-    let sector = sector.min(sectors - length);
-    let length = if op == Op::Flush { 0 } else { length as u32 };
-    Command { arrival: Nanos(*now), op, sector, sectors: length }
-}
-
-fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut device = Device::new(config);
-    let mut checker = Checker::of(&device);
-    let mut now = 0;
-    for step in steps {
-        let command = command(&device, &mut now, *step);
-        checker.expect(&command);
-        let done = device.submit(&command, &mut checker);
-        prop_assert!(done.is_ok());
-        checker.verify(&device).map_err(|error| TestCaseError::fail(format!("{error} at {command:?}")))?;
-        if let Some(stop) = device.stop() {
-            // Collection always finds space on a device that is mostly empty.
-            let roomy = config.settings().capacity.over_provisioning_pct >= ROOMY_PCT;
-            let wears = device.geometry().groups[0].erase_limit > 0;
-            let collects = config.settings().gc.policy != "none";
-            prop_assert!(stop == Stop::Full || wears, "worn out without wear");
-            prop_assert!(!(roomy && collects) || wears, "full with room to spare");
-            return Ok(());
-        }
-    }
-    device.settle(&mut checker);
-    checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
-    let image = device.to_image();
-    let mut copy =
-        Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
-    prop_assert_eq!(&copy.to_image(), &image);
-    let mut checker = Checker::of(&copy);
-    copy.rewind();
-    now = 0;
-    for step in steps.iter().take(50) {
-        let command = command(&copy, &mut now, *step);
-        checker.expect(&command);
-        prop_assert!(copy.submit(&command, &mut checker).is_ok());
-        checker.verify(&copy).map_err(|error| TestCaseError::fail(format!("after an image: {error}")))?;
-    }
-    Ok(())
 }
 
 proptest! {

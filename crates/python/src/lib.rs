@@ -8,6 +8,7 @@
 
 mod batch;
 mod benchmark;
+mod direct;
 mod errors;
 mod json;
 mod presets;
@@ -27,6 +28,8 @@ mod _core {
     use crate::batch::PyBatch;
     #[pymodule_export]
     use crate::benchmark::{PyBenchmark, benchmark_names};
+    #[pymodule_export]
+    use crate::direct::PyDirectIo;
     #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
     #[pymodule_export]

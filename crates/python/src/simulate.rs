@@ -21,6 +21,12 @@ use crate::writer::ledger_from_python;
 #[pyclass(name = "DeviceConfig", module = "emmclab._core", frozen)]
 pub(crate) struct PyDeviceConfig(DeviceConfig);
 
+impl PyDeviceConfig {
+    pub(crate) fn settings(&self) -> &DeviceConfig {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl PyDeviceConfig {
     /// A device that comes with emmclab.

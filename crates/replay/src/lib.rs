@@ -2,6 +2,8 @@
 //!
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
+mod bandwidth;
+mod direct;
 mod fold;
 mod images;
 mod layered;
@@ -13,6 +15,8 @@ mod result;
 mod rows;
 mod simulation;
 
+pub use bandwidth::{Bandwidth, bandwidth};
+pub use direct::DirectIo;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};

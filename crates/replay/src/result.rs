@@ -30,6 +30,8 @@ pub struct WafByCause {
     pub gc: f64,
     /// Moved by wear levelling.
     pub wear: f64,
+    /// Pages of a map that lies on the flash.
+    pub map: f64,
 }
 
 /// Counts of equal steps.
@@ -141,6 +143,8 @@ pub struct SimulationResult {
     pub device: String,
     /// Unit of parallelism, which decides much.
     pub parallelism: String,
+    /// Mapping scheme.
+    pub mapping: String,
     /// When a write was taken as complete.
     pub write_complete: String,
     /// Open or closed loop.
@@ -233,6 +237,20 @@ pub struct SimulationResult {
     pub page_programs_host: u64,
     /// Pages programmed by collection and wear levelling.
     pub page_programs_gc: u64,
+    /// Pages read of a map that lies on the flash.
+    pub page_reads_map: u64,
+    /// Pages programmed of it.
+    pub page_programs_map: u64,
+    /// Bytes of memory that the map takes inside the device.
+    pub map_ram_bytes: u64,
+    /// Map entries that were in memory when they were needed, in percent; `None` where all of them always are.
+    pub map_hit_pct: Option<f64>,
+    /// Merges of the block-mapped schemes that copied nothing.
+    pub switch_merges: u64,
+    /// ... that copied the rest of the data to the log block.
+    pub partial_merges: u64,
+    /// ... that copied all of it to a fresh block.
+    pub full_merges: u64,
     /// Blocks erased.
     pub block_erases: u64,
     /// Blocks collected.
@@ -296,6 +314,7 @@ impl SimulationResult {
         Self {
             device: settings.name.clone(),
             parallelism: word(settings.timing.parallelism),
+            mapping: word(settings.mapping.scheme),
             write_complete: word(settings.timing.write_complete),
             mode,
             requests: measure.requests(),
@@ -338,6 +357,7 @@ impl SimulationResult {
                 host: counters.waf_of(Cause::Host),
                 gc: counters.waf_of(Cause::Gc),
                 wear: counters.waf_of(Cause::Wear),
+                map: counters.waf_of(Cause::Map),
             },
             page_reads: counters.all_page_reads(),
             page_reads_host: counters.page_reads[Cause::Host as usize],
@@ -348,6 +368,14 @@ impl SimulationResult {
             page_programs_host: counters.page_programs[Cause::Host as usize],
             page_programs_gc: counters.page_programs[Cause::Gc as usize]
                 + counters.page_programs[Cause::Wear as usize],
+            page_reads_map: counters.page_reads[Cause::Map as usize],
+            page_programs_map: counters.page_programs[Cause::Map as usize],
+            map_ram_bytes: device.map_ram_bytes(),
+            map_hit_pct: (counters.map_hits + counters.map_misses > 0)
+                .then(|| 100.0 * counters.map_hits as f64 / (counters.map_hits + counters.map_misses) as f64),
+            switch_merges: counters.switch_merges,
+            partial_merges: counters.partial_merges,
+            full_merges: counters.full_merges,
             block_erases: counters.block_erases(),
             gc_count: counters.gc_count,
             gc_idle_count: counters.gc_idle_count,
@@ -413,7 +441,8 @@ fn energy_mj(config: &DeviceConfig, device: &Device, elapsed_s: f64) -> f64 {
                 + counters.group_programs[i] as f64 * group.program_uj
                 + counters.group_erases[i] as f64 * group.erase_uj
         })
-        .sum();
+        .sum::<f64>()
+        * f64::from(device.geometry().gang);
     let bus_uj = counters.bus_bytes as f64 / 1024.0 * settings.timing.bus_uj_per_kb;
     let asleep_s = counters.asleep_ns as f64 / 1e9;
     let waiting_mj =

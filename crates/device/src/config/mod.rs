@@ -1,6 +1,7 @@
 //! What a device is made of: read from TOML, changed by key, checked as a whole, explained value by value.
 
 mod explain;
+mod mapping;
 mod presets;
 mod schema;
 mod settings;

@@ -19,7 +19,17 @@ macro_rules! presets {
 
 /// Every preset; a new one is a file in `presets/devices` and a word here.
 pub fn presets() -> &'static [Preset] {
-    presets!["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps", "ssdsim", "nexus5", "emmc51-tlc", "small-1gb"]
+    presets![
+        "iiswc15-4ps",
+        "iiswc15-8ps",
+        "iiswc15-hps",
+        "ssdsim",
+        "nexus5",
+        "emmc51-tlc",
+        "galaxys2",
+        "microsd-class10",
+        "small-1gb"
+    ]
 }
 
 /// The word nearest to `word`, where one is near enough to be meant.

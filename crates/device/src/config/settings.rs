@@ -221,16 +221,41 @@ pub enum Scheduling {
 pub struct MappingSettings {
     /// Mapping scheme.
     pub scheme: Scheme,
+    /// Planes that work as one: their pages make a clustered page, their blocks a clustered block (Kang et al., J. Systems
+    /// Architecture 2007).
+    pub clustering: Clustering,
     /// Size of a map entry in KB: 4, 8 or 16. Below the page size, a page holds any units of a request, in its order;
     /// at the page size, data is aligned to pages and a smaller overwrite reads the old page first (SSDsim).
     pub unit_kb: u32,
     /// What reading something never written costs.
     pub unwritten_read: UnwrittenRead,
+    /// `bast`, `fast`, `superblock`: log blocks of a plane (`fast`: the sequential one among them); `block`: blocks of a plane
+    /// that can be replaced at once.
+    pub log_blocks: u32,
+    /// `superblock`: logical blocks in a superblock.
+    pub superblock_blocks: u32,
+    /// `superblock`: most log blocks of one superblock.
+    pub superblock_log_blocks: u32,
+    /// `block`, `bast`, `fast`, `superblock`: logical blocks (superblocks) whose page map is in memory at once; that of another is
+    /// read from the flash first. 0 = all.
+    pub cached_maps: u32,
+    /// `dftl`: map entries in memory.
+    pub cached_entries: u32,
 }
 
 impl Default for MappingSettings {
     fn default() -> Self {
-        Self { scheme: Scheme::Page, unit_kb: 4, unwritten_read: UnwrittenRead::Flash }
+        Self {
+            scheme: Scheme::Page,
+            clustering: Clustering::None,
+            unit_kb: 4,
+            unwritten_read: UnwrittenRead::Flash,
+            log_blocks: 8,
+            superblock_blocks: 4,
+            superblock_log_blocks: 4,
+            cached_maps: 0,
+            cached_entries: 4096,
+        }
     }
 }
 
@@ -241,6 +266,40 @@ pub enum Scheme {
     /// Every unit may lie anywhere; the whole map is in memory.
     #[default]
     Page,
+    /// A logical block is one block, its pages in their places; an overwrite goes to a replacement that is completed later.
+    Block,
+    /// Hybrid: a log block for each data block that is overwritten (Kim et al., IEEE Trans. Consumer Electronics 2002).
+    Bast,
+    /// Hybrid: log blocks shared by all data blocks, one of them sequential (Lee et al., ACM TECS 2007).
+    Fast,
+    /// Hybrid: neighbouring logical blocks share data and log blocks with a page map among them (Kang et al., EMSOFT 2006).
+    Superblock,
+    /// As `page`, but the map is on the flash and the entries in use are in memory (Gupta et al., ASPLOS 2009).
+    Dftl,
+}
+
+impl Scheme {
+    /// Whether a logical block has blocks of its own, which are merged instead of collected.
+    pub const fn maps_blocks(self) -> bool {
+        matches!(self, Scheme::Block | Scheme::Bast | Scheme::Fast | Scheme::Superblock)
+    }
+}
+
+/// Planes that work as one, from the smallest gang to the largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Clustering {
+    /// Every plane works for itself.
+    #[default]
+    None,
+    /// The planes of a die.
+    Planes,
+    /// The planes of all dies of a chip.
+    Dies,
+    /// The planes of all chips on a channel.
+    Chips,
+    /// All planes of the device.
+    Channels,
 }
 
 /// Reads of what was never written.

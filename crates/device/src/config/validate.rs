@@ -1,6 +1,7 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
-use super::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
+use super::mapping;
+use super::settings::{GcMode, Levelling, Parallelism, Scheduling, Scheme, Settings, WriteComplete};
 use crate::ftl::gc;
 
 /// Longest time of a setting: 100 s; more is a slip of units.
@@ -8,14 +9,14 @@ const MAX_US: f64 = 1e8;
 /// Most physical units, so that an address fits 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
-struct Faults(Vec<String>);
+pub(super) struct Faults(Vec<String>);
 
 impl Faults {
-    fn add(&mut self, problem: impl Into<String>) {
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
         self.0.push(problem.into());
     }
 
-    fn at_least_one(&mut self, key: &str, value: u32) {
+    pub(super) fn at_least_one(&mut self, key: &str, value: u32) {
         if value == 0 {
             self.add(format!("`{key}` is 0; there must be at least one"));
         }
@@ -35,6 +36,10 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     geometry(settings, collects, &mut faults);
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
+    if faults.0.is_empty() {
+        // These work out the geometry, which must be possible for that.
+        mapping::faults(settings, &mut faults);
+    }
     faults.0
 }
 
@@ -84,7 +89,9 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
             faults.add(format!("`{}` is {}; at most 65536", key("pages_per_block"), group.pages_per_block));
         }
         blocks += u64::from(group.blocks);
-        let needed = if collects { settings.gc.hard_free_blocks.saturating_add(3) } else { 1 };
+        // One for each stream, and one more than the threshold.
+        let map = u32::from(settings.mapping.scheme == Scheme::Dftl);
+        let needed = if collects { settings.gc.hard_free_blocks.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
             faults.add(format!(
                 "`{}` is {} with {} spare blocks; a plane needs {needed} more than its spare blocks to write and collect",

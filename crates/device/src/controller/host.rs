@@ -1,6 +1,5 @@
-//! What the host asks for, page by page: reads, writes and discards, and writes that wait their turn.
+//! What the host asks for: reads, writes and discards, and writes that wait their turn. Where data goes is the mapping's.
 
-use super::pending::Waiting;
 use super::progress::Progress;
 use crate::config::UnwrittenRead;
 use crate::device::Device;
@@ -11,7 +10,7 @@ use crate::nand::{Block, Operation};
 
 impl Device {
     #[inline]
-    fn units_of(&self, sector: u64, sectors: u32) -> (u32, u32) {
+    pub(crate) fn units_of(&self, sector: u64, sectors: u32) -> (u32, u32) {
         let unit = u64::from(self.geometry.unit_sectors);
         let first = sector / unit;
         let end = (sector + u64::from(sectors)).div_ceil(unit);
@@ -24,66 +23,11 @@ impl Device {
         progress.spend(self.commands.before_write(sectors));
         self.counters.host_bytes_written += u64::from(sectors) * 512;
         let span = Span { first: sector, end: sector + u64::from(sectors) };
-        let hot = sectors <= self.hot_sectors;
-        let (mut first, mut left) = self.units_of(sector, sectors);
-        while left > 0 {
-            let (group, mut units) = next_page(&self.geometry, left);
-            let mut waits = Waits::default();
-            let mut ready = progress.ready;
-            if self.partial(span, first, units) {
-                (ready, waits) = self.merge(span, first, units, ready, observer);
-            }
-            if self.read_first {
-                let request = progress.event.id;
-                self.pending.push_page(Waiting { request, first, units, group, ready, waits });
-                progress.outstanding += 1;
-            } else {
-                let page = PageWrite { first, units, group, span, hot };
-                let Some((op, taken)) = self.program_host(ready, page, observer) else {
-                    return;
-                };
-                units = taken;
-                let complete = if self.transferred { op.transferred } else { op.end };
-                progress.absorb(waits.then(Waits::of(&op, ready, complete)), op.begin, complete);
-            }
-            first += units;
-            left -= units;
-        }
-    }
-
-    /// Reads what a write leaves of the units that it covers in part. Returns when that is there, and the waits for it.
-    #[cold]
-    fn merge<O: Observer>(
-        &mut self,
-        span: Span,
-        first: u32,
-        units: u32,
-        ready: i64,
-        observer: &mut O,
-    ) -> (i64, Waits) {
-        let mut done = (ready, Waits::default());
-        let whole = Span { first: 0, end: u64::MAX }.covered(0, self.geometry.unit_sectors);
-        for unit in first..first + units {
-            let covered = span.covered(unit, self.geometry.unit_sectors);
-            // What still waits to be written is in the controller and need not be read.
-            let waiting = self.read_first && self.pending.holds(unit, 1);
-            if covered == whole || waiting {
-                continue;
-            }
-            if let Some(slot) = self.lookup(unit) {
-                self.counters.merges += 1;
-                let bytes = (whole & !covered).count_ones() * 512;
-                let op = self.read_page(slot, ready, bytes, Cause::Merge, observer);
-                if op.end > done.0 {
-                    done = (op.end, Waits::of(&op, ready, op.end));
-                }
-            }
-        }
-        done
+        self.write_mapped(progress, span, observer);
     }
 
     #[inline]
-    fn read_page<O: Observer>(
+    pub(crate) fn read_page<O: Observer>(
         &mut self,
         slot: u32,
         ready: i64,
@@ -102,7 +46,7 @@ impl Device {
     }
 
     #[inline]
-    fn count_read(&mut self, group: u8, bytes: u32, cause: Cause) {
+    pub(crate) fn count_read(&mut self, group: u8, bytes: u32, cause: Cause) {
         self.counters.page_reads[cause as usize] += 1;
         self.counters.group_reads[usize::from(group)] += 1;
         self.counters.bus_bytes += u64::from(bytes);
@@ -115,6 +59,7 @@ impl Device {
         progress.spend(self.commands.before_read());
         let span = Span { first: sector, end: sector + u64::from(sectors) };
         let (first, units) = self.units_of(sector, sectors);
+        self.look_up(progress, first, units, observer);
         while self.read_first && self.pending.holds(first, units) && self.stop.is_none() {
             // Data that waits to be written is written before it is read.
             self.dispatch_next(i64::MAX, observer);
@@ -193,15 +138,8 @@ impl Device {
         while self.read_first && self.pending.holds(first, count) && self.stop.is_none() {
             self.dispatch_next(i64::MAX, observer);
         }
-        for unit in first..first + count {
-            let slot = self.map[unit as usize];
-            if slot != 0 {
-                self.invalidate(slot - 1);
-                self.map[unit as usize] = 0;
-                self.counters.trimmed_units += 1;
-            }
-        }
         if count > 0 {
+            self.discard_mapped(progress.ready, first, count, observer);
             observer.trimmed(&Trimmed { first, count });
         }
         progress.without_flash(progress.ready);

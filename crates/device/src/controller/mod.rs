@@ -5,7 +5,7 @@ mod pending;
 mod power;
 mod progress;
 
-pub(crate) use pending::Pending;
+pub(crate) use pending::{Pending, Waiting};
 pub(crate) use power::Power;
 pub(crate) use progress::Progress;
 

@@ -44,6 +44,8 @@ pub(crate) struct Progress {
     pub ready: i64,
     /// Subrequests not dispatched yet.
     pub outstanding: u32,
+    /// Whether the flash has begun to work on it.
+    started: bool,
     /// Whether a subrequest has begun.
     begun: bool,
     /// Whether `event.start` is the beginning of the first subrequest, where the queue has no limit.
@@ -77,6 +79,7 @@ impl Progress {
             before: Waits { queue_ns: start - arrival, ..Waits::default() },
             ready: start,
             outstanding: 0,
+            started: false,
             begun: false,
             start_at_flash: !queue_limited,
         }
@@ -97,6 +100,21 @@ impl Progress {
         self.event.waits.queue_ns += complete - self.ready;
     }
 
+    /// The map had to be read or written before the flash can be asked for data.
+    pub fn look_up(&mut self, op: &Operation) {
+        self.before = self.before.then(Waits::of(op, self.ready, op.end));
+        self.ready = op.end;
+        self.note_start(op.begin);
+    }
+
+    #[inline]
+    fn note_start(&mut self, begin: i64) {
+        if self.start_at_flash && (!self.started || begin < self.event.start) {
+            self.event.start = begin;
+        }
+        self.started = true;
+    }
+
     /// A subrequest was dispatched: its own waits, its beginning and its completion.
     #[inline]
     pub fn absorb(&mut self, waits: Waits, begin: i64, complete: i64) {
@@ -105,9 +123,7 @@ impl Progress {
             self.event.complete = complete;
             self.event.waits = self.before.then(waits);
         }
-        if self.start_at_flash && (!self.begun || begin < self.event.start) {
-            self.event.start = begin;
-        }
+        self.note_start(begin);
         self.begun = true;
     }
 }

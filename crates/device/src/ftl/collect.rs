@@ -1,6 +1,7 @@
 //! Garbage collection: the policy chooses, this acts. A victim's valid units are packed into whole pages of the same plane.
 
 use super::gc::{Choice, View};
+use super::mapping::Mapping;
 use super::place::MAX_SLOTS;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
@@ -194,6 +195,11 @@ impl Device {
             self.owner[(first_slot + slot) as usize] = 0;
             self.map[*logical as usize] = to_slot + i as u32 + 1;
             self.owner[to_slot as usize + i] = logical + 1;
+        }
+        if matches!(self.mapping, Mapping::Demand(_)) {
+            for (_, logical) in &found[..count as usize] {
+                self.entry_changed(*logical);
+            }
         }
         self.blocks[victim.block as usize].valid -= count;
         self.pools[pool].valid -= count;

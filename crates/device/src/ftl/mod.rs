@@ -1,6 +1,10 @@
-//! The flash translation layer: the map, the distributor of requests over page sizes, placement and collection.
+//! The flash translation layer: mapping schemes, the distributor of requests over page sizes, placement and collection.
 
+pub(crate) mod blocks;
 pub(crate) mod collect;
+mod demand;
 pub mod gc;
+pub(crate) mod mapping;
+mod page;
 pub(crate) mod place;
 pub(crate) mod split;

@@ -5,8 +5,8 @@ use crate::device::{Device, Stop};
 use crate::event::{BlockErased, Cause, Observer, PageProgrammed, UnitWritten};
 use crate::nand::{BlockState, NONE, Operation, Stream};
 
-/// Most map units in a page: 16 KB pages of 4 KB units.
-pub(crate) const MAX_SLOTS: usize = 4;
+/// Most map units in a page: clustered pages of 64 KB with 4 KB units.
+pub(crate) const MAX_SLOTS: usize = 16;
 
 /// Sectors of the host's request, to tell which part of a unit it covers.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,18 @@ impl Device {
         let pool = self.pool_index(plane, group);
         let slot =
             self.geometry.first_slot(block) + (page << self.geometry.groups[usize::from(group)].page_shift);
+        self.remap(first, units, slot);
+        self.fill(pool, block, units, stream);
+        self.last_program = self.last_program.max(op.end);
+        if self.incremental && self.pools[pool].free() <= self.soft {
+            self.collect_some(pool, ready, observer);
+        }
+        Some((op, units))
+    }
+
+    /// Consecutive units lie in the slots from `slot` on now.
+    #[inline]
+    pub(super) fn remap(&mut self, first: u32, units: u32, slot: u32) {
         for i in 0..units {
             let old = self.map[(first + i) as usize];
             if old != 0 {
@@ -95,12 +107,6 @@ impl Device {
             self.map[(first + i) as usize] = slot + i + 1;
             self.owner[(slot + i) as usize] = first + i + 1;
         }
-        self.fill(pool, block, units, stream);
-        self.last_program = self.last_program.max(op.end);
-        if self.incremental && self.pools[pool].free() <= self.soft {
-            self.collect_some(pool, ready, observer);
-        }
-        Some((op, units))
     }
 
     /// Whether the host's span leaves part of its first or last unit uncovered.
@@ -165,7 +171,7 @@ impl Device {
 
     /// A plane, a group and an open block with room.
     #[inline]
-    fn place<O: Observer>(
+    pub(super) fn place<O: Observer>(
         &mut self,
         ready: i64,
         unit: u32,

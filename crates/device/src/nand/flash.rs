@@ -67,6 +67,9 @@ pub(crate) struct Flash {
     command_ns: i64,
     /// Bus time of a byte in 1/1024 ns.
     byte_time: i64,
+    /// Channels that share the data of a clustered page, and the bytes of a real page: less stays on one channel.
+    gang_channels: u32,
+    real_page: u32,
     die_until: Vec<i64>,
     die_busy: Vec<u64>,
     plane_busy: Vec<u64>,
@@ -102,6 +105,13 @@ impl Flash {
             cache_program: timing.cache_program,
             command_ns: timing.command_ns.round() as i64,
             byte_time: (timing.bus_ns_per_byte * 1024.0).round() as i64,
+            gang_channels: geometry.gang_channels,
+            real_page: geometry
+                .groups
+                .iter()
+                .map(|group| group.page_bytes / geometry.gang)
+                .max()
+                .unwrap_or(0),
             die_until: vec![i64::MIN; geometry.dies as usize],
             die_busy: vec![0; geometry.dies as usize],
             plane_busy: vec![0; geometry.planes as usize],
@@ -172,6 +182,11 @@ impl Flash {
     /// Bus time of a command with `bytes` of data.
     #[inline]
     fn bus_time(&self, bytes: u32) -> i64 {
+        let bytes = if self.gang_channels > 1 {
+            bytes.min(self.real_page).max(bytes / self.gang_channels)
+        } else {
+            bytes
+        };
         (i64::from(bytes) * self.byte_time) >> 10
     }
 

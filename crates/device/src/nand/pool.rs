@@ -18,10 +18,12 @@ pub(crate) enum Stream {
     Gc = 1,
     /// The host's data that is expected to change soon.
     Hot = 2,
+    /// Pages of the map.
+    Map = 3,
 }
 
 /// How many streams there are.
-const STREAMS: usize = 3;
+const STREAMS: usize = 4;
 
 /// The order in which full blocks are kept for the victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

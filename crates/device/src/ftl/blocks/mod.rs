@@ -1,0 +1,209 @@
+//! Block-mapped schemes: a logical block has a data block of its own, and what is overwritten goes to log blocks until the
+//! two are merged. A scheme is one file here: it says where the next version of a page goes and when to merge.
+//!
+//! A page is always written whole: what the host leaves of it is read first, so that the valid part of a logical page lies
+//! in one physical page. Consecutive pages go round the planes (clustered planes: gangs), and each plane runs the scheme for itself over
+//! its share: a logical block is made of pages of one plane.
+
+mod bast;
+mod block;
+mod cache;
+mod fast;
+mod merge;
+mod superblock;
+mod write;
+
+pub(crate) use bast::Bast;
+pub(crate) use block::Replacing;
+pub(crate) use fast::Fast;
+pub(crate) use superblock::Superblock;
+
+use crate::config::Settings;
+use crate::device::Device;
+use crate::event::Observer;
+use crate::geometry::Geometry;
+use crate::nand::NONE;
+use cache::MapCache;
+
+/// How logical pages make logical blocks, and where these belong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Pages in a block.
+    pub pages: u32,
+    /// Logical blocks of a plane, and of all.
+    pub rows: u32,
+    pub blocks: u32,
+    /// Log blocks of a plane.
+    pub logs: u32,
+    planes: u32,
+    page_shift: u32,
+}
+
+impl Layout {
+    fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        let group = &geometry.groups[0];
+        let rows = rows(geometry);
+        Self {
+            pages: group.pages_per_block,
+            rows,
+            blocks: rows * geometry.planes,
+            logs: settings.mapping.log_blocks,
+            planes: geometry.planes,
+            page_shift: group.page_shift,
+        }
+    }
+
+    /// Logical block of a logical page and the page's place in it.
+    fn split(self, logical: u32) -> (u32, u32) {
+        let in_plane = logical / self.planes;
+        (in_plane / self.pages * self.planes + logical % self.planes, in_plane % self.pages)
+    }
+
+    /// Logical page at a place in a logical block.
+    fn page(self, block: u32, offset: u32) -> u32 {
+        (self.row(block) * self.pages + offset) * self.planes + block % self.planes
+    }
+
+    /// Number of a logical block inside its plane.
+    fn row(self, block: u32) -> u32 {
+        block / self.planes
+    }
+}
+
+/// Logical blocks that each plane has to hold.
+pub(crate) fn rows(geometry: &Geometry) -> u32 {
+    let group = &geometry.groups[0];
+    let pages = geometry.logical_units.div_ceil(group.slots_per_page());
+    pages.div_ceil(geometry.planes).div_ceil(group.pages_per_block)
+}
+
+/// Where a page goes, or where one is: block and page.
+pub(crate) type Place = (u32, u32);
+
+/// A block-mapped scheme, as far as it does nothing to the flash.
+pub(crate) trait Scheme {
+    /// Bytes of memory that its tables take in the device.
+    fn ram_bytes(&self, layout: Layout) -> u64;
+    /// Number of the page map that covers a row of logical blocks, one in each plane.
+    fn map_of(&self, row: u32) -> u32 {
+        row
+    }
+    /// Its state as words, for an image.
+    fn words(&self) -> Vec<u32>;
+    /// Takes up such a state; `None` where it is not one.
+    fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
+    /// Every block it holds, with the plane it belongs to.
+    fn holds(&self, layout: Layout, device: &Device) -> Vec<Held>;
+}
+
+/// A block that a scheme holds, and what may be in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub block: u32,
+    /// A number that its plane has in striping order.
+    pub stripe: u32,
+    /// Rows of the logical blocks whose pages it may hold.
+    pub from: u32,
+    pub to: u32,
+    /// Whether page `n` holds nothing but page `n` of the logical block.
+    pub in_place: bool,
+}
+
+/// A block-mapped scheme at work.
+pub(crate) trait Placement: Scheme {
+    /// The block and page for the next version of a logical page, after all that has to be merged for it; `None` where there is no
+    /// block left.
+    fn place<O: Observer>(
+        &mut self,
+        device: &mut Device,
+        layout: Layout,
+        logical: u32,
+        ready: i64,
+        observer: &mut O,
+    ) -> Option<Place>;
+}
+
+/// A scheme with what all of them share.
+pub(crate) struct Blocks<S> {
+    pub layout: Layout,
+    cache: MapCache,
+    pub scheme: S,
+}
+
+impl<S: Scheme> Blocks<S> {
+    pub fn new(settings: &Settings, geometry: &Geometry, make: fn(&Settings, Layout) -> S) -> Box<Self> {
+        let layout = Layout::new(settings, geometry);
+        let cache = MapCache::new(settings.mapping.cached_maps);
+        Box::new(Self { layout, cache, scheme: make(settings, layout) })
+    }
+
+    /// Bytes of memory that the map takes in the device.
+    pub fn ram_bytes(&self) -> u64 {
+        self.scheme.ram_bytes(self.layout)
+    }
+
+    /// The first thing in which scheme and flash disagree.
+    pub fn fault(&self, device: &Device) -> Option<String> {
+        let held = self.scheme.holds(self.layout, device);
+        let mut by_block = vec![None; device.blocks.len()];
+        for held in &held {
+            let Some(entry) = device.blocks.get(held.block as usize) else {
+                return Some(format!("the map names block {}, which there is not", held.block));
+            };
+            let plane = device.geometry.stripe[(held.stripe % self.layout.planes) as usize];
+            let in_use = matches!(entry.state, crate::BlockState::Open | crate::BlockState::Full);
+            if u32::from(entry.plane) != plane || !in_use {
+                return Some(format!("the map holds block {} but it is {entry:?}", held.block));
+            }
+            if by_block[held.block as usize].replace(*held).is_some() {
+                return Some(format!("block {} serves twice", held.block));
+            }
+        }
+        for unit in 0..device.geometry.logical_units {
+            let Some(slot) = device.lookup(unit) else { continue };
+            let (block, offset) = self.layout.split(unit >> self.layout.page_shift);
+            let held = by_block[device.geometry.block_of(slot) as usize];
+            let page = device.geometry.offset_of(slot) >> self.layout.page_shift;
+            let found = held.is_some_and(|held: Held| {
+                let of_plane = held.stripe % self.layout.planes == block % self.layout.planes;
+                let of_row = (held.from..held.to).contains(&self.layout.row(block));
+                of_plane && of_row && (!held.in_place || page == offset)
+            });
+            if !found {
+                return Some(format!("unit {unit} lies in slot {slot}, where its map does not lead"));
+            }
+        }
+        None
+    }
+}
+
+/// The words of a list with its length in front.
+fn list(words: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = u32> {
+    std::iter::once(words.len() as u32).chain(words)
+}
+
+/// Reads a list of at most `most` words.
+fn read_list(words: &mut dyn Iterator<Item = u32>, most: usize) -> Option<Vec<u32>> {
+    let count = words.next()? as usize;
+    if count > most {
+        return None;
+    }
+    let out: Vec<u32> = words.take(count).collect();
+    (out.len() == count).then_some(out)
+}
+
+/// Fills a table of fixed size.
+fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [u32]) -> Option<()> {
+    for entry in table {
+        *entry = words.next()?;
+    }
+    Some(())
+}
+
+/// The data blocks of a table, as held blocks.
+fn data_blocks(layout: Layout, table: &[u32]) -> impl Iterator<Item = Held> {
+    table.iter().enumerate().filter(|(_, block)| **block != NONE).map(move |(logical, block)| {
+        let from = layout.row(logical as u32);
+        Held { block: *block, stripe: logical as u32, from, to: from + 1, in_place: true }
+    })
+}
