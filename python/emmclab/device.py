@@ -116,8 +116,8 @@ class Device:
 
         Args:
             traces: what the host asks.
-            mode: `open` (recorded arrival times), `closed` (recorded think times) or `back_to_back` (each when
-                its predecessor is complete).
+            mode: `open` (recorded arrival times), `closed` (recorded think times) or `back_to_back` (each
+                when its predecessor is complete).
             precondition: what the device holds before: `none`, `sequential:PCT`, `random:PCT`,
                 `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
             rate: factor on the rate of arrivals.

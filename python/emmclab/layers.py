@@ -23,9 +23,7 @@ def layers() -> list[dict[str, Any]]:
     return found
 
 
-def stack(
-    names: Sequence[str], settings: Mapping[str, Setting]
-) -> list[tuple[str, list[tuple[str, str]]]]:
+def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
 
     Raises:

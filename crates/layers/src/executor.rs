@@ -99,7 +99,7 @@ impl<D: Disk> Executor<D> {
             }
             let mut plan = Plan::default();
             executor.levels[level].layer.start(&mut plan);
-            let mut running = executor.running(level, 0, plan);
+            let mut running = Self::running(level, 0, plan);
             while !executor.stage(&mut running, &mut [])? {}
         }
         Ok(())
@@ -169,7 +169,7 @@ impl<D: Disk> Executor<D> {
             if layer.work(flight, &mut plan) != Work::Run {
                 return Ok(false);
             }
-            self.running(level, 0, plan)
+            Self::running(level, 0, plan)
         };
         if self.stage(&mut running, &mut [])? {
             self.spare.push(running.plan);
@@ -180,7 +180,7 @@ impl<D: Disk> Executor<D> {
         Ok(true)
     }
 
-    fn running(&self, level: usize, id: u64, plan: Plan) -> Running {
+    fn running(level: usize, id: u64, plan: Plan) -> Running {
         let scratch = vec![0; plan.scratch_sectors() as usize * SECTOR];
         Running { level, id, plan, next: 0, scratch }
     }
@@ -194,7 +194,7 @@ impl<D: Disk> Executor<D> {
             Answer::Run => {
                 self.next_id += 1;
                 flight.insert(&request);
-                Some(self.running(level, request.id, plan))
+                Some(Self::running(level, request.id, plan))
             }
             Answer::Hold(_) => None,
         }

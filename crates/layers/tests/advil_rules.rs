@@ -1,4 +1,5 @@
 //! Advil does what the paper says, seen in the plans that it makes.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_layers::{
     Advil, AdvilSettings, Answer, Below, Flight, Hold, HostRequest, HotPolicy, Layer, Plan, Size, Step, Work,

@@ -2,7 +2,7 @@
 
 mod support;
 
-use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
+use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
 use emmclab_trace::Op;
 use proptest::prelude::*;
 use support::{BELOW, MemDisk, SECTOR, small, stamp, version};
@@ -53,25 +53,26 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
     let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
-    let one =
-        (hot, any::<[bool; 5]>(), 0_u32..3).prop_map(|(hot, [page, block, recovery, idle, _], kind)| {
-            let layer = match kind {
-                0 => LayerConfig::named("pass-through"),
-                1 => small("ressd"),
-                _ => small("advil")
+    let one = (hot, any::<[bool; 4]>(), 0..layers().len()).prop_map(
+        |(hot, [page, block, recovery, idle], kind)| {
+            // Any layer that there is, those with a reserved area with a small one.
+            let name = layers()[kind].name;
+            let layer = match name {
+                "advil" => small(name)
                     .with("hot", hot)
                     .with("page_padding", if page { "true" } else { "false" })
                     .with("block_padding", if block { "true" } else { "false" }),
+                "ressd" => small(name),
+                name => return LayerConfig::named(name),
             };
-            if kind == 0 {
-                return layer;
-            }
             let mover = if idle { "idle" } else { "thread" };
             layer.with("recovery", if recovery { "true" } else { "false" }).with("mover", mover)
-        });
+        },
+    );
     (proptest::collection::vec(one, 1..4), any::<bool>()).prop_map(|(mut stack, second)| {
         // One layer may have the second device for itself.
-        if let Some(layer) = stack.iter_mut().find(|layer| layer.name != "pass-through") {
+        if let Some(layer) = stack.iter_mut().find(|layer| ["advil", "ressd"].contains(&layer.name.as_str()))
+        {
             *layer = layer.clone().with("second_device", if second { "true" } else { "false" });
         }
         stack

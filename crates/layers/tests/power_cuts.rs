@@ -1,5 +1,6 @@
 //! With recovery, a cut of power at any moment loses nothing that was flushed and brings nothing back that was overwritten
 //! and flushed, with torn writes and with writes that came to be in any order.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
 

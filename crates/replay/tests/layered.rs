@@ -1,4 +1,5 @@
 //! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
+#![allow(clippy::unwrap_used, clippy::float_cmp, clippy::panic, reason = "a test may fail")]
 
 use emmclab_device::{Device, DeviceConfig, Quiet};
 use emmclab_layers::LayerConfig;

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from dataclasses import field as default
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -114,7 +115,7 @@ class Replay:
     check: bool
     images: Path | None
     layers: Sequence[str] = ()
-    layer_settings: Mapping[str, str] = field(default_factory=dict)
+    layer_settings: Mapping[str, str] = default(default_factory=dict)
     second: str | None = None
 
     def run(self, device: Device, traces: Sequence[Trace], events: Path | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""Advil against ReSSD and the bare device: the measures of Kim & Kim's claims on the results of the study `advil12`."""
+"""Advil against ReSSD and the bare device: the measures of Kim & Kim's claims on results of `advil12`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIANTS = {
     "padding": "Advil, padding only",
     "advil": "Advil",
     "rewritten": "Advil, rewritten only",
-    "recovery": "the same with recovery",
+    "recovery": "rewritten only, with recovery",
 }
 #: What the paper says of Figure 7, Advil over the bare device.
 PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
@@ -110,7 +110,9 @@ def advil_hot_gain(results: Results) -> Measurement:
     """Figure 8, hot data on Phone_6H."""
     gain = 100 * (gains(results, "advil", "padding")[DRAWN] - 1)
     ours = 100 * (gains(results, "rewritten", "padding")[DRAWN] - 1)
-    return Measurement(f"{gain:+.1f} %", {"gain_pct": gain}, f"Keeping only what was rewritten: {ours:+.1f} %.")
+    return Measurement(
+        f"{gain:+.1f} %", {"gain_pct": gain}, f"Keeping only what was rewritten: {ours:+.1f} %."
+    )
 
 
 @measure

@@ -55,7 +55,10 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         badges=_BADGES,
         claims=judged,
         held=sum(claim.verdict in (REPRODUCED, DIRECTION) for claim in judged),
-        beside={drawing.name: [c for c in judged if drawing.source and drawing.source in c.source] for drawing in drawn},
+        beside={
+            drawing.name: [c for c in judged if drawing.source and drawing.source in c.source]
+            for drawing in drawn
+        },
         devices=table("advil12_table1_devices"),
         published_rates=table("advil12_table2_bandwidth"),
         variants=VARIANTS,

@@ -2,6 +2,10 @@
 
 use super::settings::{HotPolicy, Shape};
 
+/// `rewritten`: the limit of the hot region at first, and the least, which goes on trying.
+const FIRST_PCT: u32 = 8;
+const LEAST_PCT: u32 = 1;
+
 /// Counts for each clustered page of the original area: 3 bytes (`paper`), 2 (`rewritten`) or none.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
@@ -15,7 +19,7 @@ pub(super) struct Heat {
     fresh: Vec<u8>,
     /// Clustered pages written more than once in the current section.
     invalidated: u32,
-    /// Size of the hot region in percent of a section.
+    /// Size of the hot region in percent of a section; of `rewritten` the limit, which follows what staying was worth.
     pub hot_pct: u32,
     step_pct: u32,
     most_pct: u32,
@@ -40,7 +44,11 @@ impl Heat {
             rewrites: vec![0; counted(shape.hot == HotPolicy::Rewritten)],
             fresh: vec![0; counted(shape.hot == HotPolicy::Paper)],
             invalidated: 0,
-            hot_pct: if shape.hot == HotPolicy::Paper { shape.hot_start_pct } else { 0 },
+            hot_pct: match shape.hot {
+                HotPolicy::None => 0,
+                HotPolicy::Paper => shape.hot_start_pct,
+                HotPolicy::Rewritten => FIRST_PCT.min(shape.hot_most_pct),
+            },
             step_pct: shape.hot_step_pct,
             most_pct: shape.hot_most_pct,
         }
@@ -49,6 +57,11 @@ impl Heat {
     /// Whether any page can stay.
     pub fn keeps(&self) -> bool {
         self.policy != HotPolicy::None
+    }
+
+    /// Sectors that the first section leaves for hot data, of which there is none yet: the paper's share.
+    pub fn first_region(&self, section: u32) -> u32 {
+        if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
     }
 
     /// Bytes of the counts.
@@ -77,13 +90,18 @@ impl Heat {
     }
 
     /// Which of the candidates of a full section stay, in the order in which they are copied, and how many sectors of
-    /// the next section are their region. `section` is the length of a section in sectors.
-    pub fn choose(&mut self, mut candidates: Vec<Candidate>, section: u32) -> (Vec<Candidate>, u32) {
-        let region = |pct: u32| (u64::from(section) * u64::from(pct) / 100) as u32 / 8 * 8;
+    /// the next section are their region. `section` is the length of a section in sectors; `stayed` how many sectors were
+    /// kept when it was begun, and how many of those were not overwritten since.
+    pub fn choose(
+        &mut self,
+        mut candidates: Vec<Candidate>,
+        section: u32,
+        stayed: (u32, u32),
+    ) -> (Vec<Candidate>, u32) {
         let counts = match self.policy {
             HotPolicy::None => return (Vec::new(), 0),
             HotPolicy::Paper => {
-                let held = region(self.hot_pct) / self.page as u32;
+                let held = region(section, self.hot_pct) / self.page as u32;
                 self.hot_pct = if self.invalidated > held {
                     (self.hot_pct + self.step_pct).min(self.most_pct)
                 } else {
@@ -94,6 +112,13 @@ impl Heat {
                 &mut self.writes
             }
             HotPolicy::Rewritten => {
+                // Staying was worth it if at least half of what stayed was overwritten, and was not if less than a quarter was.
+                let (kept, left) = stayed;
+                if kept > 0 && left <= kept / 2 {
+                    self.hot_pct = (self.hot_pct * 2).min(self.most_pct);
+                } else if kept > 0 && left > kept / 4 * 3 {
+                    self.hot_pct = (self.hot_pct / 2).max(LEAST_PCT);
+                }
                 candidates.retain(|candidate| self.rewrites[candidate.page as usize] > 0);
                 &mut self.rewrites
             }
@@ -101,7 +126,7 @@ impl Heat {
         // Hottest first; of the same heat in order of address.
         candidates.sort_by_key(|candidate| (u16::MAX - counts[candidate.page as usize], candidate.page));
         let paper = self.policy == HotPolicy::Paper;
-        let most = region(if paper { self.hot_pct } else { self.most_pct });
+        let most = region(section, self.hot_pct);
         let mut used = 0;
         candidates.retain(|candidate| {
             let fits = used + candidate.sectors <= most;
@@ -112,9 +137,11 @@ impl Heat {
             *count /= 2;
         }
         let size = if paper { most } else { used.div_ceil(8) * 8 };
-        if !paper {
-            self.hot_pct = (u64::from(size) * 100 / u64::from(section)) as u32;
-        }
         (candidates, size)
     }
+}
+
+/// A share of a section, in whole 4 KB.
+fn region(section: u32, pct: u32) -> u32 {
+    (u64::from(section) * u64::from(pct) / 100) as u32 / 8 * 8
 }

@@ -157,7 +157,7 @@ mod tests {
                 prop_assert_eq!(map.is_free(range.start, range.end), logged == 0);
                 if what == 0 {
                     // Only what lies at even places.
-                    let even = |place: u32| (place / 64) % 2 == 0;
+                    let even = |place: u32| (place / 64).is_multiple_of(2);
                     let gone = map.remove(range.start, range.end, |run| even(run.place));
                     let before = model.len();
                     model.retain(|at, place| !(range.contains(at) && even(*place)));

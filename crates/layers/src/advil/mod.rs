@@ -73,7 +73,7 @@ impl Advil {
         let shape = settings.shape(name, below)?;
         let heat = Heat::new(&shape);
         let mut sections = [0, 1].map(|i| Section::new(shape.before + i * shape.section, shape.section));
-        let hot = (u64::from(shape.section) * u64::from(heat.hot_pct) / 100) as u32 / 8 * 8;
+        let hot = heat.first_region(shape.section);
         sections[0].open(1, shape.header, hot);
         Ok(Self {
             name,

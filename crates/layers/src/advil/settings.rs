@@ -9,6 +9,7 @@ use crate::size::Size;
 /// Settings of Advil (Kim & Kim); the defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub struct AdvilSettings {
     /// Size of the reserved area, half of it for each section.
     pub reserved: Size,
@@ -53,7 +54,8 @@ pub enum HotPolicy {
     /// The clustered pages written most often, as many as the hot region holds (Kim & Kim, IV-B).
     #[default]
     Paper,
-    /// Only clustered pages whose logged data was overwritten in the log; the region is as large as they need.
+    /// Only clustered pages whose logged data was overwritten in the log. The region is as large as they need, up to a limit
+    /// that doubles when at least half of what stayed was overwritten, and halves when less than a quarter was.
     Rewritten,
 }
 
@@ -212,7 +214,7 @@ impl AdvilSettings {
             self.second_device || capacity <= first || first.saturating_add(reserved.sectors()) == 0,
             format!("the original area ({original}) and the reserved area (from {at} on) overlap"),
         );
-        let clusters = if page.0 > 0 { original.0 / page.0 } else { 0 };
+        let clusters = original.0.checked_div(page.0).unwrap_or(0);
         need(clusters < 1 << 28, format!("there are {clusters} clustered pages, more than can be counted"));
         if !faults.is_empty() {
             let problem = match faults.as_slice() {

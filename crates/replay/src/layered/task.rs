@@ -78,7 +78,7 @@ impl Task {
 /// Tasks by number; numbers and plans are used again.
 #[derive(Default)]
 pub(super) struct Tasks {
-    tasks: Vec<Task>,
+    all: Vec<Task>,
     free: Vec<u32>,
     plans: Vec<Plan>,
 }
@@ -119,11 +119,11 @@ impl Tasks {
             subrequests: 0,
         };
         if let Some(number) = self.free.pop() {
-            self.tasks[number as usize] = task;
+            self.all[number as usize] = task;
             return number;
         }
-        self.tasks.push(task);
-        self.tasks.len() as u32 - 1
+        self.all.push(task);
+        self.all.len() as u32 - 1
     }
 
     pub fn remove(&mut self, number: u32) {
@@ -136,12 +136,12 @@ impl Tasks {
 impl Index<u32> for Tasks {
     type Output = Task;
     fn index(&self, number: u32) -> &Task {
-        &self.tasks[number as usize]
+        &self.all[number as usize]
     }
 }
 
 impl IndexMut<u32> for Tasks {
     fn index_mut(&mut self, number: u32) -> &mut Task {
-        &mut self.tasks[number as usize]
+        &mut self.all[number as usize]
     }
 }

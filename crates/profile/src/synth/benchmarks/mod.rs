@@ -1,8 +1,8 @@
 //! Benchmarks: workloads that are programs rather than recordings, and long sessions put together from the models of
 //! [`super::presets`].
 //!
-//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their Phone_6H (Android
-//! applications in turn for six hours) and WebBench (50 web sites) no figures were published; these stand-ins are made
+//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android
+//! applications in turn for six hours) and `WebBench` (50 web sites) no figures were published; these stand-ins are made
 //! from the IISWC 2015 models of the same kinds of applications.
 
 mod ext4;

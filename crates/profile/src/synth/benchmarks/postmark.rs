@@ -1,4 +1,4 @@
-//! Postmark (Katcher, "PostMark: A New File System Benchmark", 1997) as configured in Kim & Kim, V-A, on an ext4 model.
+//! Postmark (Katcher, "`PostMark`: A New File System Benchmark", 1997) as configured in Kim & Kim, V-A, on an ext4 model.
 //!
 //! What reaches the device: every commit (5 s on a phone, here a number of operations) writes the data of the files that
 //! changed, file by file, then the journal: descriptor, the metadata blocks that changed, commit block. Metadata comes to
