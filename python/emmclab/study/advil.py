@@ -22,8 +22,10 @@ PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
 DRAWN = "Phone_6H"
 PHONES = ("Phone_6H", "WebBench")
 SEQUENTIAL = "SequentialWrite"
-#: Writes below this are small (8 KB), and a clustered page of the eMMC (32 KB), in sectors.
-_SMALL, _PAGE = 16, 64
+#: Writes below this are small: 8 KB in sectors.
+_SMALL = 16
+#: A clustered block of the eMMC.
+_BLOCK_BYTES = 4 << 20
 
 
 def bandwidth(run: dict[str, Any]) -> float:
@@ -151,13 +153,15 @@ def advil_pattern(results: Results) -> Measurement:
     run = results.run("advil", input=DRAWN)
     layer = run["layers"][0]
     moved = layer["moved_bytes"] + layer["padded_bytes"]
-    large = [part for part in pattern(results, "advil") if part[1] >= _PAGE]
-    whole = sum(sector % _PAGE == 0 and sectors % _PAGE == 0 for sector, sectors in large)
-    mean_kb = moved / 1024 / max(layer["move_writes"], 1)
+    values = {"left_share": after / max(before, 1)}
+    text = f"{before:,} small random writes of the first {len(pattern(results, 'bare')):,} become {after:,}"
+    if not moved:
+        return Measurement(
+            text, values, "All that is logged is hot enough to stay: the mover writes nothing back."
+        )
+    values["whole_blocks_share"] = layer["filled_blocks"] * _BLOCK_BYTES / moved
     return Measurement(
-        f"{before:,} small random writes of the first {len(pattern(results, 'bare')):,} become {after:,}; "
-        f"{100 * whole / max(len(large), 1):.0f} % of those of 32 KB and more are whole clustered pages",
-        {"left_share": after / max(before, 1), "whole_pages_share": whole / max(len(large), 1)},
-        f"The mover writes {mean_kb:,.0f} KB at a time; {layer['filled_blocks']:,} of "
-        f"{layer['moved_blocks']:,} clustered blocks were filled.",
+        f"{text}; {100 * values['whole_blocks_share']:.0f} % of what the mover writes are whole blocks",
+        values,
+        f"It writes {moved / 1024 / layer['move_writes']:,.0f} KB at a time.",
     )

@@ -2,10 +2,6 @@
 
 use super::settings::{HotPolicy, Shape};
 
-/// `rewritten`: the limit of the hot region at first, and the least, which goes on trying.
-const FIRST_PCT: u32 = 8;
-const LEAST_PCT: u32 = 1;
-
 /// Counts for each clustered page of the original area: 3 bytes (`paper`), 2 (`rewritten`) or none.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
@@ -19,10 +15,48 @@ pub(super) struct Heat {
     fresh: Vec<u8>,
     /// Clustered pages written more than once in the current section.
     invalidated: u32,
-    /// Size of the hot region in percent of a section; of `rewritten` the limit, which follows what staying was worth.
+    /// Size of the hot region in percent of a section; of `rewritten` the limit.
     pub hot_pct: u32,
     step_pct: u32,
     most_pct: u32,
+    trial: Trial,
+}
+
+/// Whether keeping pays: both ways are tried, then the cheaper one is kept to and the other tried again ever more seldom.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    /// What the mover did for each KB logged, without and with keeping, when it was tried last.
+    costs: [Option<u64>; 2],
+    /// What is tried now; `None` before the first move.
+    keeps: Option<bool>,
+    /// Rounds until the dearer way is tried again, and how many it will be the next time.
+    wait: u32,
+    pause: u32,
+}
+
+impl Trial {
+    /// Takes the cost of the round that ends, and says whether hot data is kept in the next one.
+    fn next(&mut self, cost: u64) -> bool {
+        if let Some(keeps) = self.keeps {
+            self.costs[usize::from(keeps)] = Some(cost);
+        }
+        let keeps = match self.costs {
+            [_, None] => true,
+            [None, _] => false,
+            [Some(without), Some(with)] if self.wait > 0 => {
+                self.wait -= 1;
+                with < without
+            }
+            [Some(without), Some(with)] => {
+                self.pause = (self.pause * 2).max(2);
+                self.wait = self.pause;
+                // Both are known; the cheaper one first, and the other when it was not tried for long.
+                if self.pause == 2 { with < without } else { with >= without }
+            }
+        };
+        self.keeps = Some(keeps);
+        keeps
+    }
 }
 
 /// A clustered page that could stay.
@@ -44,11 +78,8 @@ impl Heat {
             rewrites: vec![0; counted(shape.hot == HotPolicy::Rewritten)],
             fresh: vec![0; counted(shape.hot == HotPolicy::Paper)],
             invalidated: 0,
-            hot_pct: match shape.hot {
-                HotPolicy::None => 0,
-                HotPolicy::Paper => shape.hot_start_pct,
-                HotPolicy::Rewritten => FIRST_PCT.min(shape.hot_most_pct),
-            },
+            hot_pct: if shape.hot == HotPolicy::None { 0 } else { shape.hot_start_pct },
+            trial: Trial::default(),
             step_pct: shape.hot_step_pct,
             most_pct: shape.hot_most_pct,
         }
@@ -90,13 +121,13 @@ impl Heat {
     }
 
     /// Which of the candidates of a full section stay, in the order in which they are copied, and how many sectors of
-    /// the next section are their region. `section` is the length of a section in sectors; `stayed` how many sectors were
-    /// kept when it was begun, and how many of those were not overwritten since.
+    /// the next section are their region. `section` is the length of a section in sectors; `cost` what the mover read and
+    /// wrote since the last switch for each KB that was logged, in bytes.
     pub fn choose(
         &mut self,
         mut candidates: Vec<Candidate>,
         section: u32,
-        stayed: (u32, u32),
+        cost: u64,
     ) -> (Vec<Candidate>, u32) {
         let counts = match self.policy {
             HotPolicy::None => return (Vec::new(), 0),
@@ -112,14 +143,8 @@ impl Heat {
                 &mut self.writes
             }
             HotPolicy::Rewritten => {
-                // Staying was worth it if at least half of what stayed was overwritten, and was not if less than a quarter was.
-                let (kept, left) = stayed;
-                if kept > 0 && left <= kept / 2 {
-                    self.hot_pct = (self.hot_pct * 2).min(self.most_pct);
-                } else if kept > 0 && left > kept / 4 * 3 {
-                    self.hot_pct = (self.hot_pct / 2).max(LEAST_PCT);
-                }
-                candidates.retain(|candidate| self.rewrites[candidate.page as usize] > 0);
+                let keep = self.trial.next(cost);
+                candidates.retain(|candidate| keep && self.rewrites[candidate.page as usize] > 0);
                 &mut self.rewrites
             }
         };
@@ -144,4 +169,27 @@ impl Heat {
 /// A share of a section, in whole 4 KB.
 fn region(section: u32, pct: u32) -> u32 {
     (u64::from(section) * u64::from(pct) / 100) as u32 / 8 * 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often hot data is kept in so many rounds.
+    fn kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
+        let mut trial = Trial::default();
+        let mut keeps = trial.next(0);
+        let mut count = u32::from(keeps);
+        for _ in 1..rounds {
+            keeps = trial.next(cost(keeps));
+            count += u32::from(keeps);
+        }
+        count
+    }
+
+    #[test]
+    fn what_does_not_pay_is_tried_ever_more_seldom() {
+        assert!(kept(100, |keeps| if keeps { 9 } else { 5 }) <= 7);
+        assert!(kept(100, |keeps| if keeps { 5 } else { 9 }) >= 93);
+    }
 }

@@ -48,8 +48,8 @@ pub(super) struct Moving {
     /// Kept for their memory.
     pub runs: Vec<Extent>,
     relocated: Vec<Extent>,
-    /// Sectors copied to the hot region of the current section.
-    kept: u32,
+    /// Bytes moved and logged until the last switch.
+    counted: (u64, u64),
 }
 
 impl Moving {
@@ -83,13 +83,12 @@ impl Advil {
     pub(super) fn switch(&mut self, plan: &mut Plan) {
         let full = &self.sections[self.current];
         let candidates = self.candidates(full.first, full.end());
-        let stayed = (self.moving.kept, self.left_of_hot(full.first, full.hot_end));
-        let (hot, region) = self.heat.choose(candidates, full.sectors, stayed);
-        let generation = full.generation + 1;
+        let (sectors, generation) = (full.sectors, full.generation + 1);
+        let cost = self.cost();
+        let (hot, region) = self.heat.choose(candidates, sectors, cost);
         self.current = 1 - self.current;
         self.sections[self.current].open(generation, self.shape.header, region);
         self.moving.hot = hot;
-        self.moving.kept = 0;
         self.moving.phase = Phase::Hot(0);
         self.counters.switches += 1;
         if self.shape.header > 0 {
@@ -97,13 +96,13 @@ impl Advil {
         }
     }
 
-    /// Sectors of a hot region that are still the newest.
-    fn left_of_hot(&self, first: u32, end: u32) -> u32 {
-        if !self.heat.keeps() {
-            return 0;
-        }
-        let runs = self.map.between(0, self.shape.capacity);
-        runs.filter(|run| (first..end).contains(&run.place)).map(|run| run.sectors).sum()
+    /// What the mover read and wrote since the last switch for each KB logged, in bytes.
+    fn cost(&mut self) -> u64 {
+        let counts = &self.counters;
+        let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);
+        let (work_before, logged_before) =
+            std::mem::replace(&mut self.moving.counted, (work, counts.logged_bytes));
+        (work - work_before) * 1024 / (self.moving.counted.1 - logged_before).max(1)
     }
 
     /// The clustered pages that have data in a section.
@@ -258,7 +257,6 @@ impl Advil {
             }
         }
         section.hot_next = place;
-        self.moving.kept += offset - scratch;
         self.counters.hot_bytes += u64::from(offset - scratch) * 512;
         self.moving.runs = runs;
         self.moving.step = Some(Step::Hot(next));

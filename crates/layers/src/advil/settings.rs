@@ -33,7 +33,7 @@ pub struct AdvilSettings {
     pub block_padding_over: Option<u32>,
     /// What stays in the reserved area.
     pub hot: HotPolicy,
-    /// First size of the hot region in percent of a section (`paper`).
+    /// First size of the hot region in percent of a section; the largest for `rewritten`.
     pub hot_start_pct: u32,
     /// Change of the hot region from section to section (`paper`), in percent of a section.
     pub hot_step_pct: u32,
@@ -54,8 +54,8 @@ pub enum HotPolicy {
     /// The clustered pages written most often, as many as the hot region holds (Kim & Kim, IV-B).
     #[default]
     Paper,
-    /// Only clustered pages whose logged data was overwritten in the log. The region is as large as they need, up to a limit
-    /// that doubles when at least half of what stayed was overwritten, and halves when less than a quarter was.
+    /// Only clustered pages whose logged data was overwritten in the log, and only while that costs the mover less than
+    /// keeping nothing. The region is as large as they need, up to `hot_start_pct`.
     Rewritten,
 }
 
