@@ -44,13 +44,22 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_policy_a_preset_and_a_layer_are_added_as_the_pages_say(copy: Path) -> None:
+def test_a_policy_a_scheme_a_preset_and_a_layer_are_added_as_the_pages_say(copy: Path) -> None:
     device = copy / "crates" / "device" / "src"
     policy = _page("Add a garbage-collection policy")
     (device / "ftl" / "gc" / "first.rs").write_text(_block(policy, "rust"))
     registry = device / "ftl" / "gc" / "mod.rs"
     _replace(registry, "mod fifo;", "mod fifo;\nmod first;")
     _replace(registry, "windowed_greedy::POLICY]", "windowed_greedy::POLICY, first::POLICY]")
+
+    scheme = _page("Add a mapping scheme")
+    (device / "ftl" / "blocks" / "lone.rs").write_text(_block(scheme, "rust"))
+    schemes = device / "ftl" / "blocks" / "mod.rs"
+    _replace(schemes, "mod fast;", "mod fast;\nmod lone;")
+    _replace(schemes, "use fast::Fast;", "use fast::Fast;\nuse lone::Lone;")
+    _replace(schemes, "Fast, Superblock);", "Fast, Superblock, Lone);")
+    words = device / "config" / "settings.rs"
+    _replace(words, "    Fast,\n", "    Fast,\n    /// One log block for each plane.\n    Lone,\n")
 
     preset = _page("Add a device preset")
     (copy / "presets" / "devices" / "two-dies.toml").write_text(_block(preset, "toml"))
@@ -64,9 +73,10 @@ def test_a_policy_a_preset_and_a_layer_are_added_as_the_pages_say(copy: Path) ->
 
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
     command = re.findall(
-        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`", policy + preset + layer
+        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`",
+        policy + scheme + preset + layer,
     )
-    assert len(command) == 3
+    assert len(command) == 4
     for line in command:
         done = subprocess.run(
             [*line.split(), "--locked"],

@@ -75,6 +75,11 @@ class Device:
         return f"<Device {self.name!r}>"
 
     @property
+    def core(self) -> _core.DeviceConfig:
+        """The settings of the core."""
+        return self._config
+
+    @property
     def name(self) -> str:
         """The name that results carry."""
         return self._config.name

@@ -85,6 +85,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "at least one"),
         (&[("mapping.scheme", "block"), ("gc.policy", "fifo")], "merged and not collected"),
         (&[("mapping.scheme", "dftl"), ("mapping.cached_entries", "0")], "cached_entries"),
+        (&[("mapping.scheme", "block"), ("mapping.cached_maps", "1")], "no page maps"),
         (&[("mapping.scheme", "dftl"), ("controller.scheduling", "read_first")], "read_first"),
         (&[("mapping.clustering", "planes"), ("timing.parallelism", "interleave")], "multi-plane"),
         (&[("mapping.clustering", "channels"), ("geometry.channels", "3")], "power of two"),

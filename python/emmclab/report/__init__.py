@@ -7,11 +7,12 @@ from pathlib import Path
 
 from emmclab.device import Device, Result
 from emmclab.files import write_whole
+from emmclab.probe import Probe
 from emmclab.profile import Profile
-from emmclab.report import simulation
+from emmclab.report import probed, simulation
 from emmclab.report.page import render
 
-__all__ = ["render", "write_report", "write_simulation_report"]
+__all__ = ["render", "write_probe_report", "write_report", "write_simulation_report"]
 
 
 def write_report(profiles: Sequence[Profile], path: str | Path) -> None:
@@ -22,3 +23,8 @@ def write_report(profiles: Sequence[Profile], path: str | Path) -> None:
 def write_simulation_report(results: Sequence[Result], devices: Sequence[Device], path: str | Path) -> None:
     """Write the page for simulated runs; the file appears when it is whole, and never otherwise."""
     write_whole(path, simulation.render(results, devices))
+
+
+def write_probe_report(probe: Probe, path: str | Path) -> None:
+    """Write the page for a probed device; the file appears when it is whole, and never otherwise."""
+    write_whole(path, probed.render(probe))

@@ -99,6 +99,9 @@ fn sizes(settings: &Settings, faults: &mut Faults) {
         ));
         return;
     }
+    if mapping.scheme == Scheme::Block && mapping.cached_maps > 0 {
+        faults.add("`mapping.cached_maps` is given, but block mapping has no page maps");
+    }
     if mapping.cached_maps > MOST_MAPS {
         faults.add(format!("`mapping.cached_maps` is {}; at most {MOST_MAPS}", mapping.cached_maps));
     }

@@ -236,8 +236,8 @@ pub struct MappingSettings {
     pub superblock_blocks: u32,
     /// `superblock`: most log blocks of one superblock.
     pub superblock_log_blocks: u32,
-    /// `block`, `bast`, `fast`, `superblock`: logical blocks (superblocks) whose page map is in memory at once; that of another is
-    /// read from the flash first. 0 = all.
+    /// `bast`, `fast`, `superblock`: logical blocks (superblocks) of a plane whose page map is in memory at once; that of another
+    /// is read from the flash first. 0 = all.
     pub cached_maps: u32,
     /// `dftl`: map entries in memory.
     pub cached_entries: u32,
@@ -281,7 +281,7 @@ pub enum Scheme {
 impl Scheme {
     /// Whether a logical block has blocks of its own, which are merged instead of collected.
     pub const fn maps_blocks(self) -> bool {
-        matches!(self, Scheme::Block | Scheme::Bast | Scheme::Fast | Scheme::Superblock)
+        !matches!(self, Scheme::Page | Scheme::Dftl)
     }
 }
 

@@ -3,7 +3,7 @@
 //! The device keeps what every scheme shares: where each unit lies (`map`, `owner`), blocks and pools, timelines and
 //! counters. A scheme decides where new data goes and what has to be moved for it. It is asked once per command.
 
-use super::blocks::{Bast, Blocks, Fast, Replacing, Scheme as _, Superblock};
+use super::blocks::Blocks;
 use super::demand::Demand;
 use super::place::Span;
 use crate::config::{Scheme, Settings};
@@ -21,34 +21,17 @@ pub(crate) enum Mapping {
     Page,
     /// A page map on the flash.
     Demand(Box<Demand>),
-    Block(Box<Blocks<Replacing>>),
-    Bast(Box<Blocks<Bast>>),
-    Fast(Box<Blocks<Fast>>),
-    Superblock(Box<Blocks<Superblock>>),
-}
-
-/// Does the same with any block-mapped scheme; the rest are the arms of the others.
-macro_rules! with_blocks {
-    ($mapping:expr, $blocks:ident => $body:expr, $($other:pat => $result:expr),+ $(,)?) => {
-        match $mapping {
-            Mapping::Block($blocks) => $body,
-            Mapping::Bast($blocks) => $body,
-            Mapping::Fast($blocks) => $body,
-            Mapping::Superblock($blocks) => $body,
-            $($other => $result),+
-        }
-    };
+    /// Data and log blocks; see `ftl/blocks`.
+    Blocks(Box<Blocks>),
 }
 
 impl Mapping {
     pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
         match settings.mapping.scheme {
             Scheme::Page => Mapping::Page,
-            Scheme::Dftl => Mapping::Demand(Demand::new(settings, geometry)),
-            Scheme::Block => Mapping::Block(Blocks::new(settings, geometry, Replacing::new)),
-            Scheme::Bast => Mapping::Bast(Blocks::new(settings, geometry, Bast::new)),
-            Scheme::Fast => Mapping::Fast(Blocks::new(settings, geometry, Fast::new)),
-            Scheme::Superblock => Mapping::Superblock(Blocks::new(settings, geometry, Superblock::new)),
+            Scheme::Dftl => Mapping::Demand(Box::new(Demand::new(settings, geometry))),
+            _ => Blocks::new(settings, geometry)
+                .map_or(Mapping::Page, |blocks| Mapping::Blocks(Box::new(blocks))),
         }
     }
 
@@ -67,46 +50,54 @@ impl Mapping {
 
     /// The scheme's own state as words, for an image.
     pub fn words(&self) -> Vec<u32> {
-        with_blocks!(self, blocks => blocks.scheme.words(), Mapping::Page => Vec::new(), Mapping::Demand(map) => map.words())
+        match self {
+            Mapping::Page => Vec::new(),
+            Mapping::Demand(map) => map.words(),
+            Mapping::Blocks(blocks) => blocks.words(),
+        }
     }
 
     /// Takes up such a state; `None` where it is not one.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
-        with_blocks!(
-            self,
-            blocks => blocks.scheme.restore(blocks.layout, words),
+        match self {
             Mapping::Page => Some(()),
             Mapping::Demand(map) => map.restore(words),
-        )
+            Mapping::Blocks(blocks) => blocks.restore(words),
+        }
     }
 
     /// The first thing in which the scheme's tables and the flash disagree.
     pub fn fault(&self, device: &Device) -> Option<String> {
-        with_blocks!(self, blocks => blocks.fault(device), Mapping::Page | Mapping::Demand(_) => None)
+        match self {
+            Mapping::Page | Mapping::Demand(_) => None,
+            Mapping::Blocks(blocks) => blocks.fault(device),
+        }
     }
 
     /// The run starts anew: what was in memory only as a copy is gone.
     pub fn power_cycle(&mut self) {
-        with_blocks!(self, blocks => blocks.power_cycle(), Mapping::Page | Mapping::Demand(_) => ());
+        if let Mapping::Blocks(blocks) = self {
+            blocks.power_cycle();
+        }
     }
 }
 
 impl Device {
     /// Bytes of memory that the map takes inside the device, by its scheme.
     pub fn map_ram_bytes(&self) -> u64 {
-        with_blocks!(
-            &self.mapping,
-            blocks => blocks.ram_bytes(),
+        match &self.mapping {
             Mapping::Page => u64::from(self.geometry.logical_units) * ENTRY_BYTES,
             Mapping::Demand(map) => map.ram_bytes(),
-        )
+            Mapping::Blocks(blocks) => blocks.ram_bytes(),
+        }
     }
 
-    /// Runs `work` with the scheme beside the device, where both are changed.
-    #[inline]
-    fn beside(&mut self, work: impl FnOnce(&mut Mapping, &mut Self)) {
+    /// Runs `work` with a block-mapped scheme beside the device, where both are changed.
+    fn beside(&mut self, work: impl FnOnce(&mut Blocks, &mut Self)) {
         let mut mapping = std::mem::replace(&mut self.mapping, Mapping::Page);
-        work(&mut mapping, self);
+        if let Mapping::Blocks(blocks) = &mut mapping {
+            work(blocks, self);
+        }
         self.mapping = mapping;
     }
 
@@ -128,13 +119,9 @@ impl Device {
                     self.write_stale_map(progress.ready, observer);
                 }
             }
-            _ => self.beside(|mapping, device| {
-                with_blocks!(
-                    mapping,
-                    blocks => blocks.write(device, progress, span, observer),
-                    Mapping::Page | Mapping::Demand(_) => (),
-                );
-            }),
+            Mapping::Blocks(_) => {
+                self.beside(|blocks, device| blocks.write(device, progress, span, observer));
+            }
         }
     }
 
@@ -153,13 +140,9 @@ impl Device {
                 self.look_up_on_demand(progress, first, units, false, observer);
                 self.write_stale_map(progress.ready, observer);
             }
-            _ => self.beside(|mapping, device| {
-                with_blocks!(
-                    mapping,
-                    blocks => blocks.fetch_maps(device, progress, first, units),
-                    Mapping::Page | Mapping::Demand(_) => (),
-                );
-            }),
+            Mapping::Blocks(_) => {
+                self.beside(|blocks, device| blocks.fetch_maps(device, progress, first, units));
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! BAST: every data block that is overwritten has a log block of its own (Kim, Kim, Noh, Min and Cho, "A space-efficient
-//! flash translation layer for CompactFlash systems", IEEE Trans. Consumer Electronics 48(2), 2002).
+//! flash translation layer for `CompactFlash` systems", IEEE Trans. Consumer Electronics 48(2), 2002).
 //!
 //! Pages go to the log block in the order in which they come. A log block that is full, or the one used longest ago where another
 //! is needed, is merged with its data block.
@@ -87,10 +87,12 @@ impl Placement for Bast {
 }
 
 impl Scheme for Bast {
-    fn ram_bytes(&self, layout: Layout) -> u64 {
-        // A block number for each logical block and log block, a page number for each page of a log block.
-        let logs = u64::from(layout.logs) * u64::from(layout.planes);
-        4 * (u64::from(layout.blocks) + logs + logs * u64::from(layout.pages))
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
+        // A block number for each logical block and log block, a page number for each page of a log block whose map is there.
+        let planes = u64::from(layout.planes);
+        let mapped = if maps == 0 { layout.logs } else { maps.min(layout.logs) };
+        let pages = u64::from(mapped) * u64::from(layout.pages);
+        4 * (u64::from(layout.blocks) + planes * (u64::from(layout.logs) + pages))
     }
 
     fn words(&self) -> Vec<u32> {
@@ -118,7 +120,7 @@ impl Scheme for Bast {
         (logs == 0).then_some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let logs = data_blocks(layout, &self.log).map(|held| Held { in_place: false, ..held });
         data_blocks(layout, &self.data).chain(logs).collect()
     }

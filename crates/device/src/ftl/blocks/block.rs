@@ -21,13 +21,13 @@ struct Replacement {
 }
 
 /// The block of every logical block, and the replacements.
-pub(crate) struct Replacing {
+pub(crate) struct Block {
     data: Vec<u32>,
     /// By plane, the one begun first at the front.
     open: Vec<VecDeque<Replacement>>,
 }
 
-impl Replacing {
+impl Block {
     pub fn new(_: &Settings, layout: Layout) -> Self {
         let open = vec![VecDeque::with_capacity(layout.logs as usize); layout.planes as usize];
         Self { data: vec![NONE; layout.blocks as usize], open }
@@ -67,7 +67,7 @@ impl Replacing {
     }
 }
 
-impl Placement for Replacing {
+impl Placement for Block {
     fn place<O: Observer>(
         &mut self,
         device: &mut Device,
@@ -107,8 +107,8 @@ impl Placement for Replacing {
     }
 }
 
-impl Scheme for Replacing {
-    fn ram_bytes(&self, layout: Layout) -> u64 {
+impl Scheme for Block {
+    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
         // A block number for each logical block and replacement.
         4 * (u64::from(layout.blocks) + u64::from(layout.logs) * u64::from(layout.planes))
     }
@@ -138,7 +138,7 @@ impl Scheme for Replacing {
         Some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let open = self.open.iter().flatten().map(|open| {
             let from = layout.row(open.logical_block);
             Held { block: open.block, stripe: open.logical_block, from, to: from + 1, in_place: true }

@@ -15,6 +15,11 @@ impl MapCache {
         Self { most: most as usize, maps: VecDeque::with_capacity(most as usize) }
     }
 
+    /// How many maps are in memory at once; 0 = all.
+    pub fn most(&self) -> u32 {
+        self.most as u32
+    }
+
     /// Whether all maps are in memory.
     pub fn holds_all(&self) -> bool {
         self.most == 0

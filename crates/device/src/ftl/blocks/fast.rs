@@ -129,8 +129,8 @@ impl Placement for Fast {
 }
 
 impl Scheme for Fast {
-    fn ram_bytes(&self, layout: Layout) -> u64 {
-        // A block number for each logical block and log block, a logical page for each page of a log block.
+    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
+        // A block number for each logical block and log block, a logical page for each page of a log block: these are shared and stay.
         let logs = u64::from(layout.logs) * u64::from(layout.planes);
         4 * (u64::from(layout.blocks) + logs + logs * u64::from(layout.pages))
     }
@@ -159,7 +159,7 @@ impl Scheme for Fast {
         Some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let mut out: Vec<Held> = data_blocks(layout, &self.data).collect();
         for (plane, logs) in self.logs.iter().enumerate() {
             let stripe = plane as u32;

@@ -13,17 +13,16 @@ mod merge;
 mod superblock;
 mod write;
 
-pub(crate) use bast::Bast;
-pub(crate) use block::Replacing;
-pub(crate) use fast::Fast;
-pub(crate) use superblock::Superblock;
-
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::device::Device;
 use crate::event::Observer;
 use crate::geometry::Geometry;
 use crate::nand::NONE;
+use bast::Bast;
+use block::Block;
 use cache::MapCache;
+use fast::Fast;
+use superblock::Superblock;
 
 /// How logical pages make logical blocks, and where these belong.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +81,8 @@ pub(crate) type Place = (u32, u32);
 
 /// A block-mapped scheme, as far as it does nothing to the flash.
 pub(crate) trait Scheme {
-    /// Bytes of memory that its tables take in the device.
-    fn ram_bytes(&self, layout: Layout) -> u64;
+    /// Bytes of memory that its tables take in the device, where so many page maps are in memory; 0 = all.
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64;
     /// Number of the page map that covers a row of logical blocks, one in each plane.
     fn map_of(&self, row: u32) -> u32 {
         row
@@ -93,7 +92,7 @@ pub(crate) trait Scheme {
     /// Takes up such a state; `None` where it is not one.
     fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
     /// Every block it holds, with the plane it belongs to.
-    fn holds(&self, layout: Layout, device: &Device) -> Vec<Held>;
+    fn holds(&self, layout: Layout) -> Vec<Held>;
 }
 
 /// A block that a scheme holds, and what may be in it.
@@ -123,28 +122,86 @@ pub(crate) trait Placement: Scheme {
     ) -> Option<Place>;
 }
 
-/// A scheme with what all of them share.
-pub(crate) struct Blocks<S> {
-    pub layout: Layout,
-    cache: MapCache,
-    pub scheme: S,
+/// The schemes: each is a file here, a word in [`config::Scheme`], and the same word in the list below.
+macro_rules! schemes {
+    ($($name:ident),+) => {
+        enum Any {
+            $($name($name)),+
+        }
+
+        impl Any {
+            /// The scheme of the settings; `None` where that does not map blocks.
+            fn new(settings: &Settings, layout: Layout) -> Option<Self> {
+                Some(match settings.mapping.scheme {
+                    $(config::Scheme::$name => Any::$name($name::new(settings, layout)),)+
+                    _ => return None,
+                })
+            }
+
+            fn tables(&self) -> &dyn Scheme {
+                match self {
+                    $(Any::$name(scheme) => scheme),+
+                }
+            }
+
+            fn tables_mut(&mut self) -> &mut dyn Scheme {
+                match self {
+                    $(Any::$name(scheme) => scheme),+
+                }
+            }
+
+            fn place<O: Observer>(
+                &mut self,
+                device: &mut Device,
+                layout: Layout,
+                logical: u32,
+                ready: i64,
+                observer: &mut O,
+            ) -> Option<Place> {
+                match self {
+                    $(Any::$name(scheme) => scheme.place(device, layout, logical, ready, observer)),+
+                }
+            }
+        }
+    };
 }
 
-impl<S: Scheme> Blocks<S> {
-    pub fn new(settings: &Settings, geometry: &Geometry, make: fn(&Settings, Layout) -> S) -> Box<Self> {
+schemes!(Block, Bast, Fast, Superblock);
+
+/// A scheme with what all of them share.
+pub(crate) struct Blocks {
+    layout: Layout,
+    cache: MapCache,
+    scheme: Any,
+}
+
+impl Blocks {
+    /// The block-mapped scheme of the settings; `None` where they have another kind.
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let layout = Layout::new(settings, geometry);
         let cache = MapCache::new(settings.mapping.cached_maps);
-        Box::new(Self { layout, cache, scheme: make(settings, layout) })
+        let scheme = Any::new(settings, layout)?;
+        Some(Self { layout, cache, scheme })
+    }
+
+    /// The scheme's state as words, for an image.
+    pub fn words(&self) -> Vec<u32> {
+        self.scheme.tables().words()
+    }
+
+    /// Takes up such a state; `None` where it is not one.
+    pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        self.scheme.tables_mut().restore(self.layout, words)
     }
 
     /// Bytes of memory that the map takes in the device.
     pub fn ram_bytes(&self) -> u64 {
-        self.scheme.ram_bytes(self.layout)
+        self.scheme.tables().ram_bytes(self.layout, self.cache.most())
     }
 
     /// The first thing in which scheme and flash disagree.
     pub fn fault(&self, device: &Device) -> Option<String> {
-        let held = self.scheme.holds(self.layout, device);
+        let held = self.scheme.tables().holds(self.layout);
         let mut by_block = vec![None; device.blocks.len()];
         for held in &held {
             let Some(entry) = device.blocks.get(held.block as usize) else {

@@ -219,10 +219,13 @@ impl Placement for Superblock {
 }
 
 impl Scheme for Superblock {
-    fn ram_bytes(&self, layout: Layout) -> u64 {
-        // A block number for each block of a superblock; the page maps stand in the spare areas of the pages.
-        let logs = u64::from(layout.logs) * u64::from(layout.planes);
-        4 * (u64::from(layout.blocks) + logs)
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
+        // A block number for each block of a superblock, and the page maps that are there; the others stand in spare areas.
+        let planes = u64::from(layout.planes);
+        let all = layout.rows.div_ceil(self.size);
+        let mapped = if maps == 0 { all } else { maps.min(all) };
+        let pages = u64::from(mapped) * u64::from(self.size) * u64::from(layout.pages);
+        4 * (u64::from(layout.blocks) + planes * (u64::from(layout.logs) + pages))
     }
 
     fn map_of(&self, row: u32) -> u32 {
@@ -266,7 +269,7 @@ impl Scheme for Superblock {
         Some(())
     }
 
-    fn holds(&self, layout: Layout, _: &Device) -> Vec<Held> {
+    fn holds(&self, layout: Layout) -> Vec<Held> {
         let mut out = Vec::new();
         for (number, group) in self.groups.iter().enumerate() {
             let from = number as u32 / layout.planes * self.size;

@@ -1,6 +1,6 @@
 //! How a block-mapped device writes: page by page, each where the scheme says.
 
-use super::{Blocks, Placement, Scheme};
+use super::Blocks;
 use crate::controller::Progress;
 use crate::device::{Device, Stop};
 use crate::event::{Cause, Observer, PageProgrammed, UnitWritten, Waits};
@@ -10,7 +10,7 @@ use crate::nand::{Operation, Stream};
 /// Bytes of a page's entry in a page map.
 const ENTRY_BYTES: u32 = 4;
 
-impl<S: Scheme> Blocks<S> {
+impl Blocks {
     /// Reads the page maps of the units that are not in memory.
     pub fn fetch_maps(&mut self, device: &mut Device, progress: &mut Progress, first: u32, units: u32) {
         if self.cache.holds_all() || units == 0 {
@@ -19,7 +19,7 @@ impl<S: Scheme> Blocks<S> {
         let shift = self.layout.page_shift;
         let row = |unit: u32| self.layout.row(self.layout.split(unit >> shift).0);
         for row in row(first)..=row(first + units - 1) {
-            let map = self.scheme.map_of(row);
+            let map = self.scheme.tables().map_of(row);
             if self.cache.touch(map) {
                 device.counters.map_hits += 1;
                 continue;
@@ -39,9 +39,7 @@ impl<S: Scheme> Blocks<S> {
     pub fn power_cycle(&mut self) {
         self.cache.clear();
     }
-}
 
-impl<S: Placement> Blocks<S> {
     /// Writes the span of a request.
     pub fn write<O: Observer>(
         &mut self,

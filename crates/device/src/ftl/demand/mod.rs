@@ -38,12 +38,12 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Box<Self> {
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
         let group = geometry.by_size[geometry.by_size.len() - 1];
         let kind = &geometry.groups[usize::from(group)];
         let per_page = kind.page_bytes / ENTRY_BYTES;
         let pages = geometry.logical_units.div_ceil(per_page) as usize;
-        Box::new(Self {
+        Self {
             cache: Cache::new(settings.mapping.cached_entries, geometry.logical_units),
             base: geometry.logical_units,
             per_page,
@@ -51,7 +51,7 @@ impl Demand {
             group,
             stale: Vec::with_capacity(pages),
             is_stale: vec![false; pages],
-        })
+        }
     }
 
     /// Units that the map takes behind those of the host.

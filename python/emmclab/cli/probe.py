@@ -1,0 +1,131 @@
+"""`emmclab probe DEVICE|/dev/X|FILE`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson
+from emmclab.cli.show import framed
+from emmclab.cli.simulation import Settings, configured, device_names
+from emmclab.device import presets
+from emmclab.errors import ConfigError
+from emmclab.probe import Disk, Probe, Simulated, probe
+from emmclab.report import write_probe_report
+
+#: Span where none is given, MB: of a simulated device, and of a real one.
+_SIMULATED_MB = 1024
+_REAL_MB = 256
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="probe",
+        epilog="Examples: [cyan]emmclab probe galaxys2[/]   [cyan]emmclab probe /dev/mmcblk0[/]   "
+        "[cyan]emmclab probe scratch.bin --write --html probe.html[/]",
+    )(probe_command)
+
+
+def probe_command(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="DEVICE|/dev/X|FILE",
+            help="A simulated device (preset or TOML file), a block device, or a file.",
+            autocompletion=device_names,
+        ),
+    ],
+    settings: Settings = [],  # noqa: B006 (typer takes it as the default of a repeated option)
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Also write: destroys the first part of a real target. Simulated ones always are."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a real target is overwritten.")] = False,
+    span_mb: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MB", help=f"Use that much of it [simulated {_SIMULATED_MB}, real {_REAL_MB}, at most all]."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random orders.")] = 1,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the curves.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find clustered page and clustered block of a device from its bandwidth (method of Kim et al., MASCOTS 2009).
+
+    Real devices are only read unless `--write` is given; reads may show the clustered page, only writes the clustered block.
+    """
+    path = Path(target)
+    # A bare word that is no file can only be a preset; if it is not, the error lists them.
+    if target in presets() or target.endswith(".toml") or ("/" not in target and not path.exists()):
+        found = _run(Simulated(configured(target, settings)), True, span_mb, _SIMULATED_MB, seed)
+    else:
+        if settings:
+            raise ConfigError(
+                "a real device has no settings", kind="config", field="--set", hint="leave --set out"
+            )
+        if write and not yes:
+            _confirm(path)
+        with Disk(path, write=write) as disk:
+            found = _run(disk, write, span_mb, _REAL_MB, seed)
+    if html is not None:
+        write_probe_report(found, html)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _show(found)
+
+
+def _run(target: Disk | Simulated, write: bool, span_mb: int | None, usual_mb: int, seed: int) -> Probe:
+    span_kb = min(usual_mb * 1024, target.size_kb) if span_mb is None else span_mb * 1024
+    with Meter(f"probe {target.name}") as meter:
+        return probe(
+            target,
+            write=write,
+            span_kb=span_kb,
+            seed=seed,
+            progress=meter,
+        )
+
+
+def _confirm(path: Path) -> None:
+    """Ask before data is destroyed."""
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"--write destroys what is on {path}",
+            kind="config",
+            field="--write",
+            hint="give --yes where nobody can be asked",
+        )
+    stderr().print(f"This destroys data on {path}.", style="bold red", markup=False)
+    if not typer.confirm("Overwrite it?", err=True):
+        raise typer.Exit(1)
+
+
+def _show(found: Probe) -> None:
+    table = framed(f"Bandwidth of {found.target}, MB/s")
+    table.add_column("Size\nKB", justify="right")
+    columns = list(dict.fromkeys((point.op, point.order) for point in found.points))
+    for op, order in columns:
+        table.add_column(f"{order}\n{op}", justify="right")
+    speeds = {(point.op, point.order, point.size_kb): point.mb_per_s for point in found.points}
+    for size_kb in dict.fromkeys(point.size_kb for point in found.points):
+        table.add_row(
+            f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns)
+        )
+    console = stdout()
+    console.print(table)
+    for finding in found.findings:
+        console.print(Text(finding))
+    console.print(
+        Text(f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; 1 MB is 1,048,576 bytes", "dim")
+    )

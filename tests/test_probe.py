@@ -1,0 +1,126 @@
+"""The probe finds what the presets are made of, and keeps its hands off what it was not told to write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import COMMAND, emmclab, emmclab_json, environment, missing
+from emmclab.device import Device
+from emmclab.probe import Simulated, page_size, probe
+
+MB = 1024
+
+
+@pytest.mark.parametrize(("preset", "page_kb", "block_kb"), [("galaxys2", 32, 4096), ("microsd-class10", 16, 2048)])
+def test_the_sizes_of_the_papers_devices_are_found(preset: str, page_kb: int, block_kb: int) -> None:
+    found = probe(Simulated(Device.preset(preset)), write=True, span_kb=1024 * MB)
+    assert (found.clustered_page_kb, found.clustered_block_kb) == (page_kb, block_kb)
+
+
+def test_a_device_that_maps_every_page_shows_no_clusters() -> None:
+    found = probe(Simulated(Device.preset("iiswc15-4ps")), write=True, span_kb=128 * MB)
+    assert (found.clustered_page_kb, found.clustered_block_kb) == (None, None)
+    assert "does not depend on where it lies" in found.findings[0]
+
+
+@given(
+    page_kb=st.sampled_from([8, 16, 32, 64, 128]),
+    dearer=st.floats(1.1, 3),
+    noise=st.lists(st.floats(-0.01, 0.01), min_size=64, max_size=64),
+)
+def test_the_period_is_found_under_noise(page_kb: int, dearer: float, noise: list[float]) -> None:
+    period = page_kb // 4
+    times = [(dearer if (i + 1) % period == 0 else 1.0) + noise[i] for i in range(64)]
+    assert page_size(times) == page_kb
+
+
+@given(st.lists(st.floats(0.99, 1.01), min_size=64, max_size=64))
+def test_noise_alone_has_no_period(times: list[float]) -> None:
+    assert page_size(times) is None
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """A file on a file system with direct I/O."""
+    path = tmp_path / "scratch.bin"
+    path.write_bytes(bytes(64 << 20))
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        missing("direct I/O in the folder for temporary files")
+    return path
+
+
+def test_a_file_is_only_read_unless_told_otherwise(scratch: Path) -> None:
+    found = emmclab_json("probe", scratch, "--span-mb", 48)
+    assert found["wrote"] is False
+    assert {point["op"] for point in found["points"]} == {"read"}
+    assert not any(scratch.read_bytes())
+
+
+def test_a_file_is_overwritten_only_with_leave(scratch: Path, tmp_path: Path) -> None:
+    refused = emmclab("probe", scratch, "--write")
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    assert not any(scratch.read_bytes())
+    page = tmp_path / "probe.html"
+    done = emmclab("probe", scratch, "--write", "--yes", "--span-mb", 32, "--html", page)
+    assert done.returncode == 0, done.stderr
+    assert "clustered block" in done.stdout
+    assert "Bandwidth by size" in page.read_text()
+    content = scratch.read_bytes()
+    assert any(content[: 32 << 20])
+    assert not any(content[32 << 20 :])
+
+
+@pytest.fixture
+def loop(scratch: Path) -> Iterator[Path]:
+    """A loop device over the scratch file."""
+    if os.geteuid() != 0 or shutil.which("losetup") is None:
+        missing("root, or losetup, for a loop device")
+    done = subprocess.run(
+        ["losetup", "--find", "--show", str(scratch)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no loop device here: {done.stderr.strip()}")
+    yield Path(done.stdout.strip())
+    subprocess.run(["losetup", "--detach", done.stdout.strip()], check=True)
+
+
+def test_a_block_device_is_probed_and_may_be_interrupted(loop: Path, scratch: Path) -> None:
+    assert emmclab_json("probe", loop, "--span-mb", 32)["span_mb"] == 32
+    command = [*COMMAND, "probe", str(loop), "--write", "--yes", "--span-mb", "64"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    end = time.monotonic() + 60
+    while not any(scratch.read_bytes()[: 1 << 20]) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["galaxys3"], "there is no device preset"),
+        (["galaxys2", "--span-mb", "1"], "span of 1 MB"),
+        (["/nowhere/device"], "cannot be opened"),
+        (["/dev/null", "--set", "gc.window=3"], "no settings"),
+    ],
+)
+def test_bad_targets_are_refused_with_the_cure(arguments: list[str], part: str) -> None:
+    done = emmclab("probe", *arguments)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
