@@ -13,6 +13,10 @@ run emmclab-trace trace_speed "$folder/all-columns.parquet" "$@" ||
     printf 'reading failed\n'
 printf '\n== Profile of everything, one core\n'
 run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
+printf '\n== Memory: a profile of 100 million requests over 32 GB, as a whole process\n'
+run emmclab-trace trace_speed --make "$folder/large.parquet" 100000000
+.venv/bin/python benches/memory.py "$folder/large.parquet"
+rm "$folder/large.parquet"
 printf '\n== Simulated device\n'
 for case in new trace random full sizes lengths; do
     run emmclab-replay device_speed "$case"

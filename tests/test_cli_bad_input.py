@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,12 @@ def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: in
     assert lines[1].startswith("hint: "), done.stderr
     for word in words:
         assert word in done.stderr, done.stderr
+
+
+def profiled(trace: Path) -> dict[str, Any]:
+    """The profile but for the digest of the file's bytes."""
+    (profile,) = emmclab_json("profile", trace)
+    return {name: value for name, value in profile.items() if name != "trace_digest"}
 
 
 @pytest.fixture
@@ -83,13 +92,69 @@ def test_lenient_counts_what_it_skips(line: list[str], tmp_path: Path) -> None:
 def test_carriage_returns_change_nothing(trace: Path, tmp_path: Path) -> None:
     other = tmp_path / "chat.txt"
     other.write_bytes(trace.read_bytes().replace(b"\n", b"\r\n"))
-    assert emmclab_json("profile", other) == emmclab_json("profile", trace)
+    assert profiled(other) == profiled(trace)
 
 
 def test_missing_last_newline_changes_nothing(trace: Path, tmp_path: Path) -> None:
     other = tmp_path / "chat.txt"
     other.write_bytes(trace.read_bytes().rstrip(b"\n"))
-    assert emmclab_json("profile", other) == emmclab_json("profile", trace)
+    assert profiled(other) == profiled(trace)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["profile", "{}", "--json"], ["head", "{}"], ["explain", "{}"], ["convert", "{}", "{}.csv"]],
+    ids=lambda words: words[0],
+)
+def test_a_pipe_is_read_as_a_file_is(arguments: list[str], trace: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    feeder = subprocess.Popen(["cp", str(trace), str(pipe)])
+    done = emmclab(*(word.format(pipe) for word in arguments))
+    assert feeder.wait(60) == 0
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_dash_is_stdin(trace: Path) -> None:
+    with trace.open("rb") as file:
+        done = emmclab("profile", "-", "--json", stdin=file)
+    (profile,) = json.loads(done.stdout)
+    assert (profile["name"], profile["requests"]) == ("stdin", 400)
+
+
+def test_a_pipe_is_not_read_twice(trace: Path, tmp_path: Path) -> None:
+    for number, arguments in enumerate(
+        (["compare"], ["profile", trace, "--combine"], ["simulate", "--passes", "2"])
+    ):
+        pipe = tmp_path / f"pipe{number}"
+        os.mkfifo(pipe)
+        feeder = subprocess.Popen(["cp", str(trace), str(pipe)])
+        assert_refused(emmclab(*arguments, pipe), "pipe", "write it to a file first")
+        feeder.wait(60)
+
+
+def test_a_trace_out_of_order_names_the_option_that_helps(tmp_path: Path) -> None:
+    late = tmp_path / "late.csv"
+    rows = [f"{number * 1_000_000},write,{number * 8},8" for number in range(70_000, 0, -1)]
+    late.write_text("arrival_ns,op,sector,sectors\n" + "\n".join([*rows, *rows]) + "\n")
+    assert_refused(emmclab("profile", late), "--reorder-window")
+    assert emmclab("profile", late, "--reorder-window", "200000").returncode == 0
+
+
+def test_a_parquet_trace_in_another_unit_is_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    count = 5_000
+    columns = {
+        "arrival_ns": arrow.array(range(count), arrow.int64()),  # microseconds in truth
+        "sector": arrow.array([number * 8 for number in range(count)], arrow.uint64()),
+        "sectors": arrow.array([8] * count, arrow.uint32()),
+        "op": arrow.array(["write"] * count).dictionary_encode(),
+        "flags": arrow.array([0] * count, arrow.uint16()),
+    }
+    wrong = tmp_path / "wrong.parquet"
+    parquet.write_table(arrow.table(columns), wrong)
+    assert_refused(emmclab("profile", wrong), "wrong.parquet", "absurd", "multiply")
 
 
 def test_wrong_time_unit_is_refused_with_the_likely_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,35 @@ def test_explain_names_format_clock_ledger_and_columns(trace: Path) -> None:
     assert "when the device had finished it" in text
 
 
+def test_explain_tells_the_format_of_the_file_from_the_one_it_was_first_read_from(
+    trace: Path, tmp_path: Path
+) -> None:
+    converted = tmp_path / "chat.parquet"
+    assert emmclab("convert", trace, converted, "--format", "biotracer").returncode == 0
+    explained = emmclab_json("explain", converted)
+    assert (explained["file_format"], explained["recognised_by"]) == ("parquet", "its content")
+    assert (explained["format"], explained["format_recognised_by"]) == ("biotracer", "--format")
+    assert explained["header"]["source"] == "chat.txt"
+    text = emmclab("explain", converted).stdout
+    assert "parquet, recognised by its content" in text
+    assert "recognised by --format" in text
+    original = emmclab_json("explain", trace)
+    assert (original["file_format"], original["format_recognised_by"]) == ("biotracer", "its content")
+
+
+def test_a_profile_names_the_bytes_it_was_made_of(trace: Path, other_trace: Path, tmp_path: Path) -> None:
+    digest = hashlib.sha256(trace.read_bytes()).hexdigest()[:16]
+    page = tmp_path / "page.html"
+    (profile,) = emmclab_json("profile", trace, "--html", page)
+    assert list(profile)[:2] == ["name", "trace_digest"]
+    assert profile["trace_digest"] == digest
+    assert emmclab_json("explain", trace)["digest"] == digest
+    assert digest in page.read_text()
+    (combined,) = emmclab_json("profile", trace, other_trace, "--combine")
+    both = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in (trace, other_trace))
+    assert combined["trace_digest"] == hashlib.sha256(both.encode()).hexdigest()[:16]
+
+
 def test_explain_shows_every_setting_of_a_device() -> None:
     settings = {setting["key"]: setting for setting in emmclab_json("explain", "nexus5")}
     assert all(setting["doc"] and setting["origin"] for setting in settings.values())
@@ -119,6 +149,7 @@ def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     assert done["ledger"]["kept"] == 400
     again = emmclab_json("profile", target)[0]
     first = emmclab_json("profile", trace)[0]
+    assert again.pop("trace_digest") != first.pop("trace_digest")
     assert again == first
 
 

@@ -21,7 +21,9 @@ from emmclab.probe import Simulated, page_size, probe
 MB = 1024
 
 
-@pytest.mark.parametrize(("preset", "page_kb", "block_kb"), [("galaxys2", 32, 4096), ("microsd-class10", 16, 2048)])
+@pytest.mark.parametrize(
+    ("preset", "page_kb", "block_kb"), [("galaxys2", 32, 4096), ("microsd-class10", 16, 2048)]
+)
 def test_the_sizes_of_the_papers_devices_are_found(preset: str, page_kb: int, block_kb: int) -> None:
     found = probe(Simulated(Device.preset(preset)), write=True, span_kb=1024 * MB)
     assert (found.clustered_page_kb, found.clustered_block_kb) == (page_kb, block_kb)

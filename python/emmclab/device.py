@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from emmclab import _core
+from emmclab.document import Document
 from emmclab.errors import ConfigError
 from emmclab.layers import Setting, stack
 from emmclab.trace import Ledger, Trace, combine, read
@@ -183,30 +184,12 @@ class Device:
         return Result({"trace": source.name, **result, "options": said})
 
 
-class Result(Mapping[str, Any]):
+class Result(Document):
     """What a run found; a mapping of the fields that `emmclab simulate --json` prints."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        """Hold the fields, as the core gives them."""
-        self._fields = fields
-
-    def __getitem__(self, field: str) -> Any:
-        return self._fields[field]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
 
     def __repr__(self) -> str:
         mean = f"{self['mean_response_ms']:.2f} ms mean response"
         return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give all fields; the caller may change the result."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
-        return copy
 
     def deterministic(self) -> dict[str, Any]:
         """Give the fields that are the same on every computer and in every run."""

@@ -1,9 +1,11 @@
-"""Writing files whole or not at all."""
+"""Files: written whole or not at all, and known by their bytes."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -29,3 +31,22 @@ def write_whole(path: str | Path, text: str) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def digest(paths: Sequence[Path]) -> str | None:
+    """Give the SHA-256 of a file's bytes, first 16 digits; of several files, that of their digests in order.
+
+    None without a file, and where one cannot be read again, as a pipe cannot.
+    """
+    if not all(path.is_file() for path in paths):
+        return None
+    each = []
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                each.append(hashlib.file_digest(file, "sha256").hexdigest())
+        except OSError:
+            return None
+    if len(each) > 1:
+        each = [hashlib.sha256("".join(each).encode()).hexdigest()]
+    return each[0][:16] if each else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from emmclab.document import Document
 from emmclab.fields import TABLES, Field
 
 
@@ -20,7 +20,7 @@ class Text(str):
         return str(self)
 
 
-class Profile(Mapping[str, Any]):
+class Profile(Document):
     """What one pass over a trace found; a mapping of the fields that `emmclab profile --json` prints.
 
     >>> import emmclab
@@ -28,19 +28,6 @@ class Profile(Mapping[str, Any]):
     >>> list(profile)[0]
     'name'
     """
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        """Hold the fields, as the core gives them."""
-        self._fields = fields
-
-    def __getitem__(self, field: str) -> Any:
-        return self._fields[field]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
 
     def __repr__(self) -> str:
         return f"<Profile {self.name!r}: {self['requests']:,} requests, {self['data_size_kb']:,.0f} KB>"
@@ -58,11 +45,6 @@ class Profile(Mapping[str, Any]):
     def figure(self, name: str) -> list[dict[str, Any]]:
         """Give the rows of a figure, as in `figures` of the JSON."""
         return list(self["figures"][name])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give all fields; the caller may change the result."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
-        return copy
 
     def table(self) -> Text:
         """Give Tables III and IV as text.

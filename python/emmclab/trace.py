@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.files import digest
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
@@ -49,12 +52,16 @@ class Trace:
     def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
         """Make a trace of a stream that can be opened again; the first opening finds bad input."""
         self.name = name
-        self.open = open_stream
-        """Opens the trace at its beginning, as a stream of batches."""
+        self._open_stream = open_stream
         stream = open_stream()
+        self._unread: _core.Reader | None = stream
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
         self._ledger: Ledger | None = None
+        of_files = isinstance(stream, _core.Reader)
+        self.recognised: list[tuple[str, str]] = stream.recognised() if of_files else []
+        """For each file its format, and what that was recognised by: `content`, `--format` or `--columns`."""
+        self._files = stream.files() if of_files else []
 
     def __repr__(self) -> str:
         return f"<Trace {self.name!r} ({self.header['format']})>"
@@ -66,6 +73,37 @@ class Trace:
             for _ in self.batches():
                 pass
         return dict(self._ledger or {})
+
+    @functools.cached_property
+    def digest(self) -> str | None:
+        """SHA-256 of the file's bytes, first 16 digits; None where the trace is made, or comes from a pipe.
+
+        >>> read(bundled()[0]).digest == read(bundled()[1]).digest
+        False
+        """
+        return digest(self._files)
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether the trace comes from a pipe, which can be read but once.
+
+        >>> read(bundled()[0]).is_pipe
+        False
+        """
+        return not all(path.is_file() for path in self._files)
+
+    def open(self) -> _core.Reader:
+        """Open the trace at its beginning, as a stream of batches.
+
+        Raises:
+            UnsupportedError: a pipe has been read before.
+        """
+        # The stream that was opened to find bad input is as good as a new one.
+        stream, self._unread = self._unread, None
+        if stream is None:
+            refuse_pipes([self], "read twice")
+            stream = self._open_stream()
+        return stream
 
     def batches(self, progress: Progress | None = None) -> Iterator[_core.Batch]:
         """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
@@ -101,9 +139,14 @@ class Trace:
         True
         """
         profiler = _core.Profiler(self.name)
+        # Beside the pass, which leaves this processor's time to a second one.
+        hashing = threading.Thread(target=lambda: self.digest, daemon=True)
+        hashing.start()
         for batch in self.batches(progress):
             profiler.update(batch)
-        return Profile(json.loads(profiler.finish(self.ledger, self.header)))
+        fields = json.loads(profiler.finish(self.ledger, self.header))
+        hashing.join()
+        return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
@@ -130,6 +173,7 @@ class Trace:
         >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
         True
         """
+        refuse_pipes([self], "read twice")
         return Trace(self.name, lambda: self.open().repeat(passes))
 
     def to_arrow(self) -> pyarrow.Table:
@@ -212,6 +256,8 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
+    refuse_pipes(traces, "combined with another")
+
     def open_stream() -> _core.Reader:
         return _core.Reader.combine([trace.open() for trace in traces])
 
@@ -253,6 +299,21 @@ def trace_name(path: str | PathLike[str]) -> str:
     while name.suffix.lower() in _ENDINGS:
         name = name.with_suffix("")
     return name.name
+
+
+def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
+    """Refuse traces that cannot be read again.
+
+    Raises:
+        UnsupportedError: one of the traces comes from a pipe.
+    """
+    for trace in traces:
+        if trace.is_pipe:
+            raise UnsupportedError(
+                f"{trace.name} comes from a pipe and cannot be {what}",
+                kind="unsupported",
+                hint="write it to a file first",
+            )
 
 
 def _library(name: str) -> Any:

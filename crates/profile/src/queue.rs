@@ -24,6 +24,8 @@ pub(crate) type GapBins = Doubling<1_000_000, GAP_BINS>;
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     gc: GcCost,
+    /// Time to reclaim one block, nanoseconds.
+    block_ns: u64,
     outstanding: BinaryHeap<Reverse<i64>>,
     capped: bool,
     completed: u64,
@@ -55,6 +57,7 @@ impl Queue {
     pub fn new(gc: GcCost) -> Self {
         Self {
             gc,
+            block_ns: gc.block_ns(),
             outstanding: BinaryHeap::new(),
             capped: false,
             completed: 0,
@@ -123,7 +126,7 @@ impl Queue {
         let index = GapBins::index(gap_ns);
         self.gaps.add_at(index, 1);
         self.gap_ns[index] += u128::from(gap_ns);
-        self.gap_blocks[index] += gap_ns / self.gc.block_ns();
+        self.gap_blocks[index] += gap_ns / self.block_ns;
     }
 
     /// Adds another queue; returns the idle gap across the boundary of two pieces.
@@ -171,11 +174,11 @@ impl Queue {
         let won = self.gc.won_bytes().max(1);
         (self.completed > 0).then(|| IdleGc {
             assumed: self.gc,
-            block_ms: self.gc.block_ns() as f64 / 1e6,
+            block_ms: self.block_ns as f64 / 1e6,
             idle_s: idle_ns as f64 / 1e9,
             idle_pct: if duration_s > 0.0 { 100.0 * idle_ns as f64 / 1e9 / duration_s } else { 0.0 },
             blocks_that_fit: self.gap_blocks.iter().sum(),
-            blocks_if_pausable: (idle_ns / u128::from(self.gc.block_ns())) as u64,
+            blocks_if_pausable: (idle_ns / u128::from(self.block_ns)) as u64,
             blocks_needed: written_sectors.saturating_mul(512).div_ceil(won),
         })
     }

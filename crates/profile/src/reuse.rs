@@ -7,7 +7,7 @@
 //! the sample is short of the true number of touches goes to the shortest distance.
 
 use crate::bins::pct;
-use crate::hash::{IntMap, spread};
+use crate::hash::spread;
 use crate::merge::Join;
 use crate::report::ReuseRow;
 
@@ -19,18 +19,25 @@ const WORDS: usize = POSITIONS / 64;
 /// Words in a group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
+/// Slots of the table of followed pages, a power of two; at most a quarter of them is in use.
+const SLOTS: usize = 4 * FOLLOWED;
+/// In a slot without a page.
+const NOWHERE: u32 = u32::MAX;
 /// Distances 0, 1, 2-3, 4-7, ... pages.
 const BINS: usize = 40;
 
-/// An estimate of the distribution of reuse distances in bounded memory (about 1 MB).
+/// An estimate of the distribution of reuse distances in bounded memory (about 2 MB).
 #[derive(Clone, Debug)]
 pub(crate) struct Reuse {
     /// One page in `2^shift` is followed.
     shift: u32,
-    /// The position of each followed page.
-    position_of: IntMap<u64, u32>,
-    /// The page at each position; stale where its bit is not set.
-    page_at: Vec<u64>,
+    /// The followed pages with linear probing; a page keeps its slot until the sampling changes.
+    slots: Vec<Followed>,
+    followed: usize,
+    /// The page and its slot at each position; stale where its bit is not set.
+    at: Vec<(u64, u32)>,
+    /// The last touch, if nothing was renumbered since.
+    last: Option<Touch>,
     bits: Vec<u64>,
     /// Set bits of each word by group, and of each group; at most [`FOLLOWED`] + 1 in all.
     word_counts: Vec<[u8; GROUP_WORDS]>,
@@ -44,12 +51,37 @@ pub(crate) struct Reuse {
     coarsest: u32,
 }
 
+/// A followed page.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    page: u64,
+    position: u32,
+}
+
+const EMPTY: Followed = Followed { page: 0, position: NOWHERE };
+
+/// Where the search for a page begins: eight neighbours share two cache lines.
+#[inline]
+fn home(page: u64) -> usize {
+    let group = (page / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - (SLOTS / 8).ilog2());
+    (group * 8 + page % 8) as usize
+}
+
+/// A touch that was not the page's first: where the page had been, and how many were touched since.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    before: usize,
+    distance: u64,
+}
+
 impl Default for Reuse {
     fn default() -> Self {
         Self {
             shift: 0,
-            position_of: IntMap::default(),
-            page_at: vec![0; POSITIONS],
+            slots: vec![EMPTY; SLOTS],
+            followed: 0,
+            at: vec![(0, 0); POSITIONS],
+            last: None,
             bits: vec![0; WORDS],
             word_counts: vec![[0; GROUP_WORDS]; GROUPS],
             group_counts: [0; GROUPS],
@@ -70,45 +102,83 @@ impl Reuse {
         self.touches += pages.end - pages.start;
         let space = u64::from(space).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         for page in pages {
-            let hash = spread(page ^ space);
-            if hash.leading_zeros() >= self.shift {
-                self.touch(hash);
+            let page = page ^ space;
+            if self.follows(page) {
+                self.touch(page);
             }
         }
     }
 
+    #[inline]
+    fn follows(&self, page: u64) -> bool {
+        self.shift == 0 || spread(page).leading_zeros() >= self.shift
+    }
+
+    #[inline]
     fn touch(&mut self, page: u64) {
         if self.next == POSITIONS {
-            self.renumber();
+            self.renumber(false);
         }
         let weight = 1 << self.shift;
         self.sampled += weight;
-        let position = self.next as u32;
-        match self.position_of.insert(page, position) {
-            Some(before) => {
-                let before = before as usize;
-                let distance = self.set_after(before) << self.shift;
-                let bin = (u64::BITS - distance.leading_zeros()) as usize;
-                self.distances[bin.min(BINS - 1)] += weight;
-                let word = before / 64;
-                self.bits[word] &= !(1 << (before % 64));
-                self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] -= 1;
-                self.group_counts[word / GROUP_WORDS] -= 1;
-            }
-            None => self.first_touches += weight,
+        let slot = self.slot_of(page);
+        let before = self.slots[slot as usize].position;
+        if before == NOWHERE {
+            self.first_touches += weight;
+            self.followed += 1;
+            self.last = None;
+        } else {
+            let touch = self.touch_before(before as usize);
+            let distance = touch.distance << self.shift;
+            let bin = (u64::BITS - distance.leading_zeros()) as usize;
+            self.distances[bin.min(BINS - 1)] += weight;
+            let word = touch.before / 64;
+            self.bits[word] &= !(1 << (touch.before % 64));
+            self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] -= 1;
+            self.group_counts[word / GROUP_WORDS] -= 1;
+            self.last = Some(touch);
         }
-        self.set(page);
-        if self.position_of.len() > FOLLOWED {
+        self.set(page, slot);
+        if self.followed > FOLLOWED {
             self.shift += 1;
             self.coarsest = self.coarsest.max(self.shift);
-            self.renumber();
+            self.renumber(true);
+        }
+    }
+
+    /// The slot in which the page is or will be. Pages mostly come in the same order as the time before: then it is
+    /// known without a search.
+    #[inline]
+    fn slot_of(&self, page: u64) -> u32 {
+        if let Some(last) = self.last {
+            let (next, slot) = self.at[last.before + 1];
+            if next == page && self.slots[slot as usize].position as usize == last.before + 1 {
+                return slot;
+            }
+        }
+        let mut slot = home(page);
+        while self.slots[slot].position != NOWHERE && self.slots[slot].page != page {
+            slot = (slot + 1) % SLOTS;
+        }
+        slot as u32
+    }
+
+    /// The distance of a touch of the page at position `before`. Right behind the page that was touched last, it is the
+    /// same: one page less lies behind, and that one more.
+    #[inline]
+    fn touch_before(&self, before: usize) -> Touch {
+        match self.last {
+            Some(last) if before == last.before + 1 => Touch { before, distance: last.distance },
+            _ => Touch { before, distance: self.set_after(before) },
         }
     }
 
     /// Puts a page at the next position.
-    fn set(&mut self, page: u64) {
+    #[inline]
+    fn set(&mut self, page: u64, slot: u32) {
         let at = self.next;
-        self.page_at[at] = page;
+        self.at[at] = (page, slot);
+        self.slots[slot as usize] = Followed { page, position: at as u32 };
         let word = at / 64;
         self.bits[word] |= 1 << (at % 64);
         self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] += 1;
@@ -131,21 +201,31 @@ impl Reuse {
         u64::from(in_word + in_group + behind)
     }
 
-    /// Moves the pages that are still followed to the first positions, in order.
-    fn renumber(&mut self) {
-        let pages: Vec<u64> = (0..self.next)
-            .filter(|at| self.bits[at / 64] >> (at % 64) & 1 == 1)
-            .map(|at| self.page_at[at])
-            .filter(|page| page.leading_zeros() >= self.shift)
-            .collect();
-        self.bits.fill(0);
+    /// Moves the pages that are still followed to the first positions, in order; with `fewer`, only some still are.
+    #[cold]
+    fn renumber(&mut self, fewer: bool) {
+        let words = self.next.div_ceil(64);
+        self.next = 0;
+        self.last = None;
         self.word_counts.fill([0; GROUP_WORDS]);
         self.group_counts.fill(0);
-        self.position_of.clear();
-        self.next = 0;
-        for page in pages {
-            self.position_of.insert(page, self.next as u32);
-            self.set(page);
+        if fewer {
+            self.slots.fill(EMPTY);
+            self.followed = 0;
+        }
+        for word in 0..words {
+            // What is put lies before what is taken.
+            let mut bits = std::mem::take(&mut self.bits[word]);
+            while bits != 0 {
+                let (page, slot) = self.at[64 * word + bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                if !fewer {
+                    self.set(page, slot);
+                } else if self.follows(page) {
+                    self.followed += 1;
+                    self.set(page, self.slot_of(page));
+                }
+            }
         }
     }
 

@@ -82,6 +82,16 @@ impl PyReader {
         header_to_python(py, &self.inner().header())
     }
 
+    /// Of each file its path; those of all processors for blktrace.
+    fn files(&self) -> Vec<PathBuf> {
+        self.inputs.iter().flat_map(|input| emmclab_trace::formats::files(&input.path)).collect()
+    }
+
+    /// Of each trace the format of its file, and how it was recognised: `content`, `--format` or `--columns`.
+    fn recognised(&mut self) -> Vec<(&'static str, &'static str)> {
+        self.inner().recognised().map(|found| (found.format, found.by)).collect()
+    }
+
     /// Bytes of the file read so far, and in all where known.
     fn progress(&mut self) -> (u64, Option<u64>) {
         let progress = self.inner().progress();
@@ -103,6 +113,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
     out.set_item("format", &header.format)?;
+    out.set_item("recognised", &header.recognised)?;
     out.set_item("device", &header.device)?;
     out.set_item("clock", &header.clock)?;
     out.set_item("note", &header.note)?;

@@ -313,6 +313,7 @@ fn header(files: &Files, disks: &[Disk]) -> Header {
         },
         clock: if monotonic { "monotonic" } else { "relative" }.to_owned(),
         note: Some(disks.iter().map(about).collect::<Vec<_>>().join(", ")),
+        ..Header::default()
     }
 }
 

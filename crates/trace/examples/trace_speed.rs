@@ -75,7 +75,7 @@ fn make(path: &Path, rows: u64) -> Result<()> {
             ..Request::new(
                 Nanos(now),
                 if random() % 10 < 7 { Op::Write } else { Op::Read },
-                Sector(random() % 7_800_000 * 8),
+                Sector(random() % (8 << 20) * 8),
                 8 << (random() % 6),
             )
         });

@@ -85,6 +85,31 @@ impl Batch {
         (0..self.len()).map(|i| self.get(i))
     }
 
+    /// Arrivals, in nanoseconds.
+    pub(crate) fn arrivals(&self) -> &[i64] {
+        &self.arrival
+    }
+
+    /// Response times where they are known, in nanoseconds.
+    pub(crate) fn responses(&self) -> impl Iterator<Item = i64> + '_ {
+        let known = self.arrival.iter().zip(self.complete.iter()).filter(|(_, end)| **end != NO_TIME);
+        known.map(|(arrival, end)| end.saturating_sub(*arrival))
+    }
+
+    /// First sectors.
+    pub(crate) fn first_sectors(&self) -> &[u64] {
+        &self.sector
+    }
+
+    /// Sizes in sectors; 0 for operations that carry no data.
+    pub(crate) fn data_sectors(&self) -> impl Iterator<Item = u32> + '_ {
+        let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
+        self.sectors
+            .iter()
+            .zip(self.op.iter())
+            .map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })
+    }
+
     /// Names of the processes that [`Request::process`] points to.
     pub fn processes(&self) -> &Names {
         &self.processes

@@ -7,7 +7,7 @@ use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::names::{NameId, Names};
-use crate::reader::{Header, Progress, ReadOptions, TraceReader};
+use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
 use crate::request::Request;
 use crate::units::Nanos;
 
@@ -174,10 +174,16 @@ impl Combiner {
         Header {
             source: joined(|header| &header.source),
             format: joined(|header| &header.format),
+            recognised: None,
             device,
             clock: "relative".to_owned(),
             note: Some(format!("{} traces combined, all from time 0", headers.len())),
         }
+    }
+
+    /// The format of each file, and how it was found out.
+    pub fn recognised(&self) -> impl Iterator<Item = Recognised> {
+        self.streams.iter().map(|stream| stream.reader.recognised())
     }
 
     /// How far reading has come over all files in this pass.

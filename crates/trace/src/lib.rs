@@ -26,7 +26,7 @@ pub use error::{Error, Kind, Result};
 pub use ledger::Ledger;
 pub use names::{NameId, Names};
 pub use pairing::{Event, EventKind, Pairer};
-pub use reader::{Header, Progress, ReadOptions, Source, TraceReader};
+pub use reader::{Header, Progress, ReadOptions, Recognised, Source, TraceReader};
 pub use request::{Flags, Op, Request};
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
 pub use writer::{Losses, Sink, TraceWriter, WriteOptions};

@@ -20,6 +20,8 @@ pub struct Header {
     pub source: String,
     /// Name of the format it was first read from.
     pub format: String,
+    /// How that format was recognised: by `content`, or because `--format` or `--columns` said so.
+    pub recognised: Option<String>,
     /// The device, where the whole trace is of one.
     pub device: Option<String>,
     /// What time 0 is: `unix`, `monotonic` or `relative`.
@@ -94,6 +96,16 @@ pub struct TraceReader {
     kept: u64,
     reordered: u64,
     guard: formats::UnitGuard,
+    recognised: Recognised,
+}
+
+/// The format that a file is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// Its name.
+    pub format: &'static str,
+    /// `content`, `--format` or `--columns`.
+    pub by: &'static str,
 }
 
 impl TraceReader {
@@ -102,8 +114,9 @@ impl TraceReader {
     /// # Errors
     /// Where the file cannot be read, is empty, or is of no known format.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let (source, guard) = formats::open(path, options).map_err(|error| error.in_file(path))?;
-        Ok(Self::new(path, source, guard, options.reorder_window.unwrap_or(BATCH_ROWS)))
+        let formats::Opened { source, guard, recognised } =
+            formats::open(path, options).map_err(|error| error.in_file(path))?;
+        Ok(Self::new(path, source, guard, recognised, options.reorder_window.unwrap_or(BATCH_ROWS)))
     }
 
     /// A trace of a format that another crate reads, whose source gives batches in order ([`Source::next_sorted`]).
@@ -112,11 +125,19 @@ impl TraceReader {
     /// Never; the guard of units, which such a source does not need, could refuse its own defaults.
     pub fn from_sorted(path: &Path, source: Box<dyn Source>) -> Result<Self> {
         let guard = formats::UnitGuard::new(formats::Times::Loose, &ReadOptions::default())?;
-        Ok(Self::new(path, source, guard, BATCH_ROWS))
+        let recognised = Recognised { format: "", by: "content" };
+        Ok(Self::new(path, source, guard, recognised, BATCH_ROWS))
     }
 
-    fn new(path: &Path, source: Box<dyn Source>, guard: formats::UnitGuard, window: usize) -> Self {
+    fn new(
+        path: &Path,
+        source: Box<dyn Source>,
+        guard: formats::UnitGuard,
+        recognised: Recognised,
+        window: usize,
+    ) -> Self {
         Self {
+            recognised,
             path: path.to_owned(),
             window,
             guard,
@@ -155,7 +176,12 @@ impl TraceReader {
 
     fn advance(&mut self) -> Result<Option<Batch>> {
         if let Some(sorted) = self.source.next_sorted() {
-            return sorted;
+            let batch = sorted?;
+            if let Some(batch) = &batch {
+                self.guard.see_batch(batch);
+            }
+            self.guard.check(batch.is_none())?;
+            return Ok(batch);
         }
         while !self.ended && self.pending.len() < self.window.saturating_add(BATCH_ROWS) {
             let before = self.pending.len();
@@ -205,7 +231,16 @@ impl TraceReader {
 
     /// Where the trace comes from.
     pub fn header(&self) -> Header {
-        self.source.header()
+        let mut header = self.source.header();
+        if header.format == self.recognised.format {
+            header.recognised = Some(self.recognised.by.to_owned());
+        }
+        header
+    }
+
+    /// The format that the file itself has, and how that was found out.
+    pub fn recognised(&self) -> Recognised {
+        self.recognised
     }
 
     /// How far reading has come.

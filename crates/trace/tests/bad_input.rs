@@ -24,6 +24,23 @@ fn assert_clear(error: &Error, what: &str) {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_text_changes_nothing() {
+    for sample in SAMPLES {
+        let marked = [b"\xef\xbb\xbf", sample.text.as_bytes()].concat();
+        let [plain, marked] = [sample.text.as_bytes(), &marked]
+            .map(|bytes| read_bytes(bytes, sample.ending, &ReadOptions::default()).unwrap().requests);
+        assert_eq!(plain, marked, "{}", sample.format);
+    }
+}
+
+#[test]
+fn a_bad_time_is_named_by_its_column() {
+    let text = "arrival_us,response_us,op,sector,sectors\n1,2,read,8,8\n1,x,read,8,8\n";
+    let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
+    assert_eq!((error.field(), error.line()), (Some("response"), Some(3)), "{error}");
+}
+
+#[test]
 fn a_file_cut_at_any_byte_is_read_or_named() {
     for sample in SAMPLES {
         for length in 0..sample.text.len() {

@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use emmclab_trace::formats::files;
 use emmclab_trace::{Kind, Nanos, Op, ReadOptions, Sector};
 use support::{fixture, lenient, read, read_bytes, read_with};
 
@@ -59,7 +60,10 @@ fn all_processors_are_merged_whichever_is_named() {
     let folder = tempfile::tempdir().unwrap();
     recording(folder.path());
     for name in ["run", "run.blktrace.0", "run.blktrace.2"] {
-        let trace = read(&folder.path().join(name)).unwrap();
+        let path = folder.path().join(name);
+        let behind: Vec<_> = files(&path).iter().map(|file| file.extension().unwrap().to_owned()).collect();
+        assert_eq!(behind, ["0", "1", "2"], "the files behind {name}");
+        let trace = read(&path).unwrap();
         let request = trace.requests[0];
         assert_eq!(
             (request.arrival, request.start, request.complete),

@@ -1,4 +1,8 @@
-"""The command line: one file per command."""
+"""The command line: one file per command.
+
+Each is imported whatever runs, so what takes long to import (charts, SQL, studies) is imported inside the
+command that needs it.
+"""
 
 from __future__ import annotations
 

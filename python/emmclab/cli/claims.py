@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.claims import CANNOT, DIRECTION, NOT, REPRODUCED, Claim, counts, judge, rules, to_json
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, Jobs, ResultsFolder, TraceInputs, recorded_traces, run_with_meter
-from emmclab.study import Study
 
-_STYLES = {REPRODUCED: "green", DIRECTION: "cyan", NOT: "yellow", CANNOT: "dim"}
+if TYPE_CHECKING:
+    from emmclab.claims import Claim
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +30,9 @@ def claims(
     as_json: AsJson = False,
 ) -> None:
     """Hold a paper's claims against what comes out; runs what is not finished of its study."""
+    from emmclab.claims import judge, rules, to_json
+    from emmclab.study import Study
+
     rules(paper)
     study = Study.named(paper).with_inputs(recorded_traces(traces))
     judged = judge(run_with_meter(study, results / study.name, jobs, fresh=False), paper)
@@ -42,6 +44,9 @@ def claims(
 
 def show_claims(console: Console, judged: list[Claim]) -> None:
     """Print the ledger, and how many claims hold."""
+    from emmclab.claims import CANNOT, DIRECTION, NOT, REPRODUCED
+
+    styles = {REPRODUCED: "green", DIRECTION: "cyan", NOT: "yellow", CANNOT: "dim"}
     table = framed("Claims")
     for heading in ("Claim", "Published", "Measured", "Verdict"):
         table.add_column(heading)
@@ -50,7 +55,7 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
             Text.assemble((claim.id, "bold"), f"\n{claim.claim}"),
             Text(claim.published),
             Text(claim.measured),
-            Text(claim.verdict, _STYLES[claim.verdict]),
+            Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)
     console.print(counted(judged), markup=False, soft_wrap=True)
@@ -58,4 +63,6 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
 
 def counted(judged: list[Claim]) -> str:
     """Say how many claims have which verdict."""
+    from emmclab.claims import counts
+
     return ", ".join(f"{count} {name}" for name, count in counts(judged).items()) + f", of {len(judged)}"

@@ -8,18 +8,10 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, stderr, stdout
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFiles
+from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
-    Check,
-    Fold,
-    Images,
-    Mode,
-    Passes,
-    Precondition,
-    Rate,
     Replay,
-    Seed,
     Settings,
     configured,
     device_names,
@@ -32,10 +24,11 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Example: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps --html out.html[/]"
-    )(compare)
+    )(with_groups(compare))
 
 
 def compare(
+    *,
     traces: TraceFiles,
     devices: Annotated[
         str,
@@ -47,21 +40,10 @@ def compare(
         ),
     ] = "iiswc15-4ps,iiswc15-8ps,iiswc15-hps",
     settings: Settings = [],  # noqa: B006
-    mode: Mode = "open",
-    precondition: Precondition = "none",
-    rate: Rate = 1.0,
-    passes: Passes = 1,
-    fold: Fold = False,
-    seed: Seed = 1,
-    check: Check = False,
-    images: Images = None,
+    replay: Replay,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
     as_json: AsJson = False,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
 ) -> None:
     """Replay each trace on several devices and put the results side by side."""
     names = [name.strip() for name in devices.split(",") if name.strip()]
@@ -73,8 +55,6 @@ def compare(
             hint="as `--devices iiswc15-4ps,iiswc15-hps`",
         )
     configurations = [configured(name, settings) for name in names]
-    reading = Reading(format, lenient, columns, time_unit, size_unit)
-    replay = Replay(mode, precondition, rate, passes, fold, seed, check, images)
     sources = distinct([reading.open(path) for path in traces])
     results = [replay.run(device, [source]) for source in sources for device in configurations]
     if as_json:

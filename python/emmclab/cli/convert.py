@@ -11,7 +11,7 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 
@@ -24,10 +24,13 @@ def _writable_formats(incomplete: str) -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/]")(convert)
+    app.command(epilog="Example: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/]")(
+        with_groups(convert)
+    )
 
 
 def convert(
+    *,
     trace: TraceFile,
     output: Annotated[
         Path, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")
@@ -38,11 +41,7 @@ def convert(
             metavar="NAME", help="Write this format, whatever the ending.", autocompletion=_writable_formats
         ),
     ] = None,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Write a trace in another format. The output appears when it is whole, and never otherwise."""
@@ -54,7 +53,7 @@ def convert(
                 file=str(output),
                 hint="name another output file",
             )
-    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    source = reading.open(trace)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
     if as_json:

@@ -14,9 +14,11 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.device import Device
 
+#: Why a file was read as the format it was read as.
+_SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
 _CLOCKS = {
     "unix": "time 0 is 1 January 1970 UTC",
     "monotonic": "time 0 is when the recording machine started",
@@ -27,20 +29,17 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/]")(
-        explain
+        with_groups(explain)
     )
 
 
 def explain(
+    *,
     trace: Annotated[
         Path,
         typer.Argument(metavar="TRACE|DEVICE", help="A trace, the name of a device, or its TOML file."),
     ],
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Say what a trace is (format, clock, ledger, columns), or what each setting of a device is."""
@@ -50,15 +49,19 @@ def explain(
     if trace.suffix == ".toml":
         _explain_device(Device.file(trace), as_json)
         return
-    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    source = reading.open(trace)
     with Meter(f"read {source.name}") as meter:
         for _ in source.batches(meter):
             pass
     about = {entry["name"]: entry["about"] for entry in _core.formats()}
+    file_format, by = source.recognised[0]
     explained = {
         "file": str(trace),
-        "recognised_by": "its content" if format is None else "--format",
+        "digest": source.digest,
+        "file_format": file_format,
+        "recognised_by": _SIGNS[by],
         "format": source.header["format"],
+        "format_recognised_by": _SIGNS.get(source.header["recognised"] or ""),
         "format_about": about.get(source.header["format"] or ""),
         "clock_about": _CLOCKS.get(source.header["clock"] or ""),
         "header": source.header,
@@ -88,10 +91,13 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     facts.add_column()
     header = explained["header"]
     facts.add_row("file", Text(explained["file"]))
-    facts.add_row("recognised by", Text(explained["recognised_by"]))
-    facts.add_row(
-        "first read from", Text(f"{header['source']} ({explained['format']}: {explained['format_about']})")
-    )
+    if explained["digest"]:
+        facts.add_row("digest", Text(f"{explained['digest']} (SHA-256 of its bytes, first 16 digits)"))
+    facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
+    first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
+    if explained["file_format"] != explained["format"]:
+        first += f", recognised by {explained['format_recognised_by'] or 'what was not recorded'}"
+    facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))
     for name in ("device", "note"):
         facts.add_row(name, Text(header[name] or "not recorded"))

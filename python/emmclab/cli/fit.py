@@ -10,29 +10,26 @@ import typer
 
 from emmclab.cli.console import stderr
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+from emmclab.cli.options import Reading, TraceFile, with_groups
 from emmclab.files import write_whole
 from emmclab.workload import fit as fit_workload
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab fit trace.txt -o behaviour.toml[/]")(fit)
+    app.command(epilog="Example: [cyan]emmclab fit trace.txt -o behaviour.toml[/]")(with_groups(fit))
 
 
 def fit(
+    *,
     trace: TraceFile,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="The model; stdout where not given.")
     ] = None,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
 ) -> None:
     """Take a workload model from a trace: its behaviour without its addresses, names and times."""
-    recorded = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    recorded = reading.open(trace)
     with Meter(f"fit {recorded.name}") as meter:
         model = fit_workload(recorded, progress=meter)
     if output is None:

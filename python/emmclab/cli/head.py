@@ -10,26 +10,23 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFile
+from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab head trace.txt -n 20[/]")(head)
+    app.command(epilog="Example: [cyan]emmclab head trace.txt -n 20[/]")(with_groups(head))
 
 
 def head(
+    *,
     trace: TraceFile,
     requests: Annotated[int, typer.Option("-n", "--requests", help="How many.", min=1, max=100_000)] = 10,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Show the first requests, in order of arrival, with units."""
-    source = Reading(format, lenient, columns, time_unit, size_unit).open(trace)
+    source = reading.open(trace)
     rows = source.rows(requests)
     if as_json:
         print_json(rows)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,10 +21,11 @@ def _format_names(incomplete: str) -> list[str]:
 
 
 TraceFile = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too.")
+    Path, typer.Argument(metavar="TRACE", help="A trace of any format; gzip, zstd, xz too; `-` for stdin.")
 ]
 TraceFiles = Annotated[
-    list[Path], typer.Argument(metavar="TRACE...", help="Traces of any format; gzip, zstd, xz too.")
+    list[Path],
+    typer.Argument(metavar="TRACE...", help="Traces of any format; gzip, zstd, xz too; `-` for stdin."),
 ]
 Format = Annotated[
     str | None,
@@ -58,6 +63,15 @@ SizeUnit = Annotated[
         rich_help_panel="Reading",
     ),
 ]
+ReorderWindow = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Requests that may be held back to put them in order of arrival; 65,536 unless given.",
+        rich_help_panel="Reading",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -65,12 +79,45 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 class Reading:
     """How to read a trace, as given on the command line."""
 
-    format: str | None
-    lenient: bool
-    columns: str | None
-    time_unit: str | None
-    size_unit: str | None
+    format: Format = None
+    lenient: Lenient = False
+    columns: Columns = None
+    time_unit: TimeUnit = None
+    size_unit: SizeUnit = None
+    reorder_window: ReorderWindow = None
 
     def open(self, path: Path) -> Trace:
-        """Open one trace with these options."""
-        return read(path, **asdict(self))
+        """Open one trace with these options; `-` is what comes in on stdin."""
+        return read("/dev/stdin" if str(path) == "-" else path, **asdict(self))
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options whole: the fields of a dataclass among its parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            parameters += _options(hints[name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hints[name], kind=kind))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in inspect.signature(group).parameters})
+        command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _options(group: type) -> list[inspect.Parameter]:
+    """Give a parameter for each field of a dataclass."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(group).parameters.items()
+    ]

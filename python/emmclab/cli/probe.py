@@ -49,11 +49,14 @@ def probe_command(
             "--write", help="Also write: destroys the first part of a real target. Simulated ones always are."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a real target is overwritten.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before a real target is overwritten.")
+    ] = False,
     span_mb: Annotated[
         int | None,
         typer.Option(
-            metavar="MB", help=f"Use that much of it [simulated {_SIMULATED_MB}, real {_REAL_MB}, at most all]."
+            metavar="MB",
+            help=f"Use that much of it [simulated {_SIMULATED_MB}, real {_REAL_MB}, at most all].",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random orders.")] = 1,
@@ -119,13 +122,14 @@ def _show(found: Probe) -> None:
         table.add_column(f"{order}\n{op}", justify="right")
     speeds = {(point.op, point.order, point.size_kb): point.mb_per_s for point in found.points}
     for size_kb in dict.fromkeys(point.size_kb for point in found.points):
-        table.add_row(
-            f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns)
-        )
+        table.add_row(f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns))
     console = stdout()
     console.print(table)
     for finding in found.findings:
         console.print(Text(finding))
     console.print(
-        Text(f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; 1 MB is 1,048,576 bytes", "dim")
+        Text(
+            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; 1 MB is 1,048,576 bytes",
+            "dim",
+        )
     )

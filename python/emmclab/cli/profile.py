@@ -10,7 +10,7 @@ import typer
 
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFiles
+from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.show import show_compared, show_each
 from emmclab.profile import Profile
 from emmclab.trace import Trace, combine
@@ -21,10 +21,11 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: [cyan]emmclab profile trace.txt --html report.html[/]   "
         "[cyan]emmclab profile a.csv.gz b.csv.gz --compare[/]"
-    )(profile)
+    )(with_groups(profile))
 
 
 def profile(
+    *,
     traces: TraceFiles,
     as_json: AsJson = False,
     html: Annotated[
@@ -38,14 +39,9 @@ def profile(
     together: Annotated[
         bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
     ] = False,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
 ) -> None:
     """Characterise traces: Tables III and IV, distributions, and a verdict in plain words."""
-    reading = Reading(format, lenient, columns, time_unit, size_unit)
     sources = distinct([reading.open(path) for path in traces])
     if together:
         sources = [combine(sources)]

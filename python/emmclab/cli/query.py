@@ -13,7 +13,6 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
-from emmclab.study.store import query as ask
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +34,8 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Ask results in SQL (DuckDB's); any notebook can read the same Parquet files."""
+    from emmclab.study.store import query as ask
+
     folders = sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
     names, rows = ask(folders, sql)
     if as_json:

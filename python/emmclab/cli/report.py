@@ -8,11 +8,8 @@ from typing import Annotated
 import typer
 
 from emmclab import _core
-from emmclab.claims import judge
 from emmclab.cli.console import stderr
 from emmclab.cli.studies import RESULTS, ResultsFolder, StudyName
-from emmclab.report import write_report
-from emmclab.study import Results, Study
 
 
 def register(app: typer.Typer) -> None:
@@ -30,15 +27,19 @@ def report(
     results: ResultsFolder = RESULTS,
 ) -> None:
     """Draw the page of a study that has been run, without running anything."""
+    from emmclab.study import Results, Study
+
     name = Study.named(study).name
     found = Results.load(results / name)
     page = html or Path(f"{name}.html")
     if name in _core.claim_presets():
+        from emmclab.claims import judge
         from emmclab.study.page import write_page
 
         count = write_page(found, judge(found, name), page, figures)
     else:
         from emmclab.plots import write_figures
+        from emmclab.report import write_report
 
         profiles = list(found.profiles.values())
         write_report(profiles, page)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from emmclab.claims import judge, rules, to_json
 from emmclab.cli.claims import show_claims
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.options import AsJson
@@ -21,7 +20,6 @@ from emmclab.cli.studies import (
     recorded_traces,
     run_with_meter,
 )
-from emmclab.study import Study
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +41,9 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's whole study and write one page: every table, figure and claim beside what came out."""
+    from emmclab.claims import judge, rules, to_json
+    from emmclab.study import Study
+
     if paper == "advil12":
         from emmclab.study.advil_page import write_page
     else:

@@ -7,7 +7,6 @@ import typer
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.studies import RESULTS, Fresh, Jobs, ResultsFolder, StudyName, run_with_meter
-from emmclab.study import Study
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +22,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a study: every cell that is not finished. A killed run goes on where it stood."""
+    from emmclab.study import Study
+
     chosen = Study.named(study)
     folder = results / chosen.name
     found = run_with_meter(chosen, folder, jobs, fresh)

@@ -8,19 +8,11 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, stderr, stdout
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFiles
+from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
-    Check,
-    Fold,
-    Images,
     Layers,
-    Mode,
-    Passes,
-    Precondition,
-    Rate,
     Replay,
     Second,
-    Seed,
     Settings,
     configured,
     device_names,
@@ -33,10 +25,11 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Example: [cyan]emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both[/]"
-    )(simulate)
+    )(with_groups(simulate))
 
 
 def simulate(
+    *,
     traces: TraceFiles,
     device: Annotated[
         str,
@@ -48,16 +41,9 @@ def simulate(
         ),
     ] = "nexus5",
     settings: Settings = [],  # noqa: B006
-    mode: Mode = "open",
-    precondition: Precondition = "none",
-    rate: Rate = 1.0,
-    passes: Passes = 1,
-    fold: Fold = False,
-    seed: Seed = 1,
-    check: Check = False,
-    images: Images = None,
     layers: Layers = [],  # noqa: B006
     second: Second = None,
+    replay: Replay,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -66,20 +52,14 @@ def simulate(
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
     as_json: AsJson = False,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
 ) -> None:
     """Replay traces (several: at once, on one clock) on a simulated eMMC device."""
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own)
-    reading = Reading(format, lenient, columns, time_unit, size_unit)
-    replay = Replay(
-        mode, precondition, rate, passes, fold, seed, check, images, layers, layer_settings, second
-    )
-    result = replay.run(configuration, [reading.open(path) for path in traces], events)
+    opened = [reading.open(path) for path in traces]
+    software = {"layers": layers, "layer_settings": layer_settings, "second": second}
+    result = replay.run(configuration, opened, events, **software)
     if as_json:
         print_json(result.to_dict())
     else:

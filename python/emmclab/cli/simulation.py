@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from dataclasses import field as default
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,23 +105,22 @@ def device_names(incomplete: str) -> list[str]:
 class Replay:
     """How to replay, as given on the command line."""
 
-    mode: str
-    precondition: str
-    rate: float
-    passes: int
-    fold: bool
-    seed: int
-    check: bool
-    images: Path | None
-    layers: Sequence[str] = ()
-    layer_settings: Mapping[str, str] = default(default_factory=dict)
-    second: str | None = None
+    mode: Mode = "open"
+    precondition: Precondition = "none"
+    rate: Rate = 1.0
+    passes: Passes = 1
+    fold: Fold = False
+    seed: Seed = 1
+    check: Check = False
+    images: Images = None
 
-    def run(self, device: Device, traces: Sequence[Trace], events: Path | None = None) -> Result:
+    def run(
+        self, device: Device, traces: Sequence[Trace], events: Path | None = None, **software: Any
+    ) -> Result:
         """Simulate under a progress meter."""
         names = ", ".join(trace.name for trace in traces)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
-            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self))
+            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self), **software)
 
 
 class _SimulationMeter(Meter):

@@ -6,12 +6,14 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from emmclab.errors import ConfigError
-from emmclab.study import Executor, Pool, Results, Serial, Study, run_study
+
+if TYPE_CHECKING:
+    from emmclab.study import Executor, Results, Study
 
 #: Where results are kept when nothing else is said.
 RESULTS = Path("emmclab-results")
@@ -47,12 +49,16 @@ _LINE_S = 5.0
 
 def executor(jobs: int) -> Executor:
     """One process or several."""
+    from emmclab.study import Pool, Serial
+
     count = jobs or os.cpu_count() or 1
     return Serial() if count == 1 else Pool(count)
 
 
 def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
     """Run a study and say on stderr how far it has come."""
+    from emmclab.study import run_study
+
     started = time.monotonic()
     last = started
 

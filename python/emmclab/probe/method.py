@@ -125,7 +125,10 @@ def _write_curves(run: _Run) -> list[Point]:
     for order in ("sequential", "random"):
         small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
         speeds |= {(order, size_kb): run.some("write", order, size_kb) for size_kb in reversed(small)}
-    return [Point("write", order, size_kb, speed) for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)]
+    return [
+        Point("write", order, size_kb, speed)
+        for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)
+    ]
 
 
 def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
@@ -236,7 +239,9 @@ class _Run:
         places = self._span_kb // size_kb
         count = self._count(size_kb)
         first = self._draw.randrange(places - count + 1)
-        numbers = range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
+        numbers = (
+            range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
+        )
         times = list(self._times(op == "write", [number * size_kb for number in numbers], size_kb))
         return count * size_kb / 1024 / (sum(times) / 1e3)
 

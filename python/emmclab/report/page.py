@@ -62,6 +62,7 @@ def _provenance(profile: Profile) -> dict[str, Any]:
         "name": profile.name,
         "header": profile["header"],
         "ledger": ledger_line(profile["ledger"]),
+        "input": profile.get("trace_digest"),
         "digest": hashlib.sha256(canonical).hexdigest()[:16],
         "notes": notes(profile),
     }

@@ -41,7 +41,9 @@ def _places(rows: Rows) -> Chart:
 
 
 _FIGURES = (
-    Figure("curves", "Bandwidth by size", "Synchronous direct I/O, one request at a time.", _curves, wide=True),
+    Figure(
+        "curves", "Bandwidth by size", "Synchronous direct I/O, one request at a time.", _curves, wide=True
+    ),
     Figure(
         "places",
         "Where a small request is dear",

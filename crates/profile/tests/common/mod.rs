@@ -2,26 +2,14 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
+pub use emmclab_testing::real_trace;
 use emmclab_trace::{
     Batch, BatchBuilder, Header, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
 };
-
-/// A real trace, or `None` with the reason printed; a failure where CI=true.
-pub fn real_trace(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
-    println!("skipped: {} is missing (set EMMCLAB_TRACES to the folder of the real traces)", path.display());
-    None
-}
 
 /// The batches of a trace, with its ledger and header.
 pub fn read(path: &Path) -> (Vec<Batch>, Ledger, Header) {

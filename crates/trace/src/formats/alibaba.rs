@@ -1,19 +1,20 @@
 //! Alibaba Block Traces (Li et al., IISWC 2020; repository alibaba/block-traces).
 //!
-//! `device_id,opcode,offset,length,timestamp` without a heading, as the repository's README says: number of a virtual
-//! disk, `R` or `W`, offset and length in bytes, time in Unix microseconds.
+//! `device_id,opcode,offset,length,timestamp` without a heading, as the repository's README says ("Schema"): number of a
+//! virtual disk, `R` or `W`, offset and length in bytes, and the Unix time in microseconds at which the server received
+//! it; no response times.
 
 use std::path::Path;
 
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, decimal_time, first_line,
-    is_digits, need, no_more, sector_span, text, unsigned,
+    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_digits, text,
 };
+use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Op, Request};
+use crate::request::Request;
 use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
@@ -52,23 +53,17 @@ impl LineFormat for Alibaba {
             context.no_record();
             return Ok(());
         }
-        let mut fields = comma_separated(line);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let device = next("device_id", 1)?;
-        let op = match next("opcode", 2)? {
-            b"R" => Op::Read,
-            b"W" => Op::Write,
-            other => return Err(Error::new(Kind::Value, "is neither R nor W").of_field("opcode", 2, other)),
-        };
-        let offset = unsigned(next("offset", 3)?, "offset", 3)?;
-        let length = next("length", 4)?;
-        let time = next("timestamp", 5)?;
-        no_more(&mut fields, 6)?;
-        unsigned(device, "device_id", 1)?;
-        let arrival = Nanos(decimal_time(time, TimeUnit::Micros, "timestamp", 5)?);
-        let bytes = unsigned(length, "length", 4)?;
-        let (sector, count) = sector_span(offset, bytes, (length, "length", 4))?;
-        let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?;
+        let mut fields = Walk::along(comma_separated(line));
+        let device = fields.next("device_id")?;
+        let op = fields.next("opcode")?.op(b"R", b"W")?;
+        let offset = fields.next("offset")?.unsigned()?;
+        let length = fields.next("length")?;
+        let time = fields.next("timestamp")?;
+        fields.end()?;
+        device.unsigned()?;
+        let arrival = Nanos(time.time(TimeUnit::Micros)?);
+        let (sector, count) = length.span(offset)?;
+        let device = self.device.id(device.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
         out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }

@@ -88,6 +88,12 @@ pub(super) fn first_of(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
+/// The files behind `path`: itself, or those of all processors.
+pub(super) fn files(path: &Path) -> Vec<PathBuf> {
+    let first = first_of(path);
+    prefix(&first).map(|prefix| processors(&prefix)).filter(|all| !all.is_empty()).unwrap_or(vec![first])
+}
+
 /// All files of a recording, by number of the processor.
 fn processors(prefix: &str) -> Vec<PathBuf> {
     let whole = Path::new(prefix);

@@ -1,6 +1,7 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
 use super::{TimeUnit, Times};
+use crate::batch::Batch;
 use crate::error::{Error, Kind, Result};
 use crate::reader::ReadOptions;
 use crate::request::Request;
@@ -18,6 +19,8 @@ const IDLE_SAMPLE: u64 = 100;
 const BURST_GAP_NS: u64 = 1_000_000;
 /// A mean response beyond this is no storage device's.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
+/// Responses that are enough to know the mean in whole batches: a wrong unit shows everywhere.
+const RESPONSES_SAMPLE: u64 = 1 << 20;
 /// Linux sends at most a few MB at once, an eMMC packed command some 20 MB.
 const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
 /// 8 PB: beyond any device.
@@ -50,7 +53,7 @@ impl UnitGuard {
         let unit = match times {
             Times::Fixed(unit) => unit,
             Times::Open(unit) => unit.or_asked(options)?,
-            Times::Loose => TimeUnit::Nanos,
+            Times::Loose | Times::Stored => TimeUnit::Nanos,
         };
         Ok(Self {
             times,
@@ -97,6 +100,50 @@ impl UnitGuard {
         }
     }
 
+    /// As [`UnitGuard::see`] for each request of a batch in order of arrival, but column by column, and only as long as a
+    /// column can still tell something.
+    pub(crate) fn see_batch(&mut self, batch: &Batch) {
+        let arrivals = batch.arrivals();
+        let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
+        if self.all_like_bytes {
+            // Soon over: real traces show within a few requests that they count sectors.
+            let like_bytes = |request: &Request| {
+                !request.op.has_data()
+                    || request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512)
+            };
+            self.all_like_bytes = batch.iter().all(|request| like_bytes(&request));
+        }
+        if self.all_like_bytes {
+            batch.iter().for_each(|request| self.see(&request));
+            return;
+        }
+        if self.count > 0 {
+            self.see_gap(first.abs_diff(self.previous));
+        }
+        if self.smallest_gap >= BURST_GAP_NS {
+            arrivals.windows(2).for_each(|pair| self.see_gap(pair[1].abs_diff(pair[0])));
+        }
+        self.previous = *last;
+        self.first = self.first.min(*first);
+        self.last = self.last.max(*last);
+        self.count += arrivals.len() as u64;
+        if self.responses < RESPONSES_SAMPLE {
+            let (responses, sum) =
+                batch.responses().fold((0, 0), |(count, sum), ns| (count + 1, sum + i128::from(ns)));
+            self.responses += responses;
+            self.response_sum += sum;
+        }
+        self.highest =
+            batch.first_sectors().iter().fold(self.highest, |highest, sector| highest.max(*sector));
+        self.largest = batch.data_sectors().fold(self.largest, u32::max);
+    }
+
+    fn see_gap(&mut self, gap: u64) {
+        if gap > 0 {
+            self.smallest_gap = self.smallest_gap.min(gap);
+        }
+    }
+
     /// Called after each chunk, so that a wrong unit shows at once.
     pub(crate) fn check(&self, ended: bool) -> Result<()> {
         self.check_sizes()?;
@@ -113,9 +160,14 @@ impl UnitGuard {
         } else {
             return Ok(());
         };
-        Err(Error::new(Kind::Unit, problem).hint(
-            "addresses and sizes are probably in bytes: read the file with --columns and --size-unit byte",
-        ))
+        Err(Error::new(Kind::Unit, problem).hint(match self.times {
+            Times::Stored => {
+                "addresses and sizes are probably in bytes: divide the columns `sector` and `sectors` by 512"
+            }
+            _ => {
+                "addresses and sizes are probably in bytes: read the file with --columns and --size-unit byte"
+            }
+        }))
     }
 
     fn check_times(&self, ended: bool) -> Result<()> {
@@ -168,6 +220,11 @@ impl UnitGuard {
             (Some(unit), Times::Open(_)) => {
                 error.hint(format!("times are probably in {0}: give --time-unit {0}", unit.name()))
             }
+            (Some(unit), Times::Stored) => error.hint(format!(
+                "times are probably in {}: multiply the columns that end in `_ns` by {}",
+                unit.name(),
+                10_u64.pow(unit.digits())
+            )),
             (Some(unit), _) => error.hint(format!(
                 "times are probably in {0}, which this format does not allow: read the file with --columns and \
                  --time-unit {0}",
@@ -180,7 +237,10 @@ impl UnitGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::batch::BatchBuilder;
     use crate::request::Op;
     use crate::units::Sector;
 
@@ -210,6 +270,38 @@ mod tests {
     }
 
     const OPEN: Times = Times::Open(TimeUnit::Nanos);
+
+    #[test]
+    fn a_batch_counts_as_its_requests_do() {
+        let request = |i: i64| Request {
+            complete: (i % 3 > 0).then_some(Nanos(i * 2_000_000 + i % 50 * 7_919)),
+            ..Request::new(
+                Nanos(i * i % 7 + i * 2_000_000),
+                Op::ALL[i as usize % 4],
+                Sector(i as u64 * 7_919 * 512),
+                512 + i as u32 % 9 / 8,
+            )
+        };
+        let guard = || UnitGuard::new(OPEN, &ReadOptions::default()).unwrap();
+        let (mut by_request, mut by_batch) = (guard(), guard());
+        let mut next = 0;
+        for rows in [1, 2, 7, 1_000] {
+            let mut builder = BatchBuilder::default();
+            for i in next..next + rows {
+                by_request.see(&request(i));
+                builder.push(&request(i));
+            }
+            next += rows;
+            by_batch.see_batch(&builder.finish(&Arc::default(), &Arc::default()));
+            let seen = |guard: &UnitGuard| {
+                let times = (guard.first, guard.last, guard.previous, guard.smallest_gap);
+                let sums = (guard.count, guard.responses, guard.response_sum);
+                (times, sums, guard.largest, guard.highest, guard.all_like_bytes)
+            };
+            assert_eq!(seen(&by_request), seen(&by_batch), "after {next} requests");
+        }
+        assert!(!by_batch.all_like_bytes);
+    }
 
     #[test]
     fn honest_extremes_pass() {
@@ -261,6 +353,13 @@ mod tests {
         assert!(hint(judge(OPEN, huge)).contains("--size-unit byte"));
         let far = std::iter::once(Request::new(Nanos(0), Op::Read, Sector(u64::MAX - 8), 8));
         assert!(hint(judge(OPEN, far)).contains("--size-unit byte"));
+    }
+
+    #[test]
+    fn a_column_in_another_unit_is_named_with_its_factor() {
+        assert!(hint(judge(Times::Stored, steady(50_000, 1, 8))).contains("in us: multiply"));
+        let huge = std::iter::once(Request::new(Nanos(0), Op::Read, Sector(0), u32::MAX));
+        assert!(hint(judge(Times::Stored, huge)).contains("by 512"));
     }
 
     #[test]

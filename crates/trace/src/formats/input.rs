@@ -19,6 +19,7 @@ pub struct Input {
     rest: Box<dyn Read + Send>,
     done: Arc<AtomicU64>,
     total: u64,
+    regular: bool,
 }
 
 /// Counts what is read of the file itself, so that progress is right for compressed input too.
@@ -62,12 +63,21 @@ impl Input {
         };
         let mut head = Vec::new();
         rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| damaged(path, error))?;
-        Ok(Self { path: path.to_owned(), head, rest, done, total: meta.len() })
+        // Some editors and spreadsheets put a byte order mark before the text.
+        if head.starts_with(&[0xef, 0xbb, 0xbf]) {
+            head.drain(..3);
+        }
+        Ok(Self { path: path.to_owned(), head, rest, done, total: meta.len(), regular: meta.is_file() })
     }
 
     /// The first bytes, decompressed; all of a short file.
     pub fn head(&self) -> &[u8] {
         &self.head
+    }
+
+    /// True for a file proper, which can be read from any place, and again.
+    pub fn is_regular(&self) -> bool {
+        self.regular
     }
 
     /// The file's path.

@@ -24,8 +24,9 @@ mod ssdsim;
 mod systor17;
 mod tencent;
 mod text;
+mod walk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use guard::UnitGuard;
 pub use input::Input;
@@ -35,7 +36,7 @@ pub use text::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
-use crate::reader::{Header, ReadOptions, Source};
+use crate::reader::{Header, ReadOptions, Recognised, Source};
 use crate::request::{Flags, Op, Request};
 use crate::units::Nanos;
 use crate::writer::Sink;
@@ -67,6 +68,8 @@ pub enum Times {
     Open(TimeUnit),
     /// It orders requests rather than timing them, so that rates mean nothing.
     Loose,
+    /// In nanoseconds, in a column that any tool may have written.
+    Stored,
 }
 
 /// Starts writing a file.
@@ -166,29 +169,47 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
     })
 }
 
+/// A trace that is open for reading.
+pub(crate) struct Opened {
+    pub source: Box<dyn Source>,
+    pub guard: UnitGuard,
+    pub recognised: Recognised,
+}
+
+/// The files behind `path`: itself, or those of all processors.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    blktrace::files(path)
+}
+
 /// Opens `path` for reading with the format asked for or found, and the guard over its units.
-pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<(Box<dyn Source>, UnitGuard)> {
+pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let input = Input::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
         return Err(
             Error::new(Kind::Empty, "the file is empty").hint("was the recording stopped before any I/O?")
         );
     }
-    let format = match &options.format {
-        Some(name) => by_name(name)?,
+    let (format, by) = match &options.format {
+        Some(name) => (by_name(name)?, "--format"),
         // A description of the columns is meant for the one format that needs it.
-        None if options.columns.is_some() => &csv::FORMAT,
+        None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
-            FORMATS.iter().copied().find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
-                Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
+            let found =
+                FORMATS.iter().copied().find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
+                    Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
                     "name it with --format (see `emmclab formats`), or describe its columns with --columns",
                 )
-            })?
+                });
+            (found?, "content")
         }
     };
     unused_options(format, options)?;
-    let guard = UnitGuard::new(format.times, options)?;
-    Ok(((format.open)(input, options)?, guard))
+    let source = (format.open)(input, options)?;
+    // What was converted from times that mean little means no more now.
+    let first = FORMATS.iter().find(|first| first.name == source.header().format);
+    let loose = first.is_some_and(|first| first.times == Times::Loose);
+    let guard = UnitGuard::new(if loose { Times::Loose } else { format.times }, options)?;
+    Ok(Opened { source, guard, recognised: Recognised { format: format.name, by } })
 }
 
 /// An option that the format does not heed is an error, not a wish.

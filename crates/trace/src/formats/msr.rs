@@ -9,13 +9,13 @@ use std::path::Path;
 
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_digits, need,
-    no_more, sector_span, text, unsigned,
+    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_digits, text,
 };
+use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Op, Request};
+use crate::request::Request;
 use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
@@ -33,19 +33,13 @@ const UNIX_EPOCH_TICKS: u64 = 116_444_736_000_000_000;
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
     let fields: Vec<_> = comma_separated(first_line(head)).collect();
-    fields.len() == 7 && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i])) && operation(fields[3]).is_ok()
+    fields.len() == 7
+        && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i]))
+        && matches!(fields[3], b"Read" | b"Write")
 }
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(LineSource::new(Msr::default(), input, options)))
-}
-
-fn operation(field: &[u8]) -> Result<Op> {
-    match field {
-        b"Read" => Ok(Op::Read),
-        b"Write" => Ok(Op::Write),
-        _ => Err(Error::new(Kind::Value, "is neither Read nor Write").of_field("Type", 4, field)),
-    }
 }
 
 #[derive(Default)]
@@ -58,34 +52,28 @@ struct Msr {
 
 impl LineFormat for Msr {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = comma_separated(line);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let time = next("Timestamp", 1)?;
-        let host = next("Hostname", 2)?;
-        let disk = next("DiskNumber", 3)?;
-        let op = operation(next("Type", 4)?)?;
-        let offset = unsigned(next("Offset", 5)?, "Offset", 5)?;
-        let size = next("Size", 6)?;
-        let response = next("ResponseTime", 7)?;
-        no_more(&mut fields, 8)?;
-        let ticks = unsigned(time, "Timestamp", 1)?;
-        unsigned(disk, "DiskNumber", 3)?;
+        let mut fields = Walk::along(comma_separated(line));
+        let time = fields.next("Timestamp")?;
+        let host = fields.next("Hostname")?.bytes;
+        let disk = fields.next("DiskNumber")?;
+        let op = fields.next("Type")?.op(b"Read", b"Write")?;
+        let offset = fields.next("Offset")?.unsigned()?;
+        let size = fields.next("Size")?;
+        let response = fields.next("ResponseTime")?;
+        fields.end()?;
+        let ticks = time.unsigned()?;
+        disk.unsigned()?;
         let epoch = *self.epoch.get_or_insert(if ticks < UNIX_EPOCH_TICKS { 0 } else { UNIX_EPOCH_TICKS });
-        let beyond = |field| {
-            Error::new(Kind::Value, "is outside the years 1970 to 2262").of_field("Timestamp", 1, field)
-        };
         let ns = |ticks: u64| i64::try_from(ticks).ok().and_then(|ticks| ticks.checked_mul(100));
-        let arrival = ticks.checked_sub(epoch).and_then(ns).ok_or_else(|| beyond(time))?;
-        let took = ns(unsigned(response, "ResponseTime", 7)?);
-        let complete = took.and_then(|took| arrival.checked_add(took)).ok_or_else(|| {
-            Error::new(Kind::Value, "is longer than 292 years").of_field("ResponseTime", 7, response)
-        })?;
-        let bytes = unsigned(size, "Size", 6)?;
-        let (sector, count) = sector_span(offset, bytes, (size, "Size", 6))?;
+        let arrival = ticks.checked_sub(epoch).and_then(ns);
+        let arrival = arrival.ok_or_else(|| time.refused("is outside the years 1970 to 2262"))?;
+        let complete = ns(response.unsigned()?).and_then(|took| arrival.checked_add(took));
+        let complete = complete.ok_or_else(|| response.refused("is longer than 292 years"))?;
+        let (sector, count) = size.span(offset)?;
         self.raw.clear();
         self.raw.extend_from_slice(host);
         self.raw.push(b'_');
-        self.raw.extend_from_slice(disk);
+        self.raw.extend_from_slice(disk.bytes);
         let device =
             self.device.id(&self.raw, &mut context.devices, |raw| Ok(Cow::Owned(text(raw).into_owned())))?;
         out.push(Request {

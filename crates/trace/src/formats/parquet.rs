@@ -3,7 +3,8 @@
 //! The columns are those of [`crate::Column`]. Requests stand in order of arrival. Three entries of the file's
 //! metadata describe the trace: `emmclab.schema` (the version of the columns), `emmclab.header` and `emmclab.ledger`
 //! (JSON of [`Header`] and [`Ledger`]). Row groups hold 2^20 requests, and a batch never crosses their border.
-//! Files of other tools are read too, as long as the required columns are there with their types.
+//! Files of other tools are read too, as long as the required columns are there with their types; compressed with zstd
+//! or snappy, or not.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -24,7 +25,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::ColumnPath;
 
 use super::input::Input;
-use super::{Format, Holds, TimeUnit, Times};
+use super::{Format, Holds, Times};
 use crate::atomic_file::AtomicFile;
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::error::{Error, Kind, Result};
@@ -38,7 +39,7 @@ pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
     extensions: &["parquet", "pq"],
-    times: Times::Fixed(TimeUnit::Nanos),
+    times: Times::Stored,
     sniff: |head, _| head.starts_with(MAGIC),
     open,
     writes: Some((Holds::EVERYTHING, create)),
@@ -60,11 +61,22 @@ fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Re
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the Parquet decoder gave up".to_owned(),
     };
-    Err(Error::new(Kind::Syntax, problem)
-        .hint("the Parquet file is cut short or damaged; convert the original again"))
+    let hint = if problem.contains("Disabled feature") {
+        "it is compressed in a way that is not read here; write it with zstd or snappy"
+    } else {
+        "the Parquet file is cut short or damaged; convert the original again"
+    };
+    Err(Error::new(Kind::Syntax, problem).hint(hint))
 }
 
 fn open(input: Input, _options: &ReadOptions) -> Result<Box<dyn Source>> {
+    if !input.is_regular() {
+        return Err(Error::new(
+            Kind::Unsupported,
+            "a Parquet trace, which is read from its end, comes from a pipe",
+        )
+        .hint("name the file itself, or write it to one"));
+    }
     Ok(Box::new(ParquetSource::open(input.path())?))
 }
 

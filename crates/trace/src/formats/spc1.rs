@@ -8,13 +8,14 @@ use std::path::Path;
 
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, decimal_time, first_line,
-    is_decimal, is_digits, need, sector_span, text, unsigned,
+    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_decimal, is_digits,
+    text,
 };
+use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Op, Request};
+use crate::request::Request;
 use crate::units::{Nanos, SECTOR_BYTES};
 
 pub(super) static FORMAT: Format = Format {
@@ -46,23 +47,17 @@ struct Spc1 {
 
 impl LineFormat for Spc1 {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = comma_separated(line).map(<[u8]>::trim_ascii);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let unit = next("ASU", 1)?;
-        let address = next("LBA", 2)?;
-        let size = next("size", 3)?;
-        let op = match next("opcode", 4)? {
-            b"R" | b"r" => Op::Read,
-            b"W" | b"w" => Op::Write,
-            other => return Err(Error::new(Kind::Value, "is neither R nor W").of_field("opcode", 4, other)),
-        };
-        let arrival = Nanos(decimal_time(next("timestamp", 5)?, TimeUnit::Seconds, "timestamp", 5)?);
-        unsigned(unit, "ASU", 1)?;
-        let offset = unsigned(address, "LBA", 2)?
-            .checked_mul(SECTOR_BYTES)
-            .ok_or_else(|| Error::new(Kind::Value, "is beyond byte 2^64").of_field("LBA", 2, address))?;
-        let (sector, count) = sector_span(offset, unsigned(size, "size", 3)?, (size, "size", 3))?;
-        let device = self.device.id(unit, &mut context.devices, |raw| Ok(text(raw)))?;
+        let mut fields = Walk::along(comma_separated(line).map(<[u8]>::trim_ascii));
+        let unit = fields.next("ASU")?;
+        let address = fields.next("LBA")?;
+        let size = fields.next("size")?;
+        let opcode = fields.next("opcode")?;
+        let op = opcode.op(b"R", b"W").or_else(|_| opcode.op(b"r", b"w"))?;
+        let arrival = Nanos(fields.next("timestamp")?.time(TimeUnit::Seconds)?);
+        unit.unsigned()?;
+        let offset = address.unsigned()?.checked_mul(SECTOR_BYTES);
+        let (sector, count) = size.span(offset.ok_or_else(|| address.refused("is beyond byte 2^64"))?)?;
+        let device = self.device.id(unit.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
         out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }

@@ -1,21 +1,21 @@
 //! SNIA Systor '17 CSV (IOTTA 4964; Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual
 //! Desktop Infrastructure").
 //!
-//! `Timestamp,Response,IOType,LUN,Offset,Size` with a heading: Unix seconds, time to completion in seconds (may be
-//! empty), `R` or `W` (empty for other commands, which are skipped and counted), number of the unit, offset and
-//! size in bytes.
+//! `Timestamp,Response,IOType,LUN,Offset,Size` with a heading. By the set's README (section 3): time of issue in Unix
+//! seconds, of whose nine decimals the last three mean nothing; the time needed to complete in seconds (empty where no
+//! response was seen); `R` or `W`, or empty where the response was lost on the monitored network port, so that it is
+//! not known what it was: skipped and counted; number of the unit; offset and size in bytes. A response may be
+//! irregular for the same reason.
 
 use std::path::Path;
 
 use super::input::Input;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, decimal_time, first_line, need,
-    no_more, sector_span, text, unsigned,
-};
+use super::text::{Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, text};
+use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Op, Request};
+use crate::request::Request;
 use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
@@ -49,37 +49,29 @@ impl LineFormat for Systor17 {
             context.no_record();
             return Ok(());
         }
-        let mut fields = comma_separated(line);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let time = next("Timestamp", 1)?;
-        let response = next("Response", 2)?;
-        let operation = next("IOType", 3)?;
-        let device = next("LUN", 4)?;
-        let offset = next("Offset", 5)?;
-        let size = next("Size", 6)?;
-        no_more(&mut fields, 7)?;
-        let arrival = decimal_time(time, TimeUnit::Seconds, "Timestamp", 1)?;
-        let op = match operation {
-            b"R" => Op::Read,
-            b"W" => Op::Write,
-            b"" => {
-                context.skip();
-                return Ok(());
-            }
-            other => return Err(Error::new(Kind::Value, "is neither R nor W").of_field("IOType", 3, other)),
-        };
-        let complete = match response {
+        let mut fields = Walk::along(comma_separated(line));
+        let time = fields.next("Timestamp")?;
+        let response = fields.next("Response")?;
+        let operation = fields.next("IOType")?;
+        let device = fields.next("LUN")?;
+        let offset = fields.next("Offset")?;
+        let size = fields.next("Size")?;
+        fields.end()?;
+        let arrival = time.time(TimeUnit::Seconds)?;
+        if operation.bytes.is_empty() {
+            context.skip();
+            return Ok(());
+        }
+        let op = operation.op(b"R", b"W")?;
+        let complete = match response.bytes {
             b"" => None,
-            response => {
-                let took = decimal_time(response, TimeUnit::Seconds, "Response", 2)?;
-                Some(Nanos(arrival.checked_add(took).ok_or_else(|| {
-                    Error::new(Kind::Value, "ends beyond the year 2262").of_field("Response", 2, response)
-                })?))
+            _ => {
+                let end = arrival.checked_add(response.time(TimeUnit::Seconds)?);
+                Some(Nanos(end.ok_or_else(|| response.refused("ends beyond the year 2262"))?))
             }
         };
-        let offset = unsigned(offset, "Offset", 5)?;
-        let (sector, count) = sector_span(offset, unsigned(size, "Size", 6)?, (size, "Size", 6))?;
-        let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?;
+        let (sector, count) = size.span(offset.unsigned()?)?;
+        let device = self.device.id(device.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
         out.push(Request {
             complete,
             device: Some(device),

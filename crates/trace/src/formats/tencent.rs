@@ -1,6 +1,6 @@
 //! Tencent block storage traces (SNIA IOTTA 27917; Zhang et al., "OSCA", ATC 2020).
 //!
-//! `Timestamp,Offset,Size,IOType,VolumeID` without a heading, as the set's README says: time of issue in Unix
+//! `Timestamp,Offset,Size,IOType,VolumeID` without a heading, as the set's README says (section 3): time of issue in Unix
 //! seconds, offset and size in sectors of 512 bytes, 0 = read and 1 = write, number of the volume. Whole seconds, so
 //! that only the order says anything below a second.
 
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, decimal_time, first_line,
-    is_digits, need, no_more, sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_digits, text,
 };
+use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Op, Request};
+use crate::request::Request;
 use crate::units::{Nanos, Sector};
 
 pub(super) static FORMAT: Format = Format {
@@ -43,25 +43,17 @@ struct Tencent {
 
 impl LineFormat for Tencent {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = comma_separated(line);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let time = next("Timestamp", 1)?;
-        let sector = Sector(unsigned(next("Offset", 2)?, "Offset", 2)?);
-        let size = next("Size", 3)?;
-        let op = match next("IOType", 4)? {
-            b"0" => Op::Read,
-            b"1" => Op::Write,
-            other => {
-                let problem = "is neither 0 (read) nor 1 (write)";
-                return Err(Error::new(Kind::Value, problem).of_field("IOType", 4, other));
-            }
-        };
-        let device = next("VolumeID", 5)?;
-        no_more(&mut fields, 6)?;
-        unsigned(device, "VolumeID", 5)?;
-        let arrival = Nanos(decimal_time(time, TimeUnit::Seconds, "Timestamp", 1)?);
-        let count = sectors(unsigned(size, "Size", 3)?, size, "Size", 3)?;
-        let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?;
+        let mut fields = Walk::along(comma_separated(line));
+        let time = fields.next("Timestamp")?;
+        let sector = Sector(fields.next("Offset")?.unsigned()?);
+        let size = fields.next("Size")?;
+        let op = fields.next("IOType")?.op(b"0", b"1")?;
+        let device = fields.next("VolumeID")?;
+        fields.end()?;
+        device.unsigned()?;
+        let arrival = Nanos(time.time(TimeUnit::Seconds)?);
+        let count = size.sectors()?;
+        let device = self.device.id(device.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
         out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }

@@ -3,21 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+pub use emmclab_testing::real_trace;
 use emmclab_trace::{Header, Ledger, ReadOptions, Request, Result, TraceReader};
-
-/// The folder of real traces: `$EMMCLAB_TRACES`, or `../shared/traces` beside the repository. Without it the test is
-/// skipped with a word on stderr, but fails in continuous integration.
-pub fn real_trace(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
-    eprintln!("skipped: {} is not there; set EMMCLAB_TRACES to the folder of real traces", path.display());
-    None
-}
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

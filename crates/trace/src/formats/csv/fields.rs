@@ -1,0 +1,117 @@
+//! The fields of a CSV line.
+
+use std::borrow::Cow;
+
+use super::super::text::text;
+use crate::error::{Error, Kind, Result};
+
+/// A field as it stands in the line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    /// Without the quotes around it; quotes in it are still doubled.
+    pub raw: &'a [u8],
+    pub quoted: bool,
+}
+
+impl<'a> Field<'a> {
+    /// True where nothing stands, not even quotes.
+    pub fn is_missing(self) -> bool {
+        self.raw.is_empty() && !self.quoted
+    }
+
+    /// True where the text is not simply what stands there.
+    pub fn is_escaped(self) -> bool {
+        self.quoted && memchr::memchr(b'"', self.raw).is_some()
+    }
+
+    /// What the field says.
+    pub fn text(self) -> Cow<'a, str> {
+        let text = text(self.raw);
+        if self.is_escaped() { Cow::Owned(text.replace("\"\"", "\"")) } else { text }
+    }
+}
+
+/// The fields of a line, split at commas outside of quotes.
+pub(super) struct Fields<'a> {
+    /// `None` behind the last field.
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    pub fn of(line: &'a [u8]) -> Self {
+        Self { rest: Some(line) }
+    }
+
+    /// The next field, if there is one.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Field<'a>>> {
+        let Some(rest) = self.rest else { return Ok(None) };
+        if let [b'"', quoted @ ..] = rest {
+            return self.quoted(quoted).map(Some);
+        }
+        // Fields are short: a search by words would take longer.
+        let end = rest.iter().position(|byte| *byte == b',');
+        self.rest = end.map(|end| &rest[end + 1..]);
+        Ok(Some(Field { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
+    }
+
+    fn quoted(&mut self, from: &'a [u8]) -> Result<Field<'a>> {
+        let bad = |problem, at: &[u8]| Err(Error::new(Kind::Syntax, problem).of_field("", 0, at));
+        let mut end = 0;
+        loop {
+            match memchr::memchr(b'"', &from[end..]) {
+                None => return bad("the quote is not closed", from),
+                Some(length) if from.get(end + length + 1) == Some(&b'"') => end += length + 2,
+                Some(length) => {
+                    end += length;
+                    break;
+                }
+            }
+        }
+        self.rest = match &from[end + 1..] {
+            [] => None,
+            [b',', more @ ..] => Some(more),
+            other => return bad("a comma is missing behind the quote", other),
+        };
+        Ok(Field { raw: &from[..end], quoted: true })
+    }
+
+    /// How many fields a line has.
+    pub fn count(line: &[u8]) -> Result<usize> {
+        let (mut fields, mut count) = (Fields::of(line), 0);
+        while fields.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(line: &str) -> Result<Vec<(String, bool)>> {
+        let (mut fields, mut all) = (Fields::of(line.as_bytes()), Vec::new());
+        while let Some(field) = fields.next()? {
+            all.push((field.text().into_owned(), field.is_missing()));
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn commas_and_doubled_quotes_inside_of_quotes_belong_to_the_field() {
+        let fields = all(r#"1,,"","a,b","say ""hi""",a"b,"#).unwrap();
+        let texts: Vec<_> = fields.iter().map(|(text, _)| text.as_str()).collect();
+        assert_eq!(texts, ["1", "", "", "a,b", r#"say "hi""#, r#"a"b"#, ""]);
+        let missing: Vec<_> = fields.iter().map(|(_, missing)| *missing).collect();
+        assert_eq!(missing, [false, true, false, false, false, false, true]);
+        assert_eq!(Fields::count(br#""""",2"#).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_or_not_followed_by_a_comma_is_refused() {
+        for line in [r#""a"#, r#"1,""#, r#""a""#.trim_end_matches('"'), r#""a"b,c"#, r#""a"""#] {
+            assert_eq!(all(line).unwrap_err().kind(), Kind::Syntax, "{line}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! CSV with named columns: the one that this laboratory writes, and any other whose columns are described.
+//!
+//! The names stand in a heading or in `--columns`; a column called `-` is passed over. Times: `arrival`, `start`,
+//! `issue`, `complete`, or the durations `response` (from arrival) and `service` (from start), each in `--time-unit`
+//! or with its own unit as in `arrival_ns`, `start_us`, `response_ms`, `complete_s`. Place: `sector` and `sectors` of
+//! 512 bytes, or `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`,
+//! `size_kb`. Then `op`, `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op
+//! are needed. A field in double quotes may hold commas; a quote in it is doubled. An empty field is a missing value.
+
+mod columns;
+mod fields;
+mod writer;
+
+use std::path::Path;
+
+use columns::{MOMENTS, Meaning, Moment, is_heading, meanings};
+use fields::{Field, Fields};
+
+use super::input::Input;
+use super::text::{
+    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, first_line, is_decimal, pid,
+    sector_span, sectors, text, unsigned,
+};
+use super::{Format, Holds, Times, rwbs};
+use crate::error::{Error, Kind, Result};
+use crate::names::{NameId, Names};
+use crate::reader::{Header, ReadOptions, Source};
+use crate::request::{Flags, Op, Request};
+use crate::units::{Nanos, SECTOR_BYTES, Sector};
+
+pub(super) static FORMAT: Format = Format {
+    name: "csv",
+    about: "CSV with named columns, in a heading or in --columns",
+    extensions: &["csv"],
+    times: Times::Open(TimeUnit::Nanos),
+    sniff,
+    open,
+    writes: Some((Holds::EVERYTHING, writer::create)),
+};
+
+fn sniff(head: &[u8], _path: &Path) -> bool {
+    std::str::from_utf8(first_line(head)).is_ok_and(is_heading)
+}
+
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+    let heading = first_line(input.head()).to_owned();
+    let list = options.columns.clone().unwrap_or_else(|| text(&heading).into_owned());
+    let columns = meanings(&list, options)?;
+    // With --columns a heading may still stand in the file: its arrival is no number.
+    let (mut fields, mut arrival) = (Fields::of(&heading), None);
+    for column in &columns {
+        let field = fields.next()?;
+        if matches!(column, Meaning::Time(Moment::Arrival, _)) {
+            arrival = field;
+        }
+    }
+    let skip_first = options.columns.is_none()
+        || arrival.is_some_and(|field| !is_decimal(field.raw) && !field.raw.starts_with(b"-"));
+    let reader = Csv { columns, process: LastName::default(), device: LastName::default(), skip_first };
+    Ok(Box::new(LineSource::new(reader, input, options)))
+}
+
+struct Csv {
+    columns: Vec<Meaning>,
+    process: LastName,
+    device: LastName,
+    skip_first: bool,
+}
+
+/// What a line says so far.
+#[derive(Default)]
+struct Row<'a> {
+    times: [Option<i64>; MOMENTS],
+    offset: Option<Place<'a>>,
+    size: Option<Place<'a>>,
+    op: Option<(Op, Flags)>,
+    flags: Option<Flags>,
+    pid: Option<i32>,
+    process: Option<Field<'a>>,
+    device: Option<Field<'a>>,
+}
+
+/// An address or a length as it stands: the field, its column, and the bytes in its unit.
+type Place<'a> = (&'a [u8], u64, u64);
+
+impl Csv {
+    /// Reads the fields of a line; stops at the first bad one.
+    fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>> {
+        let mut row = Row::default();
+        let mut fields = Fields::of(line);
+        for (meaning, column) in self.columns.iter().zip(1..) {
+            let field = fields.next()?.ok_or_else(|| wrong_count(line, &self.columns))?;
+            let raw = field.raw;
+            if raw.is_empty() && !matches!(meaning, Meaning::Process | Meaning::Device) {
+                continue;
+            }
+            match *meaning {
+                Meaning::Ignored => {}
+                Meaning::Time(moment, unit) => {
+                    row.times[moment as usize] = Some(signed_time(raw, unit, moment.name(), column)?);
+                }
+                Meaning::Offset(unit) => row.offset = Some((raw, column, unit)),
+                Meaning::Size(unit) => row.size = Some((raw, column, unit)),
+                Meaning::Op => row.op = Some(operation(raw, column)?),
+                Meaning::Flags => {
+                    let bits = unsigned(raw, "flags", column)?;
+                    row.flags = Some(Flags(u16::try_from(bits).map_err(|_| {
+                        Error::new(Kind::Value, "has bits that mean nothing").of_field("flags", column, raw)
+                    })?));
+                }
+                Meaning::Pid => row.pid = Some(signed_pid(raw, column)?),
+                Meaning::Process => row.process = Some(field),
+                Meaning::Device => row.device = Some(field),
+            }
+        }
+        if fields.next()?.is_some() { Err(wrong_count(line, &self.columns)) } else { Ok(row) }
+    }
+}
+
+#[cold]
+fn wrong_count(line: &[u8], columns: &[Meaning]) -> Error {
+    match Fields::count(line) {
+        Err(error) => error,
+        Ok(count) => {
+            let problem = format!("has {count} fields where {} columns are named", columns.len());
+            Error::new(Kind::Syntax, problem).of_field("", count as u64, line)
+        }
+    }
+}
+
+impl LineFormat for Csv {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if std::mem::take(&mut self.skip_first) {
+            context.no_record();
+            return Ok(());
+        }
+        let row = self.row(line).map_err(|error| match Fields::count(line) {
+            // A field more or less explains better what is wrong with the others.
+            Ok(count) if count != self.columns.len() => wrong_count(line, &self.columns),
+            _ => error,
+        })?;
+        let missing = |name: &str| Error::new(Kind::Value, "is missing").of_field(name, 0, b"");
+        let arrival = row.times[Moment::Arrival as usize].ok_or_else(|| missing("arrival"))?;
+        let start = row.times[Moment::Start as usize];
+        let after = |begin: Option<i64>, took: Moment| {
+            row.times[took as usize].and_then(|took| begin.and_then(|begin| begin.checked_add(took)))
+        };
+        let complete = row.times[Moment::Complete as usize]
+            .or_else(|| after(Some(arrival), Moment::Response))
+            .or_else(|| after(start, Moment::Service));
+        let (op, letters) = row.op.ok_or_else(|| missing("op"))?;
+        let size = row.size.ok_or_else(|| missing("sectors"));
+        let (sector, count) = place(op, row.offset.ok_or_else(|| missing("sector"))?, size?)?;
+        out.push(Request {
+            start: start.map(Nanos),
+            issue: row.times[Moment::Issue as usize].map(Nanos),
+            complete: complete.map(Nanos),
+            flags: row.flags.unwrap_or(letters),
+            pid: row.pid,
+            process: name(row.process, &mut self.process, &mut context.processes)?,
+            device: name(row.device, &mut self.device, &mut context.devices)?,
+            ..Request::new(Nanos(arrival), op, sector, count)
+        });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    }
+}
+
+/// A time, which here may be negative: a trace may begin before the zero of its clock.
+fn signed_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
+    match field {
+        [b'-', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
+            decimal_time(digits, unit, name, column).map(|time| -time)
+        }
+        field => decimal_time(field, unit, name, column),
+    }
+}
+
+fn operation(field: &[u8], column: u64) -> Result<(Op, Flags)> {
+    match field {
+        b"read" => return Ok((Op::Read, Flags::default())),
+        b"write" => return Ok((Op::Write, Flags::default())),
+        _ => {}
+    }
+    let named = Op::ALL.into_iter().find(|op| op.name().as_bytes().eq_ignore_ascii_case(field));
+    match (named, field) {
+        (Some(op), _) => Ok((op, Flags::default())),
+        (None, [b'r' | b'w' | b'd' | b'f']) => rwbs::parse(&[field[0].to_ascii_uppercase()], column),
+        (None, field) => rwbs::parse(field, column)
+            .map_err(|error| error.hint("read, write, discard, flush, secure_erase, or letters as in `WS`")),
+    }
+}
+
+fn signed_pid(field: &[u8], column: u64) -> Result<i32> {
+    match field {
+        [b'-', digits @ ..] => pid(digits, "pid", column).map(|id| -id),
+        digits => pid(digits, "pid", column),
+    }
+}
+
+/// A name; an empty field is a missing one unless it was quoted.
+#[inline]
+fn name(field: Option<Field>, last: &mut LastName, names: &mut Names) -> Result<Option<NameId>> {
+    let Some(field) = field.filter(|field| !field.is_missing()) else { return Ok(None) };
+    if field.is_escaped() {
+        // Not by its raw text, which without the quotes would be another name.
+        Ok(Some(names.intern(&field.text())))
+    } else {
+        last.id(field.raw, names, |raw| Ok(text(raw))).map(Some)
+    }
+}
+
+fn place(
+    op: Op,
+    (offset, column, unit): Place,
+    (length, length_column, length_unit): Place,
+) -> Result<(Sector, u32)> {
+    let offset_value = unsigned(offset, "sector", column)?;
+    let length_value = unsigned(length, "sectors", length_column)?;
+    let in_bytes = |value: u64, unit: u64, field: &[u8], column| {
+        value
+            .checked_mul(unit)
+            .ok_or_else(|| Error::new(Kind::Value, "is beyond byte 2^64").of_field("sector", column, field))
+    };
+    let (first, into) = match unit {
+        SECTOR_BYTES => (offset_value, 0),
+        unit => {
+            let bytes = in_bytes(offset_value, unit, offset, column)?;
+            (bytes / SECTOR_BYTES, bytes % SECTOR_BYTES)
+        }
+    };
+    if length_value == 0 && op == Op::Flush {
+        return Ok((Sector(first), 0));
+    }
+    let count = match length_unit {
+        SECTOR_BYTES if into == 0 => sectors(length_value, length, "sectors", length_column)?,
+        _ => {
+            let bytes = in_bytes(length_value, length_unit, length, length_column)?;
+            sector_span(into, bytes, (length, "sectors", length_column))?.1
+        }
+    };
+    Ok((Sector(first), count))
+}

@@ -1,0 +1,59 @@
+//! Writing CSV.
+
+use std::io::Write;
+
+use super::super::lines::{LineWriter, Lines};
+use crate::atomic_file::AtomicFile;
+use crate::batch::Batch;
+use crate::columns::Column;
+use crate::error::{Error, Kind, Result};
+use crate::reader::Header;
+use crate::request::Request;
+use crate::writer::Sink;
+
+/// Writes all columns under their names in the Parquet schema. Header and ledger have no place in CSV.
+pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
+    Ok(Box::new(Lines::new(file, Writer)))
+}
+
+struct Writer;
+
+impl LineWriter for Writer {
+    fn heading(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(Column::ALL.map(Column::name).join(",").as_bytes());
+        out.push(b'\n');
+    }
+
+    fn line(&mut self, request: &Request, batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
+        let _ = write!(out, "{}", request.arrival.0);
+        for time in [request.start, request.issue, request.complete] {
+            out.push(b',');
+            let _ = time.map_or(Ok(()), |time| write!(out, "{}", time.0));
+        }
+        let Request { sector, sectors, op, flags, .. } = request;
+        let _ = write!(out, ",{},{sectors},{},{},", sector.0, op.name(), flags.0);
+        let _ = request.pid.map_or(Ok(()), |pid| write!(out, "{pid}"));
+        let process = request.process.and_then(|id| batch.processes().get(id));
+        let device = request.device.and_then(|id| batch.devices().get(id));
+        for name in [process, device] {
+            out.push(b',');
+            name.map_or(Ok(()), |name| write_name(name, out))?;
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+}
+
+fn write_name(name: &str, out: &mut Vec<u8>) -> Result<()> {
+    if name.contains(['\n', '\r']) {
+        return Err(Error::new(Kind::Unsupported, "a name with a line break does not fit into a CSV line")
+            .of_field("process", 0, name.as_bytes())
+            .hint("write Parquet"));
+    }
+    if name.is_empty() || name.contains([',', '"']) {
+        let _ = write!(out, "\"{}\"", name.replace('"', "\"\""));
+    } else {
+        out.extend_from_slice(name.as_bytes());
+    }
+    Ok(())
+}

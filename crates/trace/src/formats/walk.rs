@@ -1,0 +1,86 @@
+//! A walk along the columns of a line: each field knows its name and column, for errors.
+
+use super::text::{TimeUnit, decimal_time, need, no_more, sector_span, sectors, unsigned};
+use crate::error::{Error, Kind, Result};
+use crate::request::Op;
+use crate::units::Sector;
+
+/// Takes the fields of a line one by one.
+pub(super) struct Walk<I> {
+    fields: I,
+    column: u64,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Walk<I> {
+    /// A walk along these fields.
+    pub fn along(fields: I) -> Self {
+        Self { fields, column: 0 }
+    }
+
+    /// The next field, or which one is missing.
+    #[inline]
+    pub fn next(&mut self, name: &'static str) -> Result<Field<'a>> {
+        self.column += 1;
+        let bytes = need(&mut self.fields, name, self.column)?;
+        Ok(Field { bytes, name, column: self.column })
+    }
+
+    /// Refuses further fields.
+    #[inline]
+    pub fn end(mut self) -> Result<()> {
+        no_more(&mut self.fields, self.column + 1)
+    }
+}
+
+/// A field of a line.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub bytes: &'a [u8],
+    name: &'static str,
+    column: u64,
+}
+
+impl Field<'_> {
+    /// An unsigned whole number.
+    #[inline]
+    pub fn unsigned(self) -> Result<u64> {
+        unsigned(self.bytes, self.name, self.column)
+    }
+
+    /// A decimal number of `unit`s, in nanoseconds.
+    #[inline]
+    pub fn time(self, unit: TimeUnit) -> Result<i64> {
+        decimal_time(self.bytes, unit, self.name, self.column)
+    }
+
+    /// A size in sectors.
+    #[inline]
+    pub fn sectors(self) -> Result<u32> {
+        sectors(self.unsigned()?, self.bytes, self.name, self.column)
+    }
+
+    /// The sectors touched by a size in bytes from `offset` on.
+    #[inline]
+    pub fn span(self, offset: u64) -> Result<(Sector, u32)> {
+        sector_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
+    }
+
+    /// Read or write, in these letters.
+    #[inline]
+    pub fn op(self, read: &[u8], write: &[u8]) -> Result<Op> {
+        match self.bytes {
+            bytes if bytes == read => Ok(Op::Read),
+            bytes if bytes == write => Ok(Op::Write),
+            _ => {
+                let [read, write] = [read, write].map(String::from_utf8_lossy);
+                Err(self.refused(format!("is neither {read}, a read, nor {write}, a write")))
+            }
+        }
+    }
+
+    /// The error that names this field.
+    #[cold]
+    pub fn refused(self, problem: impl Into<String>) -> Error {
+        Error::new(Kind::Value, problem).of_field(self.name, self.column, self.bytes)
+    }
+}

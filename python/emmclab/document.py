@@ -1,0 +1,33 @@
+"""What the core hands over as JSON: fields by name, in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Document(Mapping[str, Any]):
+    """A mapping of the fields that a command prints with `--json`; never changed in place.
+
+    >>> Document({"name": "chat", "requests": 400})["requests"]
+    400
+    """
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """Hold the fields, as the core gives them."""
+        self._fields = fields
+
+    def __getitem__(self, field: str) -> Any:
+        return self._fields[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields; the caller may change the result."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
+        return copy

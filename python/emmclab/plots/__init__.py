@@ -1,0 +1,23 @@
+"""The figures: one function each, from rows to a chart, for the report page and for `--figures`.
+
+Rows are those of `figures` in a profile's JSON, each with the name of its `trace`; a chart holds them all, so
+that the data beside a figure are exactly what it was drawn from.
+"""
+
+from emmclab.plots.catalogue import FIGURES
+from emmclab.plots.figure import Chart, Figure, Row, Rows, rows_of, to_csv
+from emmclab.plots.files import write_figures
+from emmclab.plots.marks import chart_of, tooltip
+
+__all__ = [
+    "FIGURES",
+    "Chart",
+    "Figure",
+    "Row",
+    "Rows",
+    "chart_of",
+    "rows_of",
+    "to_csv",
+    "tooltip",
+    "write_figures",
+]

@@ -1,0 +1,45 @@
+"""Charts of who asks, and how."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from emmclab.plots.figure import Chart, Rows
+from emmclab.plots.marks import chart_of, in_order, op_colour, tooltip, trace_colour, traces_of
+
+
+def process_share(rows: Rows) -> Chart:
+    """Data by process."""
+    shown = 12
+    return (
+        chart_of(rows)
+        .transform_calculate(all_kb="datum.read_kb + datum.write_kb")
+        .transform_window(rank="row_number()", sort=[alt.SortField("all_kb", order="descending")])
+        .transform_filter(f"datum.rank <= {shown}")
+        .transform_calculate(read="datum.read_kb / 1024", write="datum.write_kb / 1024")
+        .transform_fold(["read", "write"], ["op", "mb"])
+        .mark_bar()
+        .encode(
+            y=alt.Y("process:N", sort=alt.SortField("rank"), title=None),
+            x=alt.X("mb:Q", title="data, MB"),
+            color=op_colour([{"op": "read"}, {"op": "write"}]),
+            tooltip=tooltip(rows),
+        )
+        .properties(height=20 * min(shown, len({row["process"] for row in rows})))
+    )
+
+
+def flags(rows: Rows) -> Chart:
+    """Requests by flag, and flushes."""
+    several = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
+    return (
+        chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X("flag:N", sort=in_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("pct:Q", title="share of requests, %"),
+            color=trace_colour(rows),
+            tooltip=tooltip(rows),
+            **several,
+        )
+    )
