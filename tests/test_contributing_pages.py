@@ -44,7 +44,7 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_policy_a_scheme_and_a_preset_are_added_as_the_pages_say(copy: Path) -> None:
+def test_a_policy_a_scheme_a_preset_and_a_layer_are_added_as_the_pages_say(copy: Path) -> None:
     device = copy / "crates" / "device" / "src"
     policy = _page("Add a garbage-collection policy")
     (device / "ftl" / "gc" / "first.rs").write_text(_block(policy, "rust"))
@@ -65,11 +65,18 @@ def test_a_policy_a_scheme_and_a_preset_are_added_as_the_pages_say(copy: Path) -
     (copy / "presets" / "devices" / "two-dies.toml").write_text(_block(preset, "toml"))
     _replace(device / "config" / "presets.rs", '"small-1gb"', '"small-1gb", "two-dies"')
 
+    layer = _page("Add a layer")
+    layers = copy / "crates" / "layers" / "src"
+    (layers / "halves.rs").write_text(_block(layer, "rust"))
+    _replace(layers / "lib.rs", "mod layer;", "mod halves;\nmod layer;")
+    _replace(layers / "registry.rs", "crate::ressd::KIND]", "crate::ressd::KIND, crate::halves::KIND]")
+
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
     command = re.findall(
-        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`", policy + scheme + preset
+        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`",
+        policy + scheme + preset + layer,
     )
-    assert len(command) == 3
+    assert len(command) == 4
     for line in command:
         done = subprocess.run(
             [*line.split(), "--locked"],

@@ -10,6 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.study import advil as _advil  # noqa: F401 (registers its measures)
 from emmclab.study import implications as _implications  # noqa: F401 (registers its measures)
 from emmclab.study.measures import measure
 from emmclab.study.results import Results
@@ -133,7 +134,7 @@ def said(paper: str) -> dict[str, dict[str, str]]:
     """
     rows = csv.DictReader(io.StringIO(_core.published_csv()["claims"]))
     known = {rule.id for rule in rules(paper)}
-    prefix = {"iiswc15": "iiswc-"}.get(paper, "no prefix")
+    prefix = {"iiswc15": "iiswc-", "advil12": "advil-"}.get(paper, "no prefix")
     return {row["id"]: row for row in rows if row["id"] in known or row["id"].startswith(prefix)}
 
 

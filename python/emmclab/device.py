@@ -12,6 +12,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.document import Document
 from emmclab.errors import ConfigError
+from emmclab.layers import Setting, stack
 from emmclab.trace import Ledger, Trace, combine, read
 
 #: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
@@ -132,13 +133,18 @@ class Device:
         check: bool = False,
         events: str | PathLike[str] | None = None,
         images: str | PathLike[str] | None = None,
+        layers: Sequence[str] = (),
+        layer_settings: Mapping[str, Setting] | None = None,
+        second: Device | str | None = None,
+        first_writes: int = 0,
         progress: SimulationProgress | None = None,
     ) -> Result:
         """Drive traces (several: on one clock, starts aligned) through the device.
 
         Args:
             traces: what the host asks.
-            mode: `open` (recorded arrival times) or `closed` (recorded think times).
+            mode: `open` (recorded arrival times), `closed` (recorded think times) or `back_to_back` (each
+                when its predecessor is complete).
             precondition: what the device holds before: `none`, `sequential:PCT`, `random:PCT`,
                 `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
             rate: factor on the rate of arrivals.
@@ -149,6 +155,10 @@ class Device:
             check: check every invariant and the contents against a reference model (slow).
             events: Parquet file for one row per request: times, subrequests, waits by cause.
             images: folder that keeps preconditioned devices, so that aging is paid once.
+            layers: names of layers between the traces and the device, the first on top.
+            layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
+            second: a device beside it, for layers that use one.
+            first_writes: with layers, keep so many of the first writes that reach the device.
             progress: called after each batch.
 
         Raises:
@@ -172,22 +182,29 @@ class Device:
             "fold": fold,
             "seed": seed,
             "check": check,
+            "first_writes": first_writes,
             "precondition": "none" if isinstance(aging, Path) else aging,
         }
         source = traces[0] if len(traces) == 1 else combine(traces)
         stream = (source.repeated(passes) if passes > 1 else source).open()
         if isinstance(stream, _core.Reader):
             _core.check_traces(self._config, json.dumps(options), [stream])
+        beside = Device.named(second) if isinstance(second, str) else second
         run = _core.Simulation(
             self._config,
             json.dumps(options),
             images=None if images is None else fspath(images),
             rows=None if events is None else fspath(events),
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+            layers=stack(layers, layer_settings or {}),
+            second=None if beside is None else beside._config,
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
         said = options | {"precondition": precondition, "passes": passes}
+        if layers:
+            said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
+            said["second"] = None if beside is None else beside.name
         return Result({"trace": source.name, **result, "options": said})
 
 

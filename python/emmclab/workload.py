@@ -93,6 +93,28 @@ class Workload:
         )
 
 
+def benchmarks() -> dict[str, str]:
+    """List the benchmarks that come with emmclab, each with what it does.
+
+    >>> "Postmark" in benchmarks()
+    True
+    """
+    return dict(_core.benchmark_names())
+
+
+def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace:
+    """Make the trace of a benchmark, cut after `requests`.
+
+    >>> benchmark("SequentialWrite", requests=3).profile()["requests"]
+    3
+    """
+    known = {other.casefold(): other for other in benchmarks()}
+    return Trace(
+        known.get(name.casefold(), name),
+        cast("Callable[[], _core.Reader]", lambda: _core.Benchmark(name, seed=seed, requests=requests)),
+    )
+
+
 def workloads() -> list[str]:
     """List the workloads that come with emmclab: 18 applications, then 7 combos.
 
@@ -152,4 +174,6 @@ def open_input(name: str, seed: int = 1) -> Trace:
         return Workload.file(name).trace(seed)
     if not Path(name).exists() and name.casefold() in (known.casefold() for known in workloads()):
         return Workload.preset(name).trace(seed)
+    if not Path(name).exists() and name.casefold() in (known.casefold() for known in benchmarks()):
+        return benchmark(name, seed)
     return read(name)

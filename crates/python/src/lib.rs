@@ -7,6 +7,7 @@
 )]
 
 mod batch;
+mod benchmark;
 mod calibrate;
 mod direct;
 mod errors;
@@ -28,8 +29,12 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
+    use crate::benchmark::{PyBenchmark, benchmark_names};
+    #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
+    #[pymodule_export]
     use crate::direct::PyDirectIo;
+    #[pymodule_export]
     use crate::pair::PyPair;
     #[pymodule_export]
     use crate::presets::{claim_presets, published_csv, study_presets};
@@ -40,7 +45,9 @@ mod _core {
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]
-    use crate::simulate::{PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema};
+    use crate::simulate::{
+        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,
+    };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]

@@ -9,11 +9,13 @@ macro_rules! texts {
     };
 }
 
-const STUDIES: &[(&str, &str)] = texts!("studies", ".toml", "iiswc15", "implications");
-const CLAIMS: &[(&str, &str)] = texts!("claims", ".toml", "iiswc15", "implications");
+const STUDIES: &[(&str, &str)] = texts!("studies", ".toml", "iiswc15", "implications", "advil12");
+const CLAIMS: &[(&str, &str)] = texts!("claims", ".toml", "iiswc15", "implications", "advil12");
 const PUBLISHED: &[(&str, &str)] = texts!(
     "published",
     ".csv",
+    "advil12_table1_devices",
+    "advil12_table2_bandwidth",
     "claims",
     "fast12_sdcards",
     "iiswc15_table1_workloads",

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_device::{DeviceConfig, Quiet, presets};
+use emmclab_layers::LayerConfig;
 use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, forecheck};
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
+use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
@@ -90,6 +92,21 @@ pub(crate) fn check_traces(
     run(py, || forecheck(&config.0, &from_json(options)?, &inputs))
 }
 
+/// The layers there are: name, what each does, settings with their defaults, as JSON.
+#[pyfunction]
+pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
+    run(py, || {
+        let kinds: Vec<_> = emmclab_layers::layers()
+            .iter()
+            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.defaults)() }))
+            .collect();
+        to_json(&kinds)
+    })
+}
+
+/// Layers by name with their settings as text, as `DeviceConfig.with_values` takes them.
+type Layers = Vec<(String, Vec<(String, String)>)>;
+
 /// A run and, where asked for, the rows that it writes.
 struct Running {
     simulation: Simulation,
@@ -107,6 +124,10 @@ impl PySimulation {
     }
 }
 
+fn layer((name, settings): &(String, Vec<(String, String)>)) -> LayerConfig {
+    settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
+}
+
 fn ended() -> Error {
     Error::new(Kind::Config, "this run has ended")
 }
@@ -114,9 +135,11 @@ fn ended() -> Error {
 #[pymethods]
 impl PySimulation {
     /// A run with `options` (JSON of the replay options) on a new or preconditioned device, or on one aged by the traces
-    /// of readers; `images` is a folder that keeps aged devices; `rows` a Parquet file for one row per request.
+    /// of readers; `images` is a folder that keeps aged devices; `rows` a Parquet file for one row per request; `layers`
+    /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way.
     #[new]
-    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None))]
+    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None, layers=None, second=None))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
@@ -124,7 +147,10 @@ impl PySimulation {
         images: Option<PathBuf>,
         rows: Option<PathBuf>,
         aged_by: Option<Vec<PyRef<'_, PyReader>>>,
+        layers: Option<Layers>,
+        second: Option<&PyDeviceConfig>,
     ) -> PyResult<Self> {
+        let second = second.map(|second| &second.0);
         let aging = aged_by.map(|readers| PyReader::inputs(&readers));
         run(py, || {
             let options: ReplayOptions = from_json(options)?;
@@ -136,6 +162,14 @@ impl PySimulation {
                 }
                 None => Simulation::new(&config.0, &options, store.as_ref())?,
             };
+            let beside = match second {
+                Some(second) => {
+                    Some((second, Simulation::new(second, &options, store.as_ref())?.into_device()))
+                }
+                None => None,
+            };
+            let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
+            let simulation = simulation.with_layers(&layers, beside)?;
             Ok(Self(Mutex::new(Some(Running { simulation, rows }))))
         })
     }

@@ -1,4 +1,4 @@
-//! Drives a workload into a device: open and closed loop, preconditioning, measurement.
+//! Drives a workload through layers into a device: open and closed loop, preconditioning, measurement.
 //!
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
@@ -9,6 +9,7 @@ mod fold;
 mod forecheck;
 mod host;
 mod images;
+mod layered;
 mod measure;
 mod options;
 mod pace;
@@ -28,7 +29,10 @@ pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use parallel::{Pair, PairResult, Routing};
 pub use precondition::age_by_traces;
-pub use result::{CacheCounts, Distribution, Lifetime, SimulationResult, Times, Utilisation, WafByCause};
+pub use result::{
+    CacheCounts, Distribution, LayerResult, Lifetime, SecondDevice, SimulationResult, Times, Utilisation,
+    WafByCause,
+};
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
 pub use states::States;

@@ -14,6 +14,8 @@ pub enum Mode {
     /// simulated completion; one that did keeps its distance from the predecessor's arrival. Every request but the last
     /// needs its recorded completion; a trace without is refused before the run.
     Closed,
+    /// When its predecessor is complete, whatever was recorded: how fast the device is, one request at a time.
+    BackToBack,
 }
 
 /// What the device holds before the run.
@@ -100,6 +102,8 @@ pub struct ReplayOptions {
     pub precondition: Precondition,
     /// Seed of random preconditioning.
     pub seed: u64,
+    /// Keep so many of the first writes that layers send to the device, for a picture of their pattern.
+    pub first_writes: u32,
     /// Check the device's invariants and contents after every request.
     pub check: bool,
 }

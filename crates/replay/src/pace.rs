@@ -37,10 +37,12 @@ impl Pace {
     /// Whether the request waits for the completion of its predecessor.
     #[inline]
     pub fn waits(&self, request: &Request) -> bool {
-        self.mode == Mode::Closed
-            && self
-                .previous
-                .is_some_and(|previous| previous.complete.is_some_and(|end| request.arrival.0 >= end))
+        let Some(previous) = self.previous else { return false };
+        match self.mode {
+            Mode::Open => false,
+            Mode::Closed => previous.complete.is_some_and(|end| request.arrival.0 >= end),
+            Mode::BackToBack => true,
+        }
     }
 
     /// The arrival in simulated time; `completed` is the simulated completion of the predecessor.
@@ -53,6 +55,7 @@ impl Pace {
         }
         let at = match self.previous {
             None => self.start,
+            Some(_) if self.mode == Mode::BackToBack => completed,
             Some(Previous { complete: None, .. }) => return Err(no_completions()),
             Some(Previous { complete: Some(end), .. }) if recorded >= end => {
                 completed.saturating_add(self.rate.scale(recorded.saturating_sub(end)))

@@ -1,5 +1,7 @@
 //! What a run found. The names are those of the JSON output and of Python.
 
+use std::collections::BTreeMap;
+
 use emmclab_device::{Cause, Device, DeviceConfig, Geometry};
 use emmclab_trace::Ledger;
 use serde::Serialize;
@@ -116,6 +118,39 @@ pub struct Lifetime {
     pub even_host_bytes: f64,
     /// Bytes that the host can write until the most worn block reaches its limit, wear going on as it did.
     pub first_block_host_bytes: f64,
+}
+
+/// What a layer did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LayerResult {
+    /// Name of the layer.
+    pub name: String,
+    /// Requests that it held because there was no room: back-pressure.
+    pub held_full: u64,
+    /// Requests that it held because background work was writing in their place.
+    pub held_overlap: u64,
+    /// How long it held them in all.
+    pub held_ms: f64,
+    /// Its own counts.
+    #[serde(flatten)]
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// What the second device did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SecondDevice {
+    /// Name of the device.
+    pub device: String,
+    /// Bytes that layers read from it.
+    pub host_bytes_read: u64,
+    /// Bytes that they wrote to it.
+    pub host_bytes_written: u64,
+    /// Pages programmed.
+    pub page_programs: u64,
+    /// Blocks erased.
+    pub block_erases: u64,
+    /// Bytes programmed / bytes written to it.
+    pub waf: f64,
 }
 
 /// What a run found. All but `wall_s` and the rates made from it depend on nothing but input, settings and version.
@@ -281,6 +316,15 @@ pub struct SimulationResult {
     pub simulated_s: f64,
     /// What was folded, and what the readers counted.
     pub ledger: Ledger,
+    /// What each layer did, the first on top.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerResult>,
+    /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first_writes: Vec<(u64, u32)>,
+    /// What the second device did, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_device: Option<SecondDevice>,
     /// Computing time of the run; differs from run to run.
     pub wall_s: f64,
     /// Page reads and programs per second of computing time.
@@ -299,7 +343,7 @@ impl SimulationResult {
         let elapsed_s = elapsed_ns as f64 / 1e9;
         let timed = measure.requests().max(1) as f64;
         let part = |i: usize| measure.waits[i] as f64 / timed / 1e6;
-        let bytes = counters.host_bytes_read + counters.host_bytes_written;
+        let bytes = measure.reads.bytes + measure.writes.bytes;
         let states = States::new(settings, counters, measure, elapsed_s);
         Self {
             device: settings.name.clone(),
@@ -396,6 +440,9 @@ impl SimulationResult {
             lifetime: lifetime(device, device.geometry()),
             simulated_s: elapsed_s,
             ledger: Ledger::default(),
+            layers: Vec::new(),
+            first_writes: Vec::new(),
+            second_device: None,
             wall_s: 0.0,
             page_operations_per_s: 0.0,
         }

@@ -3,13 +3,15 @@
 use std::time::Instant;
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Observer};
-use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Result};
+use emmclab_device::{Command, Device, DeviceConfig, Observer, Scheduling};
+use emmclab_layers::LayerConfig;
+use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Result};
 
 use crate::fold;
 use crate::forecheck::forecheck;
 use crate::host::{HostQueue, Spread};
 use crate::images::ImageStore;
+use crate::layered::{Layered, Port};
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
 use crate::pace::Pace;
@@ -22,6 +24,7 @@ pub struct Simulation {
     options: ReplayOptions,
     device: Device,
     host: Option<HostQueue>,
+    layers: Option<Box<Layered>>,
     pace: Pace,
     measure: Measure,
     checker: Option<Box<Checker>>,
@@ -51,6 +54,7 @@ impl Simulation {
         Self {
             checker: options.check.then(|| Box::new(Checker::of(&device))),
             host: HostQueue::new(config.settings()),
+            layers: None,
             config: config.clone(),
             options: options.clone(),
             pace: Pace::new(options),
@@ -62,6 +66,47 @@ impl Simulation {
             started: Instant::now(),
             device,
         }
+    }
+
+    /// Puts layers between the workload and the device, the first on top; `second` is the device beside it.
+    ///
+    /// # Errors
+    /// For an unknown layer, senseless settings, and devices on which the end of a write is not known when it comes.
+    pub fn with_layers(
+        mut self,
+        layers: &[LayerConfig],
+        second: Option<(&DeviceConfig, Device)>,
+    ) -> Result<Self> {
+        if layers.is_empty() {
+            if second.is_some() {
+                return Err(Error::new(Kind::Config, "there is a second device, but no layer to use it"));
+            }
+            return Ok(self);
+        }
+        if self.host.is_some() {
+            return Err(Error::new(
+                Kind::Config,
+                "layers send requests one by one, without the host's queue",
+            )
+            .hint("leave host.merge_max_kb, host.packed_writes and host.packed_reads at 0"));
+        }
+        let configs = [Some(&self.config), second.as_ref().map(|(config, _)| *config)];
+        for config in configs.into_iter().flatten() {
+            if config.settings().controller.scheduling != Scheduling::Fifo {
+                return Err(Error::new(
+                    Kind::Config,
+                    format!(
+                        "layers need a device that works in order; {} lets reads go first",
+                        config.name()
+                    ),
+                )
+                .hint("set controller.scheduling=fifo"));
+            }
+        }
+        let layered = Layered::new(layers, &self.device, second, self.options.first_writes)?;
+        self.capacity = layered.capacity();
+        self.layers = Some(Box::new(layered));
+        Ok(self)
     }
 
     /// The device.
@@ -114,6 +159,14 @@ impl Simulation {
             }
             return Ok(self.device.stop().is_none());
         }
+        if let Some(layers) = &mut self.layers {
+            let mut told = (&mut self.measure, &mut *observer);
+            let checker = self.checker.as_deref_mut();
+            let mut port = Port { device: &mut self.device, checker, observer: &mut told };
+            layers.submit(request.op, sector, sectors, arrival.0, &mut port)?;
+            self.completed = layers.last_complete();
+            return Ok(self.device.stop().is_none() && !layers.stopped());
+        }
         let done = if let Some(checker) = &mut self.checker {
             checker.expect(&command);
             let done = self
@@ -159,6 +212,14 @@ impl Simulation {
         if self.host.is_some() {
             return self.send_until(i64::MAX, observer);
         }
+        if let Some(layers) = &mut self.layers {
+            let mut told = (&mut self.measure, &mut *observer);
+            let checker = self.checker.as_deref_mut();
+            let mut port = Port { device: &mut self.device, checker, observer: &mut told };
+            layers.settle(&mut port)?;
+            self.completed = layers.last_complete();
+            return Ok(());
+        }
         self.completed = match &mut self.checker {
             Some(checker) => {
                 self.device.settle(&mut (&mut self.measure, &mut (&mut **checker, &mut *observer))).0
@@ -192,6 +253,12 @@ impl Simulation {
         }
         let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
         result.host = self.host.map(|host| host.counts);
+        if let Some(layers) = &self.layers {
+            (result.layers, result.second_device) = layers.results();
+            result.first_writes = layers.first_writes().to_vec();
+            result.host_bytes_read = self.measure.reads.bytes;
+            result.host_bytes_written = self.measure.writes.bytes;
+        }
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
             seen: self.kept,
             kept: self.kept,

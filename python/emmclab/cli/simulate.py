@@ -10,10 +10,13 @@ import typer
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
+    Layers,
     Replay,
+    Second,
     Settings,
     configured,
     device_names,
+    layered,
     show_result,
 )
 
@@ -38,6 +41,8 @@ def simulate(
         ),
     ] = "nexus5",
     settings: Settings = [],  # noqa: B006
+    layers: Layers = [],  # noqa: B006
+    second: Second = None,
     replay: Replay,
     events: Annotated[
         Path | None,
@@ -50,8 +55,11 @@ def simulate(
     reading: Reading,
 ) -> None:
     """Replay traces (several: at once, on one clock) on a simulated eMMC device."""
-    configuration = configured(device, settings)
-    result = replay.run(configuration, [reading.open(path) for path in traces], events)
+    own, layer_settings = layered(settings, layers)
+    configuration = configured(device, own)
+    opened = [reading.open(path) for path in traces]
+    software = {"layers": layers, "layer_settings": layer_settings, "second": second}
+    result = replay.run(configuration, opened, events, **software)
     if as_json:
         print_json(result.to_dict())
     else:

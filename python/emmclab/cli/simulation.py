@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -32,8 +32,8 @@ Settings = Annotated[
 Mode = Annotated[
     str,
     typer.Option(
-        metavar="open|closed",
-        help="Open loop keeps arrival times; closed loop keeps think times.",
+        metavar="open|closed|back_to_back",
+        help="Open loop keeps arrival times, closed loop think times; back to back there are no pauses.",
         rich_help_panel="Replay",
     ),
 ]
@@ -75,6 +75,26 @@ Images = Annotated[
     ),
 ]
 
+Layers = Annotated[
+    list[str],
+    typer.Option(
+        "--layer",
+        metavar="NAME",
+        help="Software above the device (`emmclab layers`); again for one below it. "
+        "Settings: --set NAME.KEY=VALUE.",
+        rich_help_panel="Layers",
+    ),
+]
+Second = Annotated[
+    str | None,
+    typer.Option(
+        "--device2",
+        metavar="PRESET|FILE",
+        help="A device beside it, for layers with second_device=true.",
+        rich_help_panel="Layers",
+    ),
+]
+
 
 def device_names(incomplete: str) -> list[str]:
     """Complete the name of a device."""
@@ -94,11 +114,13 @@ class Replay:
     check: Check = False
     images: Images = None
 
-    def run(self, device: Device, traces: Sequence[Trace], events: Path | None = None) -> Result:
+    def run(
+        self, device: Device, traces: Sequence[Trace], events: Path | None = None, **software: Any
+    ) -> Result:
         """Simulate under a progress meter."""
         names = ", ".join(trace.name for trace in traces)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
-            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self))
+            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self), **software)
 
 
 class _SimulationMeter(Meter):
@@ -108,6 +130,13 @@ class _SimulationMeter(Meter):
         base = self.what.partition(",")[0]
         self.what = f"{base}, {simulated_s:,.0f} s simulated" if not sys.stderr.isatty() else base
         self(done, total, requests)
+
+
+def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Part the settings of the device from those of layers, which begin with a layer's name."""
+    own = [text for text in settings if text.partition(".")[0].strip() in layers]
+    values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in own)}
+    return [text for text in settings if text not in own], values
 
 
 def configured(name: str, settings: Sequence[str]) -> Device:
@@ -195,6 +224,18 @@ def show_result(console: Console, result: Result) -> None:
         for cause, value in waits.items():
             table.add_row(cause.replace("_", "-"), Text(bar(value, most, 24), "cyan"), f"{value:.3f}")
         console.print(table)
+    for layer in result.get("layers", ()):
+        console.print()
+        _show_layer(console, layer)
+    if second := result.get("second_device"):
+        console.print()
+        table = framed(f"Second device: {second['device']}")
+        for heading in ("", "Value"):
+            table.add_column(heading, justify="right" if heading == "Value" else "left")
+        for name, value in second.items():
+            if name != "device":
+                table.add_row(_words(name), f"{value:,.4f}" if isinstance(value, float) else f"{value:,}")
+        console.print(table)
     if result["stopped"]:
         console.print(Text(f"The run ended early: {result['stopped']}", "yellow"), soft_wrap=True)
 
@@ -217,6 +258,25 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
                 f"{ratio:+.2f} % as a ratio, {points:+.2f} points as a difference"
             )
     return lines
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
+    """Print what a layer did: counts, and bytes in MB."""
+    table = framed(f"Layer: {layer['name']}")
+    for heading in ("", "Value", "Unit"):
+        table.add_column(heading, justify="right" if heading == "Value" else "left")
+    for name, value in layer.items():
+        if name.endswith("_bytes"):
+            table.add_row(_words(name.removesuffix("_bytes")), f"{value / 2**20:,.2f}", "MB")
+        elif name == "held_ms":
+            table.add_row("Held", f"{value:,.1f}", "ms")
+        elif name != "name":
+            table.add_row(_words(name), f"{value:,}", "")
+    console.print(table)
 
 
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:

@@ -14,7 +14,7 @@ from emmclab import __version__, _core
 from emmclab.device import Device
 from emmclab.errors import ConfigError, InputError
 from emmclab.trace import Header, Ledger, Trace, read, trace_name
-from emmclab.workload import Workload, workloads
+from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
 #: Inputs up to this many requests are held in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
@@ -38,6 +38,11 @@ class Input:
         Raises:
             InputError: there is no such workload, or the file cannot be read.
         """
+        programs = {name.casefold(): name for name in benchmarks()}
+        if source.casefold() in programs and not Path(source).exists():
+            # A benchmark is code: the build that made it is part of every cell.
+            name = programs[source.casefold()]
+            return Input(name, name, True, name, seed, requests)
         known = {name.casefold() for name in workloads()}
         if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
             model = Workload.named(source)
@@ -53,6 +58,8 @@ class Input:
 
     def open(self) -> Trace:
         """Open the trace, or make it."""
+        if self.synthetic and self.source in benchmarks():
+            return benchmark(self.source, self.seed, requests=self.requests or None)
         if self.synthetic:
             return Workload.named(self.source).trace(self.seed, requests=self.requests or None)
         return read(self.source)
@@ -107,6 +114,8 @@ class Cell:
                 "settings": json.loads(self.settings),
                 "options": json.loads(self.options),
             }
+            if second := said["options"].get("second"):
+                said["second_digest"] = Device.named(second).digest
             aging = Path(said["options"]["precondition"])
             if aging.is_file():
                 said["precondition_digest"] = _file_digest(str(aging))

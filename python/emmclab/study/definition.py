@@ -14,6 +14,7 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.device import Device, parse_routing
 from emmclab.errors import ConfigError, InputError
+from emmclab.layers import stack
 from emmclab.study.cell import Cell, Input
 from emmclab.workload import workloads
 
@@ -47,6 +48,12 @@ class Grid:
     #: A second device beside each, and the ways of sharing requests with it.
     card: str = ""
     routings: tuple[str, ...] = ()
+    #: Layers above the device, with their settings, and the device beside it.
+    layers: tuple[str, ...] = ()
+    layer_settings: Mapping[str, Setting] = field(default_factory=dict)
+    second: str = ""
+    #: With layers, how many of the first writes to the device are kept.
+    first_writes: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,14 @@ class Study:
                 if grid.card:
                     digest = Device.named(grid.card).digest
                     options |= {"card": grid.card, "card_digest": digest, "routing": routing}
+                if grid.layers:
+                    stack(grid.layers, grid.layer_settings)
+                    options |= {
+                        "layers": list(grid.layers),
+                        "layer_settings": dict(grid.layer_settings),
+                        "second": grid.second or None,
+                        "first_writes": grid.first_writes,
+                    }
                 for source in sources:
                     wanted.setdefault(source, []).append(
                         Cell(grid.name, source, device, settings, *known[place], json.dumps(options))
@@ -201,6 +216,10 @@ def _grid(read: _Table) -> Grid:
         requests=read.one("requests", int, 0),
         card=read.text("card", ""),
         routings=read.many("routings", str, ()),
+        layers=read.many("layers", str, ()),
+        layer_settings=read.table("layer_settings", (str, int, float, bool)),
+        second=read.text("second", ""),
+        first_writes=read.one("first_writes", int, 0),
     )
     for routing in grid.routings:
         parse_routing(routing)
@@ -211,8 +230,8 @@ def _grid(read: _Table) -> Grid:
             "card", "a device beside a card is new, in open loop at the recorded rate", "drop the rest"
         )
     for mode in grid.modes:
-        if mode not in ("open", "closed"):
-            raise read.fault("modes", f"there is no mode `{mode}`", "open or closed")
+        if mode not in ("open", "closed", "back_to_back"):
+            raise read.fault("modes", f"there is no mode `{mode}`", "open, closed or back_to_back")
     if grid.requests < 0:
         raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
     read.done()

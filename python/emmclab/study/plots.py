@@ -98,7 +98,8 @@ def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
     return count
 
 
-def _base(rows: Rows, height: int = 240) -> Chart:
+def base_chart(rows: Rows, height: int = 240) -> Chart:
+    """Give a chart on rows that the page holds once."""
     return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
 
 
@@ -124,7 +125,7 @@ def _reductions(results: Results) -> Drawing:
     found = sorted(reductions(results, PRIMARY).items(), key=lambda item: item[1])
     said = {"Movie": PUBLISHED["worst"], "Booting": PUBLISHED["best"]}
     rows = [{"trace": name, "reduction_pct": gain, "published_pct": said.get(name)} for name, gain in found]
-    base = _base(rows, 20 * len(rows))
+    base = base_chart(rows, 20 * len(rows))
     y = alt.Y("trace:N", sort=_order(rows, "trace"), title=None)
     x_axis = alt.X("reduction_pct:Q", title="mean response shortened, %")
     bars = base.mark_bar().encode(y=y, x=x_axis)
@@ -157,7 +158,7 @@ def _readings(results: Results) -> Drawing:
         }
         for reading, parts in readings(results).items()
     ]
-    base = _base(rows, 20 * len(rows))
+    base = base_chart(rows, 20 * len(rows))
     axis = alt.Axis(labelLimit=220)
     y = alt.Y("trace:N", sort=_order(rows, "trace"), title=None, axis=axis)
     colour = alt.Color("loop:N", title=None, sort=_order(rows, "loop"), legend=None)
@@ -187,7 +188,7 @@ def _utilisation(results: Results) -> Drawing:
         use = utilisation(results, name)
         rows.append({"trace": name, "8 KB pages": use["8ps"], "hybrid": use["hps"]})
     rows.sort(key=lambda row: row["8 KB pages"])
-    base = _base(rows, 20 * len(rows))
+    base = base_chart(rows, 20 * len(rows))
     y = alt.Y("trace:N", sort=_order(rows, "trace"), title=None)
     chart = (
         base.transform_fold(["hybrid", "8 KB pages"], ["device", "utilisation"])
@@ -226,7 +227,7 @@ def _throughput(results: Results) -> Drawing:
                 rate = rate_by_size(profiles, op, 2.0**power)
                 if rate is not None:
                     rows.append({"trace": name, "op": op, "size_kb": 2**power, "mb_per_s": rate})
-    base = _base(rows).encode(
+    base = base_chart(rows).encode(
         x=alt.X("size_kb:Q", title="request size, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),
@@ -273,7 +274,7 @@ def _responses(results: Results) -> Drawing:
             ]
     names = _order(rows, "trace")
     chart = (
-        _base(rows, 22 * len(names))
+        base_chart(rows, 22 * len(names))
         .mark_point(filled=True, size=55)
         .encode(
             y=alt.Y("trace:N", sort=names, title=None),
@@ -307,7 +308,7 @@ def _collection(results: Results) -> Drawing:
     ]
     names = _order(rows, "trace")
     chart = (
-        _base(rows, 20 * len(names))
+        base_chart(rows, 20 * len(names))
         .transform_calculate(shown="max(datum.wait_gc_ms, 0.001)")
         .mark_point(filled=True, size=70)
         .encode(

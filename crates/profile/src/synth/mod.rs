@@ -20,6 +20,7 @@
 //! trace has the model's no-wait share and mean service and response time. A closed-loop replay uses of them only
 //! the think time between a completion and the next arrival, and takes service times from the simulated device.
 
+pub mod benchmarks;
 mod chapter;
 mod check;
 mod classes;

@@ -1,0 +1,54 @@
+//! What Advil has done.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counts since the start; bytes are of data, without headers.
+        #[derive(Clone, Debug, Default)]
+        pub(super) struct Counters {
+            $($(#[$doc])* pub $name: u64),*
+        }
+
+        impl Counters {
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Reads that found all or a part of their data in the reserved area.
+    read_hits,
+    /// Bytes of them that came from there.
+    read_hit_bytes,
+    /// Small random writes that were logged.
+    logged_writes,
+    /// Their bytes.
+    logged_bytes,
+    /// Bytes that were logged over logged data, which need not be moved any more.
+    rewritten_bytes,
+    /// Writes that went to the original area.
+    passed_writes,
+    /// Their bytes.
+    passed_bytes,
+    /// Bytes of logged data that they made void.
+    voided_bytes,
+    /// Times a section was full.
+    switches,
+    /// Clustered blocks, or parts of them, written back.
+    moved_blocks,
+    /// Bytes of logged data written back.
+    moved_bytes,
+    /// Write requests that took.
+    move_writes,
+    /// Bytes of holes that were read and written with them.
+    padded_bytes,
+    /// Clustered blocks that were filled whole.
+    filled_blocks,
+    /// Clustered pages kept in a hot region.
+    hot_pages,
+    /// Bytes copied for that.
+    hot_bytes,
+    /// Records that hold no data: sections, voids, releases, starts.
+    bare_records,
+}

@@ -1,0 +1,102 @@
+//! The filler: how a clustered block is written back. Page padding fills the holes of its clustered pages, block padding
+//! those between them.
+
+use emmclab_trace::Op;
+
+use super::Advil;
+use super::map::Extent;
+use crate::plan::{Memory, Plan};
+
+impl Advil {
+    /// Plans to write back what the section before holds of a clustered block, here from `first` to `end`.
+    pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut Plan) {
+        let before = &self.sections[1 - self.current];
+        let mut runs = std::mem::take(&mut self.moving.runs);
+        runs.clear();
+        runs.extend(self.map.between(first, end).filter(|run| before.holds(run.place)));
+        let filled = self.shape.fill_over.is_some_and(|over| self.dirty_pages(&runs) > over);
+        // Every run of sectors that is written at once: first sector, end, and place in the plan's buffer.
+        let mut writes: Vec<(u64, u64, u32)> = Vec::new();
+        let mut reads: Vec<(Extent, u32)> = Vec::with_capacity(runs.len());
+        let page = u64::from(self.shape.page);
+        let mut dirty = 0;
+        for run in &runs {
+            let (from, to) = if filled {
+                (first, end)
+            } else if self.shape.page_padding {
+                (run.sector / page * page, (run.end().div_ceil(page) * page).min(end))
+            } else {
+                (run.sector, run.end())
+            };
+            match writes.last_mut() {
+                // A clustered page may have been begun by the run before.
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => writes.push((from, to, 0)),
+            }
+            dirty += u64::from(run.sectors);
+        }
+        let mut holes: Vec<(u64, u64)> = Vec::new();
+        let mut next = runs.iter().peekable();
+        for (from, to, offset) in &mut writes {
+            *offset = plan.scratch((*to - *from) as u32);
+            let mut at = *from;
+            while let Some(run) = next.next_if(|run| run.sector < *to) {
+                if at < run.sector {
+                    holes.push((at, run.sector));
+                }
+                reads.push((*run, *offset + (run.sector - *from) as u32));
+                at = run.end();
+            }
+            if at < *to {
+                holes.push((at, *to));
+            }
+        }
+        let mut padded = 0;
+        for (from, to) in holes {
+            let home = writes.iter().find(|(first, end, _)| (*first..*end).contains(&from));
+            let Some((first, _, offset)) = home else { continue };
+            plan.begin(0, Op::Read, from);
+            plan.piece(Memory::Scratch, offset + (from - first) as u32, (to - from) as u32);
+            padded += to - from;
+        }
+        self.read_runs(&mut reads, plan);
+        plan.wait();
+        for (from, to, offset) in &writes {
+            plan.begin(0, Op::Write, *from);
+            plan.piece(Memory::Scratch, *offset, (to - from) as u32);
+        }
+        self.counters.moved_blocks += 1;
+        self.counters.filled_blocks += u64::from(filled);
+        self.counters.moved_bytes += dirty * 512;
+        self.counters.move_writes += writes.len() as u64;
+        self.counters.padded_bytes += padded * 512;
+        self.moving.runs = runs;
+    }
+
+    /// Reads logged runs into the plan's buffer, in the order of their places, what lies together at once.
+    pub(super) fn read_runs(&self, reads: &mut [(Extent, u32)], plan: &mut Plan) {
+        reads.sort_unstable_by_key(|(run, _)| run.place);
+        let area = self.shape.reserved;
+        let mut next = None;
+        for (run, offset) in reads {
+            if next != Some(run.place) {
+                plan.begin(area.disk, Op::Read, area.sector + u64::from(run.place));
+            }
+            plan.piece(Memory::Scratch, *offset, run.sectors);
+            next = Some(run.place + run.sectors);
+        }
+    }
+
+    /// Clustered pages that runs of one block touch.
+    fn dirty_pages(&self, runs: &[Extent]) -> u32 {
+        let page = u64::from(self.shape.page);
+        let mut count = 0;
+        let mut next = 0;
+        for run in runs {
+            let from = (run.sector / page).max(next);
+            next = run.end().div_ceil(page).max(next);
+            count += (next - from.min(next)) as u32;
+        }
+        count
+    }
+}

@@ -1,0 +1,195 @@
+//! How hot each clustered page is, and which stay in the reserved area.
+
+use super::settings::{HotPolicy, Shape};
+
+/// Counts for each clustered page of the original area: 3 bytes (`paper`), 2 (`rewritten`) or none.
+#[derive(Clone, Debug)]
+pub(super) struct Heat {
+    policy: HotPolicy,
+    page: u64,
+    /// Writes to the log, halved after every move.
+    writes: Vec<u16>,
+    /// Writes that overwrote logged data, halved after every move.
+    rewrites: Vec<u16>,
+    /// Writes to the current section, up to 2.
+    fresh: Vec<u8>,
+    /// Clustered pages written more than once in the current section.
+    invalidated: u32,
+    /// Size of the hot region in percent of a section; of `rewritten` the limit.
+    pub hot_pct: u32,
+    step_pct: u32,
+    most_pct: u32,
+    trial: Trial,
+}
+
+/// Whether keeping pays: both ways are tried, then the cheaper one is kept to and the other tried again ever more seldom.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    /// What the mover did for each KB logged, without and with keeping, when it was tried last.
+    costs: [Option<u64>; 2],
+    /// What is tried now; `None` before the first move.
+    keeps: Option<bool>,
+    /// Rounds until the dearer way is tried again, and how many it will be the next time.
+    wait: u32,
+    pause: u32,
+}
+
+impl Trial {
+    /// Takes the cost of the round that ends, and says whether hot data is kept in the next one.
+    fn next(&mut self, cost: u64) -> bool {
+        if let Some(keeps) = self.keeps {
+            self.costs[usize::from(keeps)] = Some(cost);
+        }
+        let keeps = match self.costs {
+            [_, None] => true,
+            [None, _] => false,
+            [Some(without), Some(with)] if self.wait > 0 => {
+                self.wait -= 1;
+                with < without
+            }
+            [Some(without), Some(with)] => {
+                self.pause = (self.pause * 2).max(2);
+                self.wait = self.pause;
+                // Both are known; the cheaper one first, and the other when it was not tried for long.
+                if self.pause == 2 { with < without } else { with >= without }
+            }
+        };
+        self.keeps = Some(keeps);
+        keeps
+    }
+}
+
+/// A clustered page that could stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub page: u32,
+    /// Sectors that staying takes, record headers included.
+    pub sectors: u32,
+}
+
+impl Heat {
+    pub fn new(shape: &Shape) -> Self {
+        let pages = shape.capacity.div_ceil(u64::from(shape.page)) as usize;
+        let counted = |policy: bool| if policy { pages } else { 0 };
+        Self {
+            policy: shape.hot,
+            page: u64::from(shape.page),
+            writes: vec![0; counted(shape.hot == HotPolicy::Paper)],
+            rewrites: vec![0; counted(shape.hot == HotPolicy::Rewritten)],
+            fresh: vec![0; counted(shape.hot == HotPolicy::Paper)],
+            invalidated: 0,
+            hot_pct: if shape.hot == HotPolicy::None { 0 } else { shape.hot_start_pct },
+            trial: Trial::default(),
+            step_pct: shape.hot_step_pct,
+            most_pct: shape.hot_most_pct,
+        }
+    }
+
+    /// Whether any page can stay.
+    pub fn keeps(&self) -> bool {
+        self.policy != HotPolicy::None
+    }
+
+    /// Sectors that the first section leaves for hot data, of which there is none yet: the paper's share.
+    pub fn first_region(&self, section: u32) -> u32 {
+        if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
+    }
+
+    /// Bytes of the counts.
+    pub fn bytes(&self) -> u64 {
+        (2 * self.writes.len() + 2 * self.rewrites.len() + self.fresh.len()) as u64
+    }
+
+    /// Data was logged, `rewritten` sectors of it over logged data.
+    #[inline]
+    pub fn logged(&mut self, sector: u64, end: u64, rewritten: u32) {
+        if self.policy == HotPolicy::None {
+            return;
+        }
+        for page in sector / self.page..end.div_ceil(self.page) {
+            let page = page as usize;
+            if self.policy == HotPolicy::Rewritten {
+                self.rewrites[page] = self.rewrites[page].saturating_add(u16::from(rewritten > 0));
+                continue;
+            }
+            self.writes[page] = self.writes[page].saturating_add(1);
+            if self.fresh[page] < 2 {
+                self.fresh[page] += 1;
+                self.invalidated += u32::from(self.fresh[page] == 2);
+            }
+        }
+    }
+
+    /// Which of the candidates of a full section stay, in the order in which they are copied, and how many sectors of
+    /// the next section are their region. `section` is the length of a section in sectors; `cost` what the mover read and
+    /// wrote since the last switch for each KB that was logged, in bytes.
+    pub fn choose(
+        &mut self,
+        mut candidates: Vec<Candidate>,
+        section: u32,
+        cost: u64,
+    ) -> (Vec<Candidate>, u32) {
+        let counts = match self.policy {
+            HotPolicy::None => return (Vec::new(), 0),
+            HotPolicy::Paper => {
+                let held = region(section, self.hot_pct) / self.page as u32;
+                self.hot_pct = if self.invalidated > held {
+                    (self.hot_pct + self.step_pct).min(self.most_pct)
+                } else {
+                    self.hot_pct.saturating_sub(self.step_pct)
+                };
+                self.invalidated = 0;
+                self.fresh.fill(0);
+                &mut self.writes
+            }
+            HotPolicy::Rewritten => {
+                let keep = self.trial.next(cost);
+                candidates.retain(|candidate| keep && self.rewrites[candidate.page as usize] > 0);
+                &mut self.rewrites
+            }
+        };
+        // Hottest first; of the same heat in order of address.
+        candidates.sort_by_key(|candidate| (u16::MAX - counts[candidate.page as usize], candidate.page));
+        let paper = self.policy == HotPolicy::Paper;
+        let most = region(section, self.hot_pct);
+        let mut used = 0;
+        candidates.retain(|candidate| {
+            let fits = used + candidate.sectors <= most;
+            used += if fits { candidate.sectors } else { 0 };
+            fits
+        });
+        for count in counts {
+            *count /= 2;
+        }
+        let size = if paper { most } else { used.div_ceil(8) * 8 };
+        (candidates, size)
+    }
+}
+
+/// A share of a section, in whole 4 KB.
+fn region(section: u32, pct: u32) -> u32 {
+    (u64::from(section) * u64::from(pct) / 100) as u32 / 8 * 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often hot data is kept in so many rounds.
+    fn kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
+        let mut trial = Trial::default();
+        let mut keeps = trial.next(0);
+        let mut count = u32::from(keeps);
+        for _ in 1..rounds {
+            keeps = trial.next(cost(keeps));
+            count += u32::from(keeps);
+        }
+        count
+    }
+
+    #[test]
+    fn what_does_not_pay_is_tried_ever_more_seldom() {
+        assert!(kept(100, |keeps| if keeps { 9 } else { 5 }) <= 7);
+        assert!(kept(100, |keeps| if keeps { 5 } else { 9 }) >= 93);
+    }
+}

@@ -1,0 +1,158 @@
+//! Advil (Kim & Kim, "Advil: A Pain Reliever for the Storage Performance of Mobile Devices"): small random writes are
+//! logged in a reserved area and come to their place later, a clustered block at a time.
+//!
+//! Beyond the paper: log records from which the state comes back after a cut of power (`recovery`), and a hot-data policy
+//! that keeps only what was overwritten in the log (`hot = "rewritten"`).
+
+mod counters;
+mod filler;
+mod heat;
+mod journal;
+mod map;
+mod mover;
+mod record;
+mod recovery;
+mod router;
+mod section;
+mod settings;
+
+use std::io;
+
+use emmclab_trace::{Op, Result};
+use toml::Table;
+
+use crate::flight::Flight;
+use crate::layer::{Answer, Area, Below, HostRequest, Layer, ReadAt, Work};
+use crate::plan::Plan;
+use crate::registry::{Kind, settings as parse};
+
+use counters::Counters;
+use heat::Heat;
+use journal::Journal;
+use map::IntervalMap;
+use mover::Moving;
+use section::Section;
+use settings::Shape;
+pub use settings::{AdvilSettings, HotPolicy, Mover};
+
+pub(crate) const KIND: Kind = Kind {
+    name: "advil",
+    about: "logs small random writes in a reserved area, keeps hot data there, moves the rest in padded blocks",
+    build,
+    defaults: || Table::try_from(AdvilSettings::default()).unwrap_or_default(),
+};
+
+fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+    Ok(Box::new(Advil::new(KIND.name, &parse(KIND.name, table)?, below)?))
+}
+
+/// The layer: router, mover and filler over one map.
+pub struct Advil {
+    name: &'static str,
+    shape: Shape,
+    map: IntervalMap,
+    heat: Heat,
+    sections: [Section; 2],
+    /// The section that is being filled.
+    current: usize,
+    moving: Moving,
+    journal: Journal,
+    counters: Counters,
+    /// Where the request before ended.
+    previous_end: u64,
+    /// Whether a request was held for want of room since the mover worked last.
+    pressed: bool,
+}
+
+impl Advil {
+    /// A layer called `name` on new disks.
+    ///
+    /// # Errors
+    /// [`emmclab_trace::Kind::Config`] with every senseless setting at once.
+    pub fn new(name: &'static str, settings: &AdvilSettings, below: &Below) -> Result<Self> {
+        let shape = settings.shape(name, below)?;
+        let heat = Heat::new(&shape);
+        let mut sections = [0, 1].map(|i| Section::new(shape.before + i * shape.section, shape.section));
+        let hot = heat.first_region(shape.section);
+        sections[0].open(1, shape.header, hot);
+        Ok(Self {
+            name,
+            map: IntervalMap::default(),
+            heat,
+            sections,
+            current: 0,
+            moving: Moving::default(),
+            journal: Journal::default(),
+            counters: Counters::default(),
+            previous_end: u64::MAX,
+            pressed: false,
+            shape,
+        })
+    }
+
+    /// Bytes that map and counts take at most so far.
+    pub fn memory_bytes(&self) -> u64 {
+        self.map.peak() * IntervalMap::ENTRY_BYTES + self.heat.bytes()
+    }
+
+    /// The generation of the record or copy at a place.
+    fn generation_at(&self, place: u32) -> u64 {
+        self.sections[usize::from(!self.sections[0].holds(place))].generation
+    }
+}
+
+impl Layer for Advil {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.shape.capacity
+    }
+
+    fn areas(&self) -> Vec<Area> {
+        vec![self.shape.reserved]
+    }
+
+    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+        if self.shape.header == 0 {
+            return Err(io::Error::other("this layer was set up without recovery; what was logged is lost"));
+        }
+        self.read_back(disks)
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        self.write_start(plan);
+    }
+
+    #[inline]
+    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        match request.op {
+            Op::Read => self.route_read(request, plan),
+            Op::Write => self.route_write(request, plan),
+            Op::Discard | Op::SecureErase => self.route_discard(request, plan),
+            Op::Flush => self.route_flush(request, plan),
+        }
+    }
+
+    fn completed(&mut self, id: u64) {
+        self.journal.completed(id);
+    }
+
+    fn work(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
+        self.next_move(flight, plan)
+    }
+
+    fn worked(&mut self) {
+        self.moved();
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.counters.named();
+        all.push(("map_entries", self.map.len()));
+        all.push(("map_entries_most", self.map.peak()));
+        all.push(("memory_bytes", self.memory_bytes()));
+        all.push(("hot_region_pct", u64::from(self.heat.hot_pct)));
+        all
+    }
+}

@@ -1,0 +1,288 @@
+//! The mover: empties the section before the current one, in the background.
+//!
+//! Hot clustered pages go to the hot region of the current section first, the rest to the original area, clustered block
+//! by clustered block in ascending order. Then the section is released. What is moved stays mapped to where it was until
+//! it has arrived.
+
+use emmclab_trace::Op;
+
+use super::Advil;
+use super::heat::Candidate;
+use super::map::Extent;
+use super::record::{Body, MOST_RUNS, Record};
+use crate::flight::Flight;
+use crate::layer::Work;
+use crate::plan::{Memory, Plan};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// The other section is free.
+    #[default]
+    Over,
+    /// Hot pages are copied; so many are done.
+    Hot(usize),
+    /// Blocks from this sector on are moved.
+    Evict(u64),
+    /// Everything is moved; requests up to this number, once it is known, may still read the section.
+    Settle(Option<u64>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Copies these hot pages, up to this one.
+    Hot(usize),
+    /// Writes between two sectors.
+    Evict(u64, u64),
+    Release,
+}
+
+/// Where the mover stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moving {
+    phase: Phase,
+    /// What the plan under way does.
+    step: Option<Step>,
+    hot: Vec<Candidate>,
+    /// Copies of the step: from where, and the place of the copy.
+    copies: Vec<(Extent, u32)>,
+    /// Kept for their memory.
+    pub runs: Vec<Extent>,
+    relocated: Vec<Extent>,
+    /// Bytes moved and logged until the last switch.
+    counted: (u64, u64),
+}
+
+impl Moving {
+    /// Whether the other section is free.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Whether the step under way writes between two sectors of the original area.
+    pub fn writes(&self, sector: u64, end: u64) -> bool {
+        matches!(self.step, Some(Step::Evict(first, last)) if first < end && sector < last)
+    }
+
+    /// Whether blocks at or before a sector may have been moved whose records are not released yet.
+    pub fn passed(&self, sector: u64) -> bool {
+        match self.phase {
+            Phase::Over | Phase::Hot(_) => false,
+            Phase::Evict(next) => sector < next,
+            Phase::Settle(_) => true,
+        }
+    }
+
+    /// After a cut of power: the section before the current one is emptied, without a hot region.
+    pub fn resume(&mut self) {
+        self.phase = Phase::Evict(0);
+    }
+}
+
+impl Advil {
+    /// Goes on in the other section, which is free, and has the full one emptied.
+    pub(super) fn switch(&mut self, plan: &mut Plan) {
+        let full = &self.sections[self.current];
+        let candidates = self.candidates(full.first, full.end());
+        let (sectors, generation) = (full.sectors, full.generation + 1);
+        let cost = self.cost();
+        let (hot, region) = self.heat.choose(candidates, sectors, cost);
+        self.current = 1 - self.current;
+        self.sections[self.current].open(generation, self.shape.header, region);
+        self.moving.hot = hot;
+        self.moving.phase = Phase::Hot(0);
+        self.counters.switches += 1;
+        if self.shape.header > 0 {
+            self.write_section(plan);
+        }
+    }
+
+    /// What the mover read and wrote since the last switch for each KB logged, in bytes.
+    fn cost(&mut self) -> u64 {
+        let counts = &self.counters;
+        let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);
+        let (work_before, logged_before) =
+            std::mem::replace(&mut self.moving.counted, (work, counts.logged_bytes));
+        (work - work_before) * 1024 / (self.moving.counted.1 - logged_before).max(1)
+    }
+
+    /// The clustered pages that have data in a section.
+    fn candidates(&self, first: u32, end: u32) -> Vec<Candidate> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        if !self.heat.keeps() {
+            return candidates;
+        }
+        let page_sectors = u64::from(self.shape.page);
+        let header = self.shape.header;
+        for run in self.map.between(0, self.shape.capacity) {
+            if !(first..end).contains(&run.place) {
+                continue;
+            }
+            let mut at = run.sector;
+            while at < run.end() {
+                let page = (at / page_sectors) as u32;
+                let next = run.end().min((u64::from(page) + 1) * page_sectors);
+                // As many headers as if every run had its own record.
+                let sectors = (next - at) as u32 + header;
+                match candidates.last_mut() {
+                    Some(last) if last.page == page => last.sectors += sectors,
+                    _ => candidates.push(Candidate { page, sectors }),
+                }
+                at = next;
+            }
+        }
+        candidates
+    }
+
+    /// Plans the next step.
+    pub(super) fn next_move(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
+        if self.moving.phase == Phase::Over {
+            return Work::None;
+        }
+        if self.shape.idle_only && !self.pressed && !flight.is_empty() {
+            return Work::Later;
+        }
+        loop {
+            match self.moving.phase {
+                Phase::Over => return Work::None,
+                Phase::Hot(done) if done >= self.moving.hot.len() => self.moving.phase = Phase::Evict(0),
+                Phase::Hot(done) => return self.copy_hot(done, flight, plan),
+                Phase::Evict(from) => {
+                    let Some((first, end)) = self.next_block(from) else {
+                        self.moving.phase = Phase::Settle(None);
+                        continue;
+                    };
+                    if flight.changes(first, end) {
+                        return Work::Later;
+                    }
+                    self.moving.step = Some(Step::Evict(first, end));
+                    self.fill(first, end, plan);
+                    return Work::Run;
+                }
+                Phase::Settle(None) => self.moving.phase = Phase::Settle(flight.newest().or(Some(0))),
+                Phase::Settle(Some(newest)) if flight.oldest().is_some_and(|oldest| oldest <= newest) => {
+                    return Work::Later;
+                }
+                Phase::Settle(Some(_)) if self.shape.header == 0 => self.moving.phase = Phase::Over,
+                Phase::Settle(Some(_)) => {
+                    self.moving.step = Some(Step::Release);
+                    self.release(plan);
+                    return Work::Run;
+                }
+            }
+        }
+    }
+
+    /// The step is done: what was moved is where it was moved to.
+    pub(super) fn moved(&mut self) {
+        self.pressed = false;
+        match self.moving.step.take() {
+            None => {}
+            Some(Step::Hot(done)) => {
+                let Self { map, moving, .. } = self;
+                for (from, to) in moving.copies.drain(..) {
+                    map.relocate(&from, to, &mut moving.relocated);
+                }
+                moving.phase = Phase::Hot(done);
+            }
+            Some(Step::Evict(first, end)) => {
+                let before = &self.sections[1 - self.current];
+                self.map.remove(first, end, |run| before.holds(run.place));
+                self.moving.phase = Phase::Evict(end);
+            }
+            Some(Step::Release) => self.moving.phase = Phase::Over,
+        }
+    }
+
+    /// Copies hot pages, about a clustered block of them.
+    fn copy_hot(&mut self, done: usize, flight: &Flight, plan: &mut Plan) -> Work {
+        let page_sectors = u64::from(self.shape.page);
+        let area = self.shape.reserved;
+        let before = self.sections[1 - self.current].clone();
+        let mut next = done;
+        let mut gathered = 0;
+        let mut runs = std::mem::take(&mut self.moving.runs);
+        runs.clear();
+        while let Some(candidate) = self.moving.hot.get(next) {
+            let first = u64::from(candidate.page) * page_sectors;
+            let end = (first + page_sectors).min(self.shape.capacity);
+            if gathered + candidate.sectors > self.shape.block.max(candidate.sectors) {
+                break;
+            }
+            if flight.changes(first, end) {
+                if next == done {
+                    self.moving.runs = runs;
+                    return Work::Later;
+                }
+                break;
+            }
+            runs.extend(self.map.between(first, end).filter(|run| before.holds(run.place)));
+            gathered += candidate.sectors;
+            next += 1;
+            self.counters.hot_pages += 1;
+        }
+        // Read in the order of their places, written in the order in which they were chosen.
+        let scratch = plan.scratch(runs.iter().map(|run| run.sectors).sum());
+        let mut offset = scratch;
+        let mut reads: Vec<(Extent, u32)> = Vec::with_capacity(runs.len());
+        for run in &runs {
+            reads.push((*run, offset));
+            offset += run.sectors;
+        }
+        self.read_runs(&mut reads, plan);
+        plan.wait();
+        let section = &mut self.sections[self.current];
+        let mut offset = scratch;
+        let mut place = section.hot_next;
+        if !runs.is_empty() {
+            plan.begin(area.disk, Op::Write, area.sector + u64::from(place));
+        }
+        for group in runs.chunks(MOST_RUNS) {
+            let sectors = group.iter().map(|run| run.sectors).sum();
+            if self.shape.header > 0 {
+                let record = Record {
+                    life: self.journal.life,
+                    generation: section.generation,
+                    place,
+                    sectors,
+                    body: Body::Data(group.iter().map(|run| (run.sector, run.sectors)).collect()),
+                };
+                plan.record(&record.bytes(), sectors);
+                place += 1;
+            }
+            for run in group {
+                plan.piece(Memory::Scratch, offset, run.sectors);
+                self.moving.copies.push((*run, place));
+                offset += run.sectors;
+                place += run.sectors;
+            }
+        }
+        section.hot_next = place;
+        self.counters.hot_bytes += u64::from(offset - scratch) * 512;
+        self.moving.runs = runs;
+        self.moving.step = Some(Step::Hot(next));
+        Work::Run
+    }
+
+    /// The next clustered block, as far as it is in the original area, with data in the section before.
+    fn next_block(&self, from: u64) -> Option<(u64, u64)> {
+        let before = &self.sections[1 - self.current];
+        let run = self.map.between(from, self.shape.capacity).find(|run| before.holds(run.place))?;
+        let block = u64::from(self.shape.block);
+        let first = run.sector / block * block;
+        Some((first, (first + block).min(self.shape.capacity)))
+    }
+
+    /// Declares all records before the current section void, once what they held is durable elsewhere.
+    fn release(&mut self, plan: &mut Plan) {
+        let disk = self.shape.reserved.disk;
+        plan.bare(0, Op::Flush, 0, 0);
+        if disk != 0 {
+            plan.bare(disk, Op::Flush, 0, 0);
+        }
+        plan.wait();
+        let through = self.sections[self.current].generation - 1;
+        self.write_bare(Body::Released { through }, plan);
+        plan.wait();
+        plan.bare(disk, Op::Flush, 0, 0);
+    }
+}

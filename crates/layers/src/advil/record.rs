@@ -1,0 +1,184 @@
+//! Log records on disk: a header sector that says what follows, with checksums over itself and over what follows.
+//!
+//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data, 24 generation (8), 32 place (4),
+//! 36 sectors of data that follow (4), 40 life (4), 44 kind (1), 45 count (1), 48 entries. What was written later stands later: the log regions of two
+//! generations in order, and before each the hot region of its section, which holds copies from the section before.
+
+use std::borrow::Cow;
+
+use emmclab_trace::SECTOR_BYTES;
+
+use crate::checksum::checksum;
+use crate::plan::Plan;
+
+pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
+const MAGIC: &[u8; 8] = b"advillog";
+const ENTRIES: usize = 48;
+
+/// Runs that a record of data can name.
+pub(super) const MOST_RUNS: usize = 32;
+/// Ranges that a record of voids can name.
+pub(super) const MOST_VOIDS: usize = 16;
+
+/// A range of the original area whose records are void where they stand before a point in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Void {
+    pub sector: u64,
+    pub sectors: u32,
+    /// Records of earlier generations are void, and those of this one before `through`.
+    pub generation: u64,
+    pub through: u32,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body<'a> {
+    /// A section begins, with a hot region of so many sectors.
+    Section { hot: u32 },
+    /// Data follows, run by run: first sector and length.
+    Data(Cow<'a, [(u64, u32)]>),
+    /// Ranges are void.
+    Voids(Vec<Void>),
+    /// Every record of this generation and before is void: all is in its place.
+    Released { through: u64 },
+    /// Advil was started, on areas of these lengths in sectors.
+    Start { capacity: u64, reserved: u64 },
+}
+
+/// The head of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    /// Starts of Advil when it was written.
+    pub life: u32,
+    pub generation: u64,
+    /// Where it stands.
+    pub place: u32,
+    /// Sectors of data behind the header.
+    pub sectors: u32,
+    pub body: Body<'a>,
+}
+
+impl Record<'_> {
+    /// The header sector, not sealed.
+    pub fn bytes(&self) -> [u8; SECTOR] {
+        let mut out = [0; SECTOR];
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, MAGIC);
+        put(40, &self.life.to_le_bytes());
+        put(24, &self.generation.to_le_bytes());
+        put(32, &self.place.to_le_bytes());
+        put(36, &self.sectors.to_le_bytes());
+        let (kind, count) = match &self.body {
+            Body::Section { hot } => {
+                put(ENTRIES, &hot.to_le_bytes());
+                (1, 0)
+            }
+            Body::Data(runs) => {
+                for (i, (sector, sectors)) in runs.iter().enumerate() {
+                    put(ENTRIES + 12 * i, &sector.to_le_bytes());
+                    put(ENTRIES + 12 * i + 8, &sectors.to_le_bytes());
+                }
+                (2, runs.len())
+            }
+            Body::Voids(voids) => {
+                for (i, void) in voids.iter().enumerate() {
+                    let at = ENTRIES + 24 * i;
+                    put(at, &void.sector.to_le_bytes());
+                    put(at + 8, &void.generation.to_le_bytes());
+                    put(at + 16, &void.sectors.to_le_bytes());
+                    put(at + 20, &void.through.to_le_bytes());
+                }
+                (3, voids.len())
+            }
+            Body::Released { through } => {
+                put(ENTRIES, &through.to_le_bytes());
+                (4, 0)
+            }
+            Body::Start { capacity, reserved } => {
+                put(ENTRIES, &capacity.to_le_bytes());
+                put(ENTRIES + 8, &reserved.to_le_bytes());
+                (5, 0)
+            }
+        };
+        put(44, &[kind, count as u8]);
+        out
+    }
+
+    /// The head of a record from its sector; `None` where there is none. [`sealed`] tells whether it is whole.
+    pub fn parse(bytes: &[u8]) -> Option<Record<'static>> {
+        let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        if bytes.get(..8)? != MAGIC {
+            return None;
+        }
+        let count = usize::from(bytes[45]);
+        let body = match bytes[44] {
+            1 => Body::Section { hot: four(ENTRIES)? },
+            2 => Body::Data(
+                (0..count)
+                    .map(|i| Some((eight(ENTRIES + 12 * i)?, four(ENTRIES + 12 * i + 8)?)))
+                    .collect::<Option<_>>()?,
+            ),
+            3 => Body::Voids(
+                (0..count)
+                    .map(|i| {
+                        let at = ENTRIES + 24 * i;
+                        Some(Void {
+                            sector: eight(at)?,
+                            generation: eight(at + 8)?,
+                            sectors: four(at + 16)?,
+                            through: four(at + 20)?,
+                        })
+                    })
+                    .collect::<Option<_>>()?,
+            ),
+            4 => Body::Released { through: eight(ENTRIES)? },
+            5 => Body::Start { capacity: eight(ENTRIES)?, reserved: eight(ENTRIES + 8)? },
+            _ => return None,
+        };
+        Some(Record { life: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
+    }
+}
+
+/// Whether a header is as it was written.
+pub(super) fn sealed(header: &[u8]) -> bool {
+    stored(header, Plan::CHECKSUM_AT).is_some_and(|stored| {
+        let mut bare = header.to_vec();
+        bare[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].fill(0);
+        checksum(&bare) == stored
+    })
+}
+
+/// Whether the data behind a header is as it was written.
+pub(super) fn whole(header: &[u8], data: &[u8]) -> bool {
+    stored(header, Plan::DATA_CHECKSUM_AT) == Some(checksum(data))
+}
+
+fn stored(header: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let void = |i: usize| Void { sector: i as u64, sectors: 9, generation: 7, through: 5 };
+        for body in [
+            Body::Section { hot: 77 },
+            Body::Data((0..MOST_RUNS).map(|i| (1 << 40 | i as u64, 8)).collect()),
+            Body::Voids((0..MOST_VOIDS).map(void).collect()),
+            Body::Released { through: 12 },
+            Body::Start { capacity: 1 << 40, reserved: 5 },
+        ] {
+            let record = Record { life: 3, generation: 1 << 33, place: 99, sectors: 8, body };
+            assert_eq!(Record::parse(&record.bytes()), Some(record));
+        }
+        assert_eq!(Record::parse(&[0; SECTOR]), None);
+        let mut cut =
+            Record { life: 0, generation: 0, place: 0, sectors: 0, body: Body::Section { hot: 0 } }.bytes();
+        cut[44..46].copy_from_slice(&[2, 255]);
+        assert_eq!(Record::parse(&cut), None);
+    }
+}

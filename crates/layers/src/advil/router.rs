@@ -1,0 +1,165 @@
+//! The router: which request, or part of one, goes where.
+
+use std::borrow::Cow;
+
+use emmclab_trace::Op;
+
+use super::Advil;
+use super::map::Extent;
+use super::record::{Body, Record};
+use crate::layer::{Answer, Hold, HostRequest};
+use crate::plan::{Memory, Plan};
+
+impl Advil {
+    pub(super) fn route_read(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        self.previous_end = request.end();
+        let area = self.shape.reserved;
+        let mut at = request.sector;
+        // Sector of the reserved area that would go on with the command begun last.
+        let mut next = u64::MAX;
+        let mut hits = 0;
+        for run in self.map.between(request.sector, request.end()) {
+            if at < run.sector {
+                plan.payload(0, Op::Read, at, (at - request.sector) as u32, (run.sector - at) as u32);
+                next = u64::MAX;
+            }
+            let from = area.sector + u64::from(run.place);
+            if next != from {
+                plan.begin(area.disk, Op::Read, from);
+            }
+            plan.piece(Memory::Payload, (run.sector - request.sector) as u32, run.sectors);
+            next = from + u64::from(run.sectors);
+            hits += u64::from(run.sectors);
+            at = run.end();
+        }
+        if at < request.end() {
+            plan.payload(0, Op::Read, at, (at - request.sector) as u32, (request.end() - at) as u32);
+        }
+        self.counters.read_hits += u64::from(hits > 0);
+        self.counters.read_hit_bytes += hits * 512;
+        Answer::Run
+    }
+
+    #[inline]
+    pub(super) fn route_write(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        if request.sectors >= self.shape.small || request.sector == self.previous_end {
+            return self.pass(request, plan);
+        }
+        let header = self.shape.header;
+        if !self.make_room(header + request.sectors, plan) {
+            return Answer::Hold(Hold::Full);
+        }
+        self.previous_end = request.end();
+        let area = self.shape.reserved;
+        let section = &mut self.sections[self.current];
+        let place = section.log_next;
+        section.log_next += header + request.sectors;
+        plan.begin(area.disk, Op::Write, area.sector + u64::from(place));
+        if header > 0 {
+            let run = [(request.sector, request.sectors)];
+            let record = Record {
+                life: self.journal.life,
+                generation: section.generation,
+                place,
+                sectors: request.sectors,
+                body: Body::Data(Cow::Borrowed(&run)),
+            };
+            plan.record(&record.bytes(), request.sectors);
+        }
+        plan.piece(Memory::Payload, 0, request.sectors);
+        let logged = Extent { sector: request.sector, sectors: request.sectors, place: place + header };
+        let rewritten = self.map.insert(logged);
+        self.heat.logged(request.sector, request.end(), rewritten);
+        self.counters.logged_writes += 1;
+        self.counters.logged_bytes += u64::from(request.sectors) * 512;
+        self.counters.rewritten_bytes += u64::from(rewritten) * 512;
+        Answer::Run
+    }
+
+    /// A write that goes to the original area.
+    fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        if let Err(hold) = self.forget(request, plan) {
+            return Answer::Hold(hold);
+        }
+        self.previous_end = request.end();
+        self.counters.passed_writes += 1;
+        self.counters.passed_bytes += u64::from(request.sectors) * 512;
+        plan.payload(0, Op::Write, request.sector, 0, request.sectors);
+        self.spill(request, plan);
+        Answer::Run
+    }
+
+    pub(super) fn route_discard(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        if self.moving.writes(request.sector, request.end()) {
+            return Answer::Hold(Hold::Overlap);
+        }
+        if request.op == Op::SecureErase {
+            let area = self.shape.reserved;
+            for run in self.map.between(request.sector, request.end()) {
+                plan.bare(area.disk, request.op, area.sector + u64::from(run.place), run.sectors);
+            }
+        }
+        if let Err(hold) = self.forget(request, plan) {
+            plan.clear();
+            return Answer::Hold(hold);
+        }
+        plan.bare(0, request.op, request.sector, request.sectors);
+        self.spill(request, plan);
+        Answer::Run
+    }
+
+    /// Unmaps what a request to the original area makes void.
+    fn forget(&mut self, request: &HostRequest, plan: &mut Plan) -> Result<(), Hold> {
+        if self.moving.writes(request.sector, request.end()) {
+            return Err(Hold::Overlap);
+        }
+        if self.voids(request.sector, request.end()) {
+            // Where the voids are too many to wait for a flush, this request writes them.
+            if self.voids_full() && !self.make_room(self.void_sectors(), plan) {
+                return Err(Hold::Full);
+            }
+            self.void(request.sector, request.sectors);
+        }
+        let gone = self.map.remove(request.sector, request.end(), |_| true);
+        self.counters.voided_bytes += u64::from(gone) * 512;
+        Ok(())
+    }
+
+    /// Writes the voids if there are too many to wait, after the data that they are about is durable.
+    fn spill(&mut self, request: &HostRequest, plan: &mut Plan) {
+        if self.voids_spill() {
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+            self.write_voids(request.id, plan);
+        }
+    }
+
+    pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        let voids = !self.journal.pending.is_empty();
+        if voids && !self.make_room(self.void_sectors(), plan) {
+            return Answer::Hold(Hold::Full);
+        }
+        plan.bare(0, Op::Flush, 0, 0);
+        if self.shape.reserved.disk != 0 {
+            plan.bare(self.shape.reserved.disk, Op::Flush, 0, 0);
+        }
+        if voids {
+            self.write_voids(request.id, plan);
+        }
+        Answer::Run
+    }
+
+    /// Makes sure that the log takes so many sectors more, by going on in the other section if need be.
+    #[inline]
+    fn make_room(&mut self, sectors: u32, plan: &mut Plan) -> bool {
+        if self.sections[self.current].log_room(self.kept()) >= sectors {
+            return true;
+        }
+        if self.moving.is_over() {
+            self.switch(plan);
+            return self.sections[self.current].log_room(self.kept()) >= sectors;
+        }
+        self.pressed = true;
+        false
+    }
+}

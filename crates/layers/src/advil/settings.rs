@@ -1,0 +1,249 @@
+//! The settings of Advil, and what they must be to make sense.
+
+use emmclab_trace::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::layer::{Area, Below};
+use crate::size::Size;
+
+/// Settings of Advil (Kim & Kim); the defaults are the paper's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
+pub struct AdvilSettings {
+    /// Size of the reserved area, half of it for each section.
+    pub reserved: Size,
+    /// Whether the reserved area lies on the second device.
+    pub second_device: bool,
+    /// Where the reserved area begins; by default at the end of the same device, or at the start of the second one.
+    pub reserved_at: Option<Size>,
+    /// Size of the original area, which begins at sector 0; by default all of the device but the reserved area.
+    pub original: Option<Size>,
+    /// Writes below this size that do not continue the request before them are small random writes.
+    pub small: Size,
+    /// Clustered page of the original area's device.
+    pub clustered_page: Size,
+    /// Clustered block of the original area's device.
+    pub clustered_block: Size,
+    /// Holes in a clustered page are filled when it is moved to the original area.
+    pub page_padding: bool,
+    /// Holes in a clustered block are filled where enough of it is dirty.
+    pub block_padding: bool,
+    /// Dirty clustered pages in a clustered block above which it is filled; half of its pages by default.
+    pub block_padding_over: Option<u32>,
+    /// What stays in the reserved area.
+    pub hot: HotPolicy,
+    /// First size of the hot region in percent of a section; the largest for `rewritten`.
+    pub hot_start_pct: u32,
+    /// Change of the hot region from section to section (`paper`), in percent of a section.
+    pub hot_step_pct: u32,
+    /// Largest size of the hot region in percent of a section; the rest is for the log.
+    pub hot_most_pct: u32,
+    /// When the mover works.
+    pub mover: Mover,
+    /// Log records describe themselves, so that nothing flushed is lost at a cut of power.
+    pub recovery: bool,
+}
+
+/// What stays in the reserved area when a section is emptied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HotPolicy {
+    /// Nothing.
+    None,
+    /// The clustered pages written most often, as many as the hot region holds (Kim & Kim, IV-B).
+    #[default]
+    Paper,
+    /// Only clustered pages whose logged data was overwritten in the log, and only while that costs the mover less than
+    /// keeping nothing. The region is as large as they need, up to `hot_start_pct`.
+    Rewritten,
+}
+
+/// When the mover works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mover {
+    /// From the switch of sections on, beside the requests.
+    #[default]
+    Thread,
+    /// While no request is under way, or when a request is held for want of room.
+    Idle,
+}
+
+impl Default for AdvilSettings {
+    fn default() -> Self {
+        Self {
+            reserved: Size::mb(256),
+            second_device: false,
+            reserved_at: None,
+            original: None,
+            small: Size::kb(8),
+            clustered_page: Size::kb(32),
+            clustered_block: Size::mb(4),
+            page_padding: true,
+            block_padding: true,
+            block_padding_over: None,
+            hot: HotPolicy::Paper,
+            hot_start_pct: 30,
+            hot_step_pct: 2,
+            hot_most_pct: 70,
+            mover: Mover::Thread,
+            recovery: false,
+        }
+    }
+}
+
+/// Settings in sectors, checked.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Sectors offered above.
+    pub capacity: u64,
+    pub reserved: Area,
+    pub small: u32,
+    pub page: u32,
+    pub block: u32,
+    /// Dirty clustered pages above which a block is filled; `None` = never.
+    pub fill_over: Option<u32>,
+    pub page_padding: bool,
+    pub hot: HotPolicy,
+    pub hot_start_pct: u32,
+    pub hot_step_pct: u32,
+    pub hot_most_pct: u32,
+    pub idle_only: bool,
+    /// Sectors at the head of each record.
+    pub header: u32,
+    /// Sectors of a section, and before the first one.
+    pub section: u32,
+    pub before: u32,
+}
+
+const ALIGN: u64 = 4096;
+
+impl AdvilSettings {
+    /// Checks everything against the disks below.
+    pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
+        let mut faults = Vec::new();
+        let mut need = |good: bool, fault: String| {
+            if !good {
+                faults.push(fault);
+            }
+            good
+        };
+        let Self { reserved, clustered_page: page, clustered_block: block, small, .. } = *self;
+        let aligned = |size: Size| size.0.is_multiple_of(ALIGN);
+        need(
+            page.0 > 0 && aligned(page),
+            format!("`clustered_page` is {page}; it must be a multiple of 4KB"),
+        );
+        let whole = page.0 > 0 && block.0 > 0 && block.0.is_multiple_of(page.0);
+        need(
+            whole,
+            format!("`clustered_block` is {block}; it must be a multiple of the clustered page, {page}"),
+        );
+        need(
+            block.0 <= 1 << 30,
+            format!("`clustered_block` is {block}; more than 1GB cannot be moved at once"),
+        );
+        need(
+            reserved.0 >= block.0.saturating_mul(2),
+            format!("`reserved` is {reserved}; it must hold two clustered blocks of {block}"),
+        );
+        need(
+            reserved.0.is_multiple_of(2 * ALIGN) && reserved.0 < 1 << 40,
+            format!(
+                "`reserved` is {reserved}; it must be a multiple of 8KB, for two sections, and less than 1024GB"
+            ),
+        );
+        need(
+            small.0 > 0 && small.0.is_multiple_of(512) && small.0 <= block.0,
+            format!(
+                "`small` is {small}; it must be a multiple of 512 bytes up to the clustered block, {block}"
+            ),
+        );
+        let Self { hot_start_pct: start, hot_step_pct: step, hot_most_pct: most, .. } = *self;
+        need(
+            start <= most && step <= most && most <= 100,
+            format!(
+                "`hot_start_pct` is {start}, `hot_step_pct` {step}, `hot_most_pct` {most}; the largest must be at least the \
+                 others and at most 100"
+            ),
+        );
+        let log = (reserved.0.saturating_sub(ALIGN) / 2).saturating_sub(ALIGN) / 100
+            * u64::from(100 - most.min(100));
+        need(
+            log >= small.0.saturating_add(ALIGN),
+            format!(
+                "the log region is {log} bytes beside the largest hot region; a small write of {small} must fit"
+            ),
+        );
+        let pages = if whole { block.0 / page.0 } else { 1 };
+        let fill_over = self.block_padding_over.unwrap_or((pages / 2) as u32);
+        need(
+            self.block_padding_over.is_none() || !self.block_padding || u64::from(fill_over) < pages,
+            format!("`block_padding_over` is {fill_over}; a clustered block has {pages} clustered pages"),
+        );
+
+        let size = if self.second_device { below.second } else { Some(below.main) };
+        need(size.is_some(), "`second_device` is true, but there is no second device".to_owned());
+        let size = size.unwrap_or(u64::MAX);
+        let first = match self.reserved_at {
+            Some(at) => at.sectors(),
+            None if self.second_device => 0,
+            None => size.saturating_sub(reserved.sectors()) / 8 * 8,
+        };
+        let at = Size(first.saturating_mul(512));
+        need(
+            aligned(self.reserved_at.unwrap_or_default()),
+            format!("`reserved_at` is {at}; it must be a multiple of 4KB"),
+        );
+        need(
+            first.saturating_add(reserved.sectors()) <= size,
+            format!(
+                "`reserved` ends behind the device: {reserved} from {at} on, of {}",
+                Size(size.saturating_mul(512))
+            ),
+        );
+        let free = if self.second_device { below.main } else { first };
+        let capacity = self.original.map_or(free, Size::sectors);
+        let original = Size(capacity.saturating_mul(512));
+        need(
+            capacity > 0 && capacity <= below.main && self.original.is_none_or(aligned),
+            format!("`original` is {original}; it must be a multiple of 4KB within the device"),
+        );
+        need(
+            self.second_device || capacity <= first || first.saturating_add(reserved.sectors()) == 0,
+            format!("the original area ({original}) and the reserved area (from {at} on) overlap"),
+        );
+        let clusters = original.0.checked_div(page.0).unwrap_or(0);
+        need(clusters < 1 << 28, format!("there are {clusters} clustered pages, more than can be counted"));
+        if !faults.is_empty() {
+            let problem = match faults.as_slice() {
+                [one] => format!("layer `{layer}`: {one}"),
+                many => {
+                    format!("layer `{layer}`: there are {} faults:\n  - {}", many.len(), many.join("\n  - "))
+                }
+            };
+            return Err(Error::new(Kind::Config, problem)
+                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
+        }
+        // With recovery, the first 4 KB count the starts.
+        let before = if self.recovery { 8 } else { 0 };
+        Ok(Shape {
+            capacity,
+            reserved: Area { disk: u8::from(self.second_device), sector: first, sectors: reserved.sectors() },
+            small: small.sectors() as u32,
+            page: page.sectors() as u32,
+            block: block.sectors() as u32,
+            fill_over: self.block_padding.then_some(fill_over),
+            page_padding: self.page_padding,
+            hot: self.hot,
+            hot_start_pct: self.hot_start_pct,
+            hot_step_pct: self.hot_step_pct,
+            hot_most_pct: self.hot_most_pct,
+            idle_only: self.mover == Mover::Idle,
+            header: u32::from(self.recovery),
+            section: ((reserved.sectors() - before) / 16 * 8) as u32,
+            before: before as u32,
+        })
+    }
+}

@@ -1,0 +1,306 @@
+//! Executes the plans of a stack of layers on real data, one command at a time.
+
+use std::io;
+
+use emmclab_trace::{Op, SECTOR_BYTES};
+
+use crate::checksum::checksum;
+use crate::flight::Flight;
+use crate::layer::{Answer, HostRequest, Layer, ReadAt, Work};
+use crate::plan::{Command, Memory, Plan, Step};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// A disk of sectors.
+pub trait Disk {
+    /// Fills `buffer` from `sector` on.
+    ///
+    /// # Errors
+    /// As the disk gives them; so for all of these.
+    fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes `data` from `sector` on.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    fn write(&mut self, sector: u64, data: &[u8]) -> io::Result<()>;
+    /// The sectors hold nothing worth keeping, or (`secure`) nothing at all.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()>;
+    /// Makes everything durable.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+/// A plan under way.
+#[derive(Debug)]
+pub struct Running {
+    level: usize,
+    id: u64,
+    plan: Plan,
+    next: usize,
+    scratch: Vec<u8>,
+}
+
+struct Level {
+    layer: Box<dyn Layer>,
+    flight: Flight,
+    background: Option<Running>,
+}
+
+/// A stack of layers over disks. Requests are executed where they come; background work goes on a stage at a time, by
+/// [`Executor::background`] and wherever a request is held.
+pub struct Executor<D> {
+    levels: Vec<Level>,
+    disks: Vec<D>,
+    next_id: u64,
+    spare: Vec<Plan>,
+}
+
+struct Disks<'a, D> {
+    executor: &'a mut Executor<D>,
+    level: usize,
+}
+
+impl<D: Disk> ReadAt for Disks<'_, D> {
+    fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.executor.forward(self.level, disk, Op::Read, sector, (buffer.len() / SECTOR) as u32, buffer)
+    }
+}
+
+impl<D: Disk> Executor<D> {
+    /// Starts `layers`, the first on top, on `disks`; with `recover` after a cut of power, else on new disks.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
+        let mut executor = Self::stopped(layers, disks);
+        executor.wake(recover)?;
+        Ok(executor)
+    }
+
+    /// Layers on disks before anything was read or written; [`Executor::wake`] comes next.
+    pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
+        let level = |layer| Level { layer, flight: Flight::default(), background: None };
+        Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
+    }
+
+    /// Starts the layers, from the bottom up; with `recover` after a cut of power, else on new disks.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn wake(&mut self, recover: bool) -> io::Result<()> {
+        let executor = self;
+        for level in (0..executor.levels.len()).rev() {
+            if recover {
+                // The layer steps aside while it reads through those below it.
+                let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
+                let mut layer = std::mem::replace(&mut executor.levels[level].layer, aside);
+                let done = layer.recover(&mut Disks { executor: &mut *executor, level });
+                executor.levels[level].layer = layer;
+                done?;
+            }
+            let mut plan = Plan::default();
+            executor.levels[level].layer.start(&mut plan);
+            let mut running = Self::running(level, 0, plan);
+            while !executor.stage(&mut running, &mut [])? {}
+        }
+        Ok(())
+    }
+
+    /// The disks.
+    pub fn disks(&mut self) -> &mut [D] {
+        &mut self.disks
+    }
+
+    /// The disks, when all else is over.
+    pub fn into_disks(self) -> Vec<D> {
+        self.disks
+    }
+
+    /// The layer at a level, 0 on top.
+    pub fn layer(&self, level: usize) -> &dyn Layer {
+        &*self.levels[level].layer
+    }
+
+    /// Does a request; `data` holds what is written or takes what is read.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
+        self.at_level(0, op, sector, (data.len() / SECTOR) as u32, data)
+    }
+
+    /// Discards, or erases securely, `sectors`; a flush has none.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
+        self.at_level(0, op, sector, sectors, &mut [])
+    }
+
+    /// Begins a request that others run beside; `None` where the layer holds it. Finish it with [`Executor::advance`].
+    pub fn begin(&mut self, op: Op, sector: u64, sectors: u32) -> Option<Running> {
+        self.begin_at(0, op, sector, sectors)
+    }
+
+    /// Runs the next stage of a request that was begun; true when it is complete.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn advance(&mut self, running: &mut Running, data: &mut [u8]) -> io::Result<bool> {
+        let complete = self.stage(running, data)?;
+        if complete {
+            let level = &mut self.levels[running.level];
+            level.flight.remove(running.id);
+            level.layer.completed(running.id);
+        }
+        Ok(complete)
+    }
+
+    /// Runs the next stage of background work of a level; false where there is nothing to do now.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn background(&mut self, level: usize) -> io::Result<bool> {
+        let mut running = if let Some(running) = self.levels[level].background.take() {
+            running
+        } else {
+            let mut plan = self.spare.pop().unwrap_or_default();
+            plan.clear();
+            let Level { layer, flight, .. } = &mut self.levels[level];
+            if layer.work(flight, &mut plan) != Work::Run {
+                return Ok(false);
+            }
+            Self::running(level, 0, plan)
+        };
+        if self.stage(&mut running, &mut [])? {
+            self.spare.push(running.plan);
+            self.levels[level].layer.worked();
+        } else {
+            self.levels[level].background = Some(running);
+        }
+        Ok(true)
+    }
+
+    fn running(level: usize, id: u64, plan: Plan) -> Running {
+        let scratch = vec![0; plan.scratch_sectors() as usize * SECTOR];
+        Running { level, id, plan, next: 0, scratch }
+    }
+
+    fn begin_at(&mut self, level: usize, op: Op, sector: u64, sectors: u32) -> Option<Running> {
+        let mut plan = self.spare.pop().unwrap_or_default();
+        plan.clear();
+        let request = HostRequest { id: self.next_id, op, sector, sectors };
+        let Level { layer, flight, .. } = &mut self.levels[level];
+        match layer.request(&request, &mut plan) {
+            Answer::Run => {
+                self.next_id += 1;
+                flight.insert(&request);
+                Some(Self::running(level, request.id, plan))
+            }
+            Answer::Hold(_) => None,
+        }
+    }
+
+    fn at_level(
+        &mut self,
+        level: usize,
+        op: Op,
+        sector: u64,
+        sectors: u32,
+        data: &mut [u8],
+    ) -> io::Result<()> {
+        let mut stuck = false;
+        let mut running = loop {
+            if let Some(running) = self.begin_at(level, op, sector, sectors) {
+                break running;
+            }
+            if stuck {
+                return Err(io::Error::other("a layer holds a request and has nothing to do"));
+            }
+            stuck = !self.background(level)?;
+        };
+        while !self.advance(&mut running, data)? {}
+        self.spare.push(running.plan);
+        Ok(())
+    }
+
+    /// Runs the commands up to the next wait; true when there are no more.
+    fn stage(&mut self, running: &mut Running, payload: &mut [u8]) -> io::Result<bool> {
+        while let Some(step) = running.plan.steps().get(running.next) {
+            running.next += 1;
+            match *step {
+                Step::Wait => return Ok(false),
+                Step::Command(command) => self.command(running, &command, payload)?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn command(&mut self, running: &mut Running, command: &Command, payload: &mut [u8]) -> io::Result<()> {
+        let level = running.level;
+        let Command { disk, op, sector, sectors, .. } = *command;
+        if !op.has_data() {
+            return self.forward(level, disk, op, sector, sectors, &mut []);
+        }
+        let mut data = vec![0; sectors as usize * SECTOR];
+        if op == Op::Read {
+            self.forward(level, disk, op, sector, sectors, &mut data)?;
+        }
+        let mut at = 0;
+        for piece in running.plan.pieces(command) {
+            let inside = piece.offset as usize * SECTOR..(piece.offset + piece.sectors) as usize * SECTOR;
+            let part = &mut data[at..at + inside.len()];
+            at += inside.len();
+            match (op, piece.memory) {
+                (Op::Read, Memory::Payload) => payload[inside].copy_from_slice(part),
+                (Op::Read, _) => running.scratch[inside].copy_from_slice(part),
+                (_, Memory::Payload) => part.copy_from_slice(&payload[inside]),
+                (_, Memory::Scratch) => part.copy_from_slice(&running.scratch[inside]),
+                (_, Memory::Meta) => part.copy_from_slice(&running.plan.meta()[inside]),
+            }
+        }
+        if op == Op::Write {
+            seal(&running.plan, command, &mut data);
+            self.forward(level, disk, op, sector, sectors, &mut data)?;
+        }
+        Ok(())
+    }
+
+    /// Hands a command of `level` to what is below it.
+    fn forward(
+        &mut self,
+        level: usize,
+        disk: u8,
+        op: Op,
+        sector: u64,
+        sectors: u32,
+        data: &mut [u8],
+    ) -> io::Result<()> {
+        if disk == 0 && level + 1 < self.levels.len() {
+            return self.at_level(level + 1, op, sector, sectors, data);
+        }
+        let disk = &mut self.disks[usize::from(disk)];
+        match op {
+            Op::Read => disk.read(sector, data),
+            Op::Write => disk.write(sector, data),
+            Op::Discard => disk.discard(sector, sectors, false),
+            Op::SecureErase => disk.discard(sector, sectors, true),
+            Op::Flush => disk.flush(),
+        }
+    }
+}
+
+/// Puts the checksums into the records of a gathered write.
+fn seal(plan: &Plan, command: &Command, data: &mut [u8]) {
+    let mut at = 0;
+    for piece in plan.pieces(command) {
+        if piece.memory == Memory::Meta {
+            let (head, rest) = data[at..].split_at_mut(SECTOR);
+            let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+            put(Plan::DATA_CHECKSUM_AT, checksum(&rest[..piece.seals as usize * SECTOR]));
+            put(Plan::CHECKSUM_AT, 0);
+            let sum = checksum(head);
+            head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
+        }
+        at += piece.sectors as usize * SECTOR;
+    }
+}

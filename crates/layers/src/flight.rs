@@ -1,0 +1,49 @@
+//! The requests that are under way.
+
+use std::collections::VecDeque;
+
+use crate::layer::HostRequest;
+
+/// Requests under way at a layer, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Flight {
+    requests: VecDeque<HostRequest>,
+}
+
+impl Flight {
+    /// A request has been planned.
+    pub fn insert(&mut self, request: &HostRequest) {
+        // A request that was held is older than its place in the queue would say.
+        let after = self.requests.iter().rev().take_while(|other| other.id > request.id).count();
+        self.requests.insert(self.requests.len() - after, *request);
+    }
+
+    /// A request is complete.
+    pub fn remove(&mut self, id: u64) {
+        if let Some(place) = self.requests.iter().position(|request| request.id == id) {
+            self.requests.remove(place);
+        }
+    }
+
+    /// Whether no request is under way.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Number of the oldest request under way.
+    pub fn oldest(&self) -> Option<u64> {
+        self.requests.front().map(|request| request.id)
+    }
+
+    /// Number of the newest request under way.
+    pub fn newest(&self) -> Option<u64> {
+        self.requests.back().map(|request| request.id)
+    }
+
+    /// Whether a request under way changes something between two sectors.
+    pub fn changes(&self, sector: u64, end: u64) -> bool {
+        self.requests.iter().any(|request| {
+            request.op != emmclab_trace::Op::Read && request.sector < end && sector < request.end()
+        })
+    }
+}

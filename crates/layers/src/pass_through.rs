@@ -1,0 +1,53 @@
+//! Pass-through: every request goes on as it is. The smallest layer, and the measure of what the seam costs.
+
+use toml::Table;
+
+use emmclab_trace::{Op, Result};
+
+use crate::layer::{Answer, Below, HostRequest, Layer};
+use crate::plan::Plan;
+use crate::registry::{Kind, settings};
+
+pub(crate) const KIND: Kind =
+    Kind { name: "pass-through", about: "hands every request on as it is", build, defaults: Table::new };
+
+/// Hands every request on.
+#[derive(Clone, Copy, Debug)]
+pub struct PassThrough {
+    capacity: u64,
+}
+
+impl PassThrough {
+    /// A layer that offers all of the disk below.
+    pub const fn new(capacity: u64) -> Self {
+        Self { capacity }
+    }
+}
+
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {}
+
+fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+    let Settings {} = settings(KIND.name, table)?;
+    Ok(Box::new(PassThrough::new(below.main)))
+}
+
+impl Layer for PassThrough {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+        match request.op {
+            Op::Read | Op::Write => plan.payload(0, request.op, request.sector, 0, request.sectors),
+            op => plan.bare(0, op, request.sector, request.sectors),
+        }
+        Answer::Run
+    }
+}

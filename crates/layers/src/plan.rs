@@ -1,0 +1,169 @@
+//! What is to be done for a request, or in the background: commands for the disks below, and where their data lies.
+
+use emmclab_trace::{Op, SECTOR_BYTES};
+
+/// Where data lies while a plan runs. The driver owns the bytes, a layer names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The data of the request that the plan is for.
+    Payload,
+    /// A buffer of [`Plan::scratch_sectors`], the plan's own.
+    Scratch,
+    /// Bytes that the layer made, [`Plan::meta`].
+    Meta,
+}
+
+/// A run of sectors in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which memory.
+    pub memory: Memory,
+    /// First sector in it.
+    pub offset: u32,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// For metadata, the sector at the head of a record: how many sectors of the same write follow that belong to it. The
+    /// driver puts a checksum of those into it ([`Plan::DATA_CHECKSUM_AT`]), then one of itself ([`Plan::CHECKSUM_AT`]).
+    pub seals: u32,
+}
+
+/// One request to a disk below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Number of the disk: 0 is the layer below, or the device; 1 is the second device.
+    pub disk: u8,
+    /// What it does.
+    pub op: Op,
+    /// First sector on that disk.
+    pub sector: u64,
+    /// Length in sectors; 0 for a flush.
+    pub sectors: u32,
+    first_piece: u32,
+    pieces: u32,
+}
+
+/// One step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A command; those between two waits run at once, in the order given where the disk takes one at a time.
+    Command(Command),
+    /// Everything before must be complete.
+    Wait,
+}
+
+/// Steps with their memory. Made to be cleared and used again: a plan that has grown allocates no more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    steps: Vec<Step>,
+    pieces: Vec<Piece>,
+    meta: Vec<u8>,
+    scratch: u32,
+}
+
+impl Plan {
+    /// Byte of a sector of metadata where the driver puts the 8 bytes of its checksum; they count as 0 in it.
+    pub const CHECKSUM_AT: usize = 8;
+    /// Byte where it puts the checksum of the data that belongs to it.
+    pub const DATA_CHECKSUM_AT: usize = 16;
+
+    /// Forgets everything but keeps its memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.steps.clear();
+        self.pieces.clear();
+        self.meta.clear();
+        self.scratch = 0;
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The steps, in order.
+    #[inline]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Where the data of a command lies, in the order of its sectors.
+    #[inline]
+    pub fn pieces(&self, command: &Command) -> &[Piece] {
+        &self.pieces[command.first_piece as usize..][..command.pieces as usize]
+    }
+
+    /// Bytes that the layer made.
+    pub fn meta(&self) -> &[u8] {
+        &self.meta
+    }
+
+    /// Length of the plan's own buffer in sectors.
+    pub fn scratch_sectors(&self) -> u32 {
+        self.scratch
+    }
+
+    /// Everything so far must be complete before what follows.
+    pub fn wait(&mut self) {
+        self.steps.push(Step::Wait);
+    }
+
+    /// A part of the plan's own buffer; gives its first sector.
+    pub fn scratch(&mut self, sectors: u32) -> u32 {
+        let first = self.scratch;
+        self.scratch += sectors;
+        first
+    }
+
+    /// A command whose data is one run of the request's own.
+    #[inline]
+    pub fn payload(&mut self, disk: u8, op: Op, sector: u64, offset: u32, sectors: u32) {
+        self.begin(disk, op, sector);
+        self.piece(Memory::Payload, offset, sectors);
+    }
+
+    /// A command without data: discard, secure erase (of `sectors`), flush (of none).
+    #[inline]
+    pub fn bare(&mut self, disk: u8, op: Op, sector: u64, sectors: u32) {
+        self.begin(disk, op, sector);
+        if let Some(Step::Command(command)) = self.steps.last_mut() {
+            command.sectors = sectors;
+        }
+    }
+
+    /// Starts a read or write; [`Plan::piece`] and [`Plan::record`] say where its data lies.
+    #[inline]
+    pub fn begin(&mut self, disk: u8, op: Op, sector: u64) {
+        let first_piece = self.pieces.len() as u32;
+        self.steps.push(Step::Command(Command { disk, op, sector, sectors: 0, first_piece, pieces: 0 }));
+    }
+
+    /// The next sectors of the command begun last lie here.
+    #[inline]
+    pub fn piece(&mut self, memory: Memory, offset: u32, sectors: u32) {
+        self.push(Piece { memory, offset, sectors, seals: 0 });
+    }
+
+    /// The next sector of the write begun last is this metadata, sealed together with the `seals` sectors after it.
+    pub fn record(&mut self, bytes: &[u8; SECTOR_BYTES as usize], seals: u32) {
+        let offset = (self.meta.len() as u64 / SECTOR_BYTES) as u32;
+        self.meta.extend_from_slice(bytes);
+        self.push(Piece { memory: Memory::Meta, offset, sectors: 1, seals });
+    }
+
+    #[inline]
+    fn push(&mut self, piece: Piece) {
+        let Some(Step::Command(command)) = self.steps.last_mut() else { return };
+        command.sectors += piece.sectors;
+        if command.pieces > 0
+            && let Some(last) = self.pieces.last_mut()
+            && last.memory == piece.memory
+            && last.offset + last.sectors == piece.offset
+            && piece.memory != Memory::Meta
+        {
+            last.sectors += piece.sectors;
+            return;
+        }
+        command.pieces += 1;
+        self.pieces.push(piece);
+    }
+}

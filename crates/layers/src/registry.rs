@@ -1,0 +1,43 @@
+//! The layers there are, by name.
+
+use emmclab_trace::{Error, Kind as ErrorKind, Result};
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use crate::layer::{Below, Layer};
+
+/// A layer that can be named.
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    /// Every setting with its default.
+    pub defaults: fn() -> Table,
+    /// Makes it for the disks below.
+    pub(crate) build: fn(&Table, &Below) -> Result<Box<dyn Layer>>,
+}
+
+const LAYERS: &[Kind] = &[crate::pass_through::KIND, crate::advil::KIND, crate::ressd::KIND];
+
+/// Every layer; a new one is a file and a word here.
+pub fn layers() -> &'static [Kind] {
+    LAYERS
+}
+
+pub(crate) fn find(name: &str) -> Result<&'static Kind> {
+    LAYERS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let names: Vec<_> = LAYERS.iter().map(|kind| kind.name).collect();
+        Error::new(ErrorKind::Config, format!("there is no layer `{name}`"))
+            .hint(format!("choose from: {}", names.join(", ")))
+    })
+}
+
+/// The settings of a layer from their table; what it does not say has its default.
+pub(crate) fn settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
+    table.clone().try_into().map_err(|error: toml::de::Error| {
+        let problem = error.message().to_owned();
+        Error::new(ErrorKind::Config, format!("layer `{layer}`: {problem}"))
+            .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE"))
+    })
+}

@@ -1,0 +1,66 @@
+//! ReSSD (Lee, Kim, Maeng, SAC 2010), the layer that Advil improves on: small random writes are logged and written back
+//! in ascending order, without hot data and without padding.
+
+use emmclab_trace::Result;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::advil::{Advil, AdvilSettings, HotPolicy, Mover};
+use crate::layer::{Below, Layer};
+use crate::registry::{Kind, settings as parse};
+use crate::size::Size;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "ressd",
+    about: "logs small random writes in a reserved area and moves them in ascending order",
+    build,
+    defaults: || Table::try_from(RessdSettings::default()).unwrap_or_default(),
+};
+
+/// Settings of ReSSD; they mean what they mean in [`AdvilSettings`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "those of Advil")]
+pub struct RessdSettings {
+    pub reserved: Size,
+    pub second_device: bool,
+    pub reserved_at: Option<Size>,
+    pub original: Option<Size>,
+    pub small: Size,
+    /// What is moved at once.
+    pub clustered_block: Size,
+    pub mover: Mover,
+    pub recovery: bool,
+}
+
+impl Default for RessdSettings {
+    fn default() -> Self {
+        let AdvilSettings { reserved, second_device, reserved_at, original, small, .. } =
+            AdvilSettings::default();
+        let AdvilSettings { clustered_block, mover, recovery, .. } = AdvilSettings::default();
+        Self { reserved, second_device, reserved_at, original, small, clustered_block, mover, recovery }
+    }
+}
+
+fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+    let given: RessdSettings = parse(KIND.name, table)?;
+    let settings = AdvilSettings {
+        reserved: given.reserved,
+        second_device: given.second_device,
+        reserved_at: given.reserved_at,
+        original: given.original,
+        small: given.small,
+        clustered_page: Size::kb(4),
+        clustered_block: given.clustered_block,
+        page_padding: false,
+        block_padding: false,
+        block_padding_over: None,
+        hot: HotPolicy::None,
+        hot_start_pct: 0,
+        hot_step_pct: 0,
+        hot_most_pct: 0,
+        mover: given.mover,
+        recovery: given.recovery,
+    };
+    Ok(Box::new(Advil::new(KIND.name, &settings, below)?))
+}

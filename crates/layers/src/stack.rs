@@ -1,0 +1,68 @@
+//! Layers on top of each other.
+
+use emmclab_trace::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::layer::{Area, Below, Layer};
+use crate::registry::find;
+
+/// A layer by name, with what is set of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerConfig {
+    /// Name of the layer.
+    pub name: String,
+    /// Its settings; the rest has its default.
+    #[serde(default)]
+    pub settings: Table,
+}
+
+impl LayerConfig {
+    /// A layer as it comes.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), settings: Table::new() }
+    }
+
+    /// The same layer with a setting, whose value is TOML; a word that is none is taken as a string.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: &str) -> Self {
+        let parsed = format!("value = {value}").parse::<Table>().ok().and_then(|mut all| all.remove("value"));
+        self.settings.insert(key.to_owned(), parsed.unwrap_or_else(|| Value::String(value.to_owned())));
+        self
+    }
+}
+
+/// Builds the layers, the first on top, for the disks at the bottom.
+///
+/// # Errors
+/// [`Kind::Config`] for an unknown layer or setting, a senseless value, and areas that overlap.
+pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dyn Layer>>> {
+    let mut layers: Vec<Box<dyn Layer>> = Vec::new();
+    let mut below = *bottom;
+    let mut taken: Vec<(Area, String)> = Vec::new();
+    for config in configs.iter().rev() {
+        let layer = (find(&config.name)?.build)(&config.settings, &below)?;
+        // Disk 0 is another one for each layer; the second device is the same for all.
+        for area in layer.areas().into_iter().filter(|area| area.disk == 1) {
+            let meets = |other: &Area| {
+                area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors
+            };
+            if let Some((_, other)) = taken.iter().find(|(other, _)| meets(other)) {
+                return Err(Error::new(
+                    Kind::Config,
+                    format!(
+                        "layers `{}` and `{other}` claim the same place on the second device",
+                        config.name
+                    ),
+                )
+                .hint("give one of them another place (reserved_at)"));
+            }
+            taken.push((area, config.name.clone()));
+        }
+        below.main = layer.capacity();
+        layers.push(layer);
+    }
+    layers.reverse();
+    Ok(layers)
+}

@@ -1,0 +1,272 @@
+//! Advil does what the paper says, seen in the plans that it makes.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use emmclab_layers::{
+    Advil, AdvilSettings, Answer, Below, Flight, Hold, HostRequest, HotPolicy, Layer, Plan, Size, Step, Work,
+};
+use emmclab_trace::Op;
+
+/// The paper's areas: 12 GB, and 256 MB on the card.
+const BELOW: Below = Below { main: 12 << 21, second: Some(512 << 11) };
+
+fn settings() -> AdvilSettings {
+    AdvilSettings { second_device: true, hot: HotPolicy::None, ..AdvilSettings::default() }
+}
+
+/// A layer with its clock of requests.
+struct Host {
+    advil: Advil,
+    id: u64,
+}
+
+type Commands = Vec<(u8, Op, u64, u32)>;
+
+fn commands(plan: &Plan) -> Commands {
+    let command = |step: &Step| match step {
+        Step::Command(command) => Some((command.disk, command.op, command.sector, command.sectors)),
+        Step::Wait => None,
+    };
+    plan.steps().iter().filter_map(command).collect()
+}
+
+impl Host {
+    fn new(settings: &AdvilSettings, below: &Below) -> Self {
+        Self { advil: Advil::new("advil", settings, below).unwrap(), id: 0 }
+    }
+
+    fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, Hold> {
+        let mut plan = Plan::default();
+        self.id += 1;
+        match self.advil.request(&HostRequest { id: self.id, op, sector, sectors }, &mut plan) {
+            Answer::Run => Ok(commands(&plan)),
+            Answer::Hold(hold) => Err(hold),
+        }
+    }
+
+    fn write(&mut self, sector: u64, sectors: u32) -> Commands {
+        self.ask(Op::Write, sector, sectors).unwrap()
+    }
+
+    fn work(&mut self) -> Option<Commands> {
+        let mut plan = Plan::default();
+        let work = self.advil.work(&Flight::default(), &mut plan);
+        (work == Work::Run).then(|| {
+            self.advil.worked();
+            commands(&plan)
+        })
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.advil.counters().iter().find(|(other, _)| *other == name).unwrap().1
+    }
+}
+
+#[test]
+fn small_writes_that_do_not_follow_are_logged_in_sequence() {
+    let mut host = Host::new(&settings(), &BELOW);
+    assert_eq!(host.write(1000, 8), [(1, Op::Write, 0, 8)]);
+    assert_eq!(host.write(5000, 15), [(1, Op::Write, 8, 15)], "smaller than 8 KB");
+    assert_eq!(host.write(9000, 16), [(0, Op::Write, 9000, 16)], "8 KB is not small");
+    assert_eq!(host.write(9016, 8), [(0, Op::Write, 9016, 8)], "it follows");
+    assert_eq!(host.write(1000, 8), [(1, Op::Write, 23, 8)], "logged again, not in place");
+    host.ask(Op::Read, 300, 8).unwrap();
+    assert_eq!(host.write(308, 8), [(0, Op::Write, 308, 8)], "it follows the read before it");
+}
+
+#[test]
+fn reads_are_put_together_from_both_areas() {
+    let mut host = Host::new(&settings(), &BELOW);
+    host.write(1008, 8);
+    host.write(1032, 8);
+    host.write(1040 + 8, 8);
+    assert_eq!(
+        host.ask(Op::Read, 1000, 48).unwrap(),
+        [
+            (0, Op::Read, 1000, 8),
+            (1, Op::Read, 0, 8),
+            (0, Op::Read, 1016, 16),
+            (1, Op::Read, 8, 8),
+            (0, Op::Read, 1040, 8),
+        ]
+    );
+    // A large write over the log makes the pieces void, where it covers them.
+    host.write(1000, 36);
+    assert_eq!(
+        host.ask(Op::Read, 1000, 48).unwrap(),
+        [(0, Op::Read, 1000, 36), (1, Op::Read, 12, 4), (0, Op::Read, 1040, 8)]
+    );
+    assert_eq!(host.count("voided_bytes"), 12 * 512);
+}
+
+/// Fills the log so that the section before holds `writes`, and gives the host with the mover about to begin.
+fn full_section(settings: &AdvilSettings, below: &Below, writes: &[u64]) -> Host {
+    let mut host = Host::new(settings, below);
+    for sector in writes {
+        host.write(*sector, 8);
+    }
+    // The rest of the section goes to one place, over and over.
+    let place = settings.clustered_block.sectors() * 5;
+    while host.count("switches") == 0 {
+        host.write(place, 8);
+        host.write(3 * place, 15);
+    }
+    host
+}
+
+#[test]
+fn page_padding_writes_whole_clustered_pages_as_in_figure_5() {
+    // Data blocks 1, 2, 4, 5 and 7 of a clustered page of 8, logged out of order.
+    let writes = [32, 8, 56, 16, 40];
+    let mut host = full_section(&settings(), &BELOW, &writes);
+    let move_out = host.work().unwrap();
+    assert_eq!(
+        move_out,
+        [
+            // The holes, 0, 3 and 6; the log, in the order of its places; one write of 32 KB.
+            (0, Op::Read, 0, 8),
+            (0, Op::Read, 24, 8),
+            (0, Op::Read, 48, 8),
+            (1, Op::Read, 0, 40),
+            (0, Op::Write, 0, 64),
+        ]
+    );
+    // Without padding: (1, 2), (4, 2) and (7, 1).
+    let plain = AdvilSettings { page_padding: false, block_padding: false, ..settings() };
+    let mut host = full_section(&plain, &BELOW, &writes);
+    let out: Vec<_> = host.work().unwrap().into_iter().filter(|command| command.1 == Op::Write).collect();
+    assert_eq!(out, [(0, Op::Write, 8, 16), (0, Op::Write, 32, 16), (0, Op::Write, 56, 8)]);
+}
+
+#[test]
+fn a_block_is_filled_when_more_than_64_of_its_clustered_pages_are_dirty() {
+    for (dirty, whole) in [(64_u64, false), (65, true)] {
+        let writes: Vec<u64> = (0..dirty).map(|i| i * 64 + 8).collect();
+        let mut host = full_section(&settings(), &BELOW, &writes);
+        let out: Vec<_> = host.work().unwrap().into_iter().filter(|command| command.1 == Op::Write).collect();
+        let sectors = if whole { 8192 } else { 64 * 64 };
+        assert_eq!(out, [(0, Op::Write, 0, sectors)]);
+        assert_eq!(host.count("filled_blocks"), u64::from(whole));
+    }
+}
+
+#[test]
+fn blocks_are_moved_in_ascending_order_whatever_the_order_of_writes() {
+    let block = 8192;
+    let writes = [block * 4 + 8, 80, block * 2, block * 3 + 640, 640];
+    let mut host = full_section(&settings(), &BELOW, &writes);
+    let mut written = Vec::new();
+    while let Some(commands) = host.work() {
+        written
+            .extend(commands.into_iter().filter(|command| command.1 == Op::Write).map(|command| command.2));
+    }
+    let sorted = {
+        let mut sorted = written.clone();
+        sorted.sort_unstable();
+        sorted
+    };
+    assert_eq!(written, sorted);
+    assert_eq!(written[..5], [64, 640, block * 2, block * 3 + 640, block * 4]);
+}
+
+#[test]
+fn without_room_a_write_is_held_until_the_mover_is_done() {
+    let below = Below { main: 1 << 20, second: Some(32 << 11) };
+    let settings = AdvilSettings { reserved: Size::mb(16), ..settings() };
+    let mut host = Host::new(&settings, &below);
+    let mut sector = 0;
+    let held = loop {
+        sector += 64;
+        match host.ask(Op::Write, sector, 8) {
+            Ok(_) => {}
+            Err(hold) => break hold,
+        }
+    };
+    assert_eq!(held, Hold::Full);
+    assert_eq!(host.count("logged_writes"), 2 * 2048);
+    while host.work().is_some() {}
+    assert!(host.ask(Op::Write, sector, 8).is_ok());
+}
+
+#[test]
+fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
+    let mut host = full_section(&settings(), &BELOW, &[8]);
+    let mut plan = Plan::default();
+    assert_eq!(host.advil.work(&Flight::default(), &mut plan), Work::Run);
+    assert_eq!(host.ask(Op::Write, 64, 64), Err(Hold::Overlap));
+    assert!(host.ask(Op::Write, 16, 8).is_ok());
+    assert_eq!(host.ask(Op::Read, 8, 8).unwrap(), [(1, Op::Read, 0, 8)], "still found where it was");
+    host.advil.worked();
+    assert!(host.ask(Op::Write, 64, 64).is_ok());
+    assert_eq!(host.ask(Op::Read, 8, 8).unwrap(), [(0, Op::Read, 8, 8)], "and now at home");
+}
+
+#[test]
+fn the_mover_waits_for_requests_that_write_where_it_would() {
+    let mut host = full_section(&settings(), &BELOW, &[8]);
+    let mut flight = Flight::default();
+    flight.insert(&HostRequest { id: 1, op: Op::Write, sector: 8191, sectors: 8 });
+    let mut plan = Plan::default();
+    assert_eq!(host.advil.work(&flight, &mut plan), Work::Later);
+    flight.remove(1);
+    assert_eq!(host.advil.work(&flight, &mut plan), Work::Run);
+}
+
+#[test]
+fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
+    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let small = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, ..settings() };
+    // Sections of 8 MB: a log of 1,433 writes of 4 KB beside a hot region of 30 %, or 76 clustered pages.
+    let mut host = Host::new(&small, &below);
+    let mut written = 0;
+    while host.count("switches") == 0 {
+        // Pages 0 to 99 four times as often as others.
+        let page = if written % 5 < 4 { written % 100 } else { 1000 + written };
+        host.write(page * 64 + (written % 8) * 8, 8);
+        written += 1;
+    }
+    assert_eq!(host.count("hot_region_pct"), 32, "100 pages were invalidated, more than 76");
+    let copy = host.work().unwrap();
+    let (_, op, place, _) = copy[copy.len() - 1];
+    assert_eq!((op, place), (Op::Write, 16384), "to the start of the other section");
+    // Without repeated writes it shrinks.
+    let mut host = Host::new(&small, &below);
+    let mut page = 0;
+    while host.count("switches") < 3 {
+        page += 7;
+        if host.ask(Op::Write, (page * 64) % (1 << 21), 8).is_err() {
+            while host.work().is_some() {}
+        }
+    }
+    assert_eq!(host.count("hot_region_pct"), 24);
+}
+
+#[test]
+fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
+    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let rewritten = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Rewritten, ..settings() };
+    for (step, kept) in [(0, false), (1, true)] {
+        let mut host = Host::new(&rewritten, &below);
+        for i in 0..4000_u64 {
+            // Every page is written more than once; in the second case, so is the same part of some.
+            let page = (i * 7) % 600;
+            let part = if step == 1 && page < 50 { 0 } else { i / 600 };
+            host.write(page * 64 + part * 8 % 64, 8);
+        }
+        while host.work().is_some() {}
+        assert!(host.count("switches") > 0);
+        assert_eq!(host.count("hot_pages") > 0, kept);
+    }
+}
+
+#[test]
+fn the_map_takes_no_more_than_the_paper_says() {
+    // About 1 MB for 128 MB of reserved area.
+    let mut host = Host::new(&settings(), &BELOW);
+    for i in 0..60_000_u64 {
+        if host.ask(Op::Write, (i * 7919 * 8) % (12 << 21), 8).is_err() {
+            break;
+        }
+    }
+    assert!(host.count("map_entries_most") > 55_000);
+    assert!(host.count("memory_bytes") < 2 << 20, "{}", host.count("memory_bytes"));
+}

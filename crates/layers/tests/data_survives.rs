@@ -1,0 +1,193 @@
+//! After any requests through any stack of layers, every sector reads back what was last written.
+
+mod support;
+
+use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
+use emmclab_trace::Op;
+use proptest::prelude::*;
+use support::{BELOW, MemDisk, SECTOR, small, stamp, version};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Write {
+        sector: u64,
+        sectors: u32,
+    },
+    Read {
+        sector: u64,
+        sectors: u32,
+    },
+    Discard {
+        sector: u64,
+        sectors: u32,
+        secure: bool,
+    },
+    Flush,
+    /// Runs a stage of background work of a level.
+    Background {
+        level: usize,
+    },
+    /// Runs a stage of a request under way.
+    Advance {
+        which: usize,
+    },
+}
+
+/// Small and large, mostly in a few places so that they meet; some follow each other.
+fn place() -> impl Strategy<Value = (u64, u32)> {
+    let sectors = prop_oneof![6 => Just(8_u32), 3 => 1_u32..16, 1 => 16_u32..120];
+    let sector = prop_oneof![3 => 0_u64..200, 2 => (0_u64..40).prop_map(|i| i * 64), 1 => 0_u64..2500];
+    (sector, sectors)
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        10 => place().prop_map(|(sector, sectors)| Event::Write { sector, sectors }),
+        4 => place().prop_map(|(sector, sectors)| Event::Read { sector, sectors }),
+        1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard { sector, sectors, secure }),
+        1 => Just(Event::Flush),
+        5 => (0_usize..3).prop_map(|level| Event::Background { level }),
+        8 => (0_usize..4).prop_map(|which| Event::Advance { which }),
+    ]
+}
+
+fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
+    let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
+    let one = (hot, any::<[bool; 4]>(), 0..layers().len()).prop_map(
+        |(hot, [page, block, recovery, idle], kind)| {
+            // Any layer that there is, those with a reserved area with a small one.
+            let name = layers()[kind].name;
+            let layer = match name {
+                "advil" => small(name)
+                    .with("hot", hot)
+                    .with("page_padding", if page { "true" } else { "false" })
+                    .with("block_padding", if block { "true" } else { "false" }),
+                "ressd" => small(name),
+                name => return LayerConfig::named(name),
+            };
+            let mover = if idle { "idle" } else { "thread" };
+            layer.with("recovery", if recovery { "true" } else { "false" }).with("mover", mover)
+        },
+    );
+    (proptest::collection::vec(one, 1..4), any::<bool>()).prop_map(|(mut stack, second)| {
+        // One layer may have the second device for itself.
+        if let Some(layer) = stack.iter_mut().find(|layer| ["advil", "ressd"].contains(&layer.name.as_str()))
+        {
+            *layer = layer.clone().with("second_device", if second { "true" } else { "false" });
+        }
+        stack
+    })
+}
+
+struct Active {
+    running: Running,
+    op: Op,
+    sector: u64,
+    data: Vec<u8>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sector_reads_back_what_was_last_written(
+        stack in stacks(),
+        events in proptest::collection::vec(event(), 1..400),
+    ) {
+        let levels = stack.len();
+        let layers = build_stack(&stack, &BELOW).unwrap();
+        let capacity = layers[0].capacity();
+        let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
+        let mut executor = Executor::start(layers, disks, false).unwrap();
+        // Version of each sector; discarded ones hold anything.
+        let mut model: Vec<Option<u64>> = vec![Some(0); capacity as usize];
+        let mut active: Vec<Active> = Vec::new();
+        let mut clock = 0;
+        let check = |model: &[Option<u64>], sector: u64, data: &[u8]| {
+            for (i, part) in data.chunks(SECTOR).enumerate() {
+                let at = sector + i as u64;
+                if let Some(wanted) = model[at as usize] {
+                    assert_eq!(version(at, part), Some(wanted), "sector {at}");
+                }
+            }
+        };
+        let finish = |executor: &mut Executor<MemDisk>, mut one: Active, model: &[Option<u64>]| {
+            while !executor.advance(&mut one.running, &mut one.data).unwrap() {}
+            if one.op == Op::Read {
+                check(model, one.sector, &one.data);
+            }
+        };
+        for event in events {
+            let (op, sector, sectors) = match event {
+                Event::Write { sector, sectors } => (Op::Write, sector, sectors),
+                Event::Read { sector, sectors } => (Op::Read, sector, sectors),
+                Event::Discard { sector, sectors, secure } => {
+                    (if secure { Op::SecureErase } else { Op::Discard }, sector, sectors)
+                }
+                Event::Flush => (Op::Flush, 0, 0),
+                Event::Background { level } => {
+                    if level < levels {
+                        executor.background(level).unwrap();
+                    }
+                    continue;
+                }
+                Event::Advance { which } => {
+                    if which < active.len() {
+                        let one = &mut active[which];
+                        if executor.advance(&mut one.running, &mut one.data).unwrap() {
+                            let one = active.remove(which);
+                            if one.op == Op::Read {
+                                check(&model, one.sector, &one.data);
+                            }
+                        }
+                    }
+                    continue;
+                }
+            };
+            let sectors = u64::from(sectors).min(capacity) as u32;
+            let sector = sector.min(capacity - u64::from(sectors));
+            // Whoever overlaps waits, as the driver promises.
+            while let Some(which) = active.iter().position(|one| {
+                let end = one.sector + (one.data.len() / SECTOR) as u64;
+                one.sector < sector + u64::from(sectors) && sector < end
+            }) {
+                finish(&mut executor, active.remove(which), &model);
+            }
+            let mut data = vec![0; sectors as usize * SECTOR];
+            if op == Op::Write {
+                clock += 1;
+                for (i, part) in data.chunks_mut(SECTOR).enumerate() {
+                    stamp(sector + i as u64, clock, part);
+                    model[sector as usize + i] = Some(clock);
+                }
+            } else if op != Op::Read {
+                model[sector as usize..][..sectors as usize].fill(None);
+            }
+            let running = loop {
+                if let Some(running) = executor.begin(op, sector, sectors) {
+                    break running;
+                }
+                // Held: the background, or what it waits for, goes on.
+                if !executor.background(0).unwrap() {
+                    if let Some(running) = executor.begin(op, sector, sectors) {
+                        break running;
+                    }
+                    assert!(!active.is_empty(), "held for ever");
+                    finish(&mut executor, active.remove(0), &model);
+                }
+            };
+            active.push(Active { running, op, sector, data });
+            if active.len() > 3 {
+                finish(&mut executor, active.remove(0), &model);
+            }
+        }
+        while let Some(one) = active.pop() {
+            finish(&mut executor, one, &model);
+        }
+        for sector in (0..capacity).step_by(8) {
+            let mut data = vec![0; 8.min(capacity - sector) as usize * SECTOR];
+            executor.submit(Op::Read, sector, &mut data).unwrap();
+            check(&model, sector, &data);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a file system like ext4 puts things: block groups, each with bitmaps and inodes at its start, a file near its
+//! directory, and a journal.
+//!
+//! What the model keeps of ext4 (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
+//! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory,
+//! its blocks behind those allocated there last, a journal in one place in the middle of the volume.
+
+/// Blocks of a group.
+const GROUP: u64 = 32_768;
+const INODES: u64 = 8_192;
+/// Inodes in a block.
+const INODES_PER_BLOCK: u64 = 16;
+/// Group descriptors, two bitmaps, inode table.
+const METADATA: u64 = 16 + 2 + INODES / INODES_PER_BLOCK;
+/// Blocks of the journal: 128 MB.
+pub(super) const JOURNAL: u64 = GROUP;
+
+/// A block number in the volume.
+pub(super) type Block = u64;
+
+#[derive(Clone, Debug)]
+struct Group {
+    /// Behind the block that was allocated last.
+    goal: u64,
+    used: Vec<bool>,
+    next_inode: u64,
+}
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub(super) struct Volume {
+    groups: Vec<Group>,
+    journal: u64,
+}
+
+/// A file or directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inode {
+    group: usize,
+    number: u64,
+}
+
+impl Volume {
+    /// A volume of so many groups of 128 MB.
+    pub fn new(groups: usize) -> Self {
+        let group = Group { goal: METADATA, used: vec![false; GROUP as usize], next_inode: 0 };
+        Self { groups: vec![group; groups], journal: groups as u64 / 2 }
+    }
+
+    /// First block of the journal; its group holds nothing else.
+    pub fn journal(&self) -> Block {
+        self.journal * GROUP
+    }
+
+    /// The group of the `i`th of `count` directories: they fill the groups evenly, neighbours together.
+    pub fn directory(&mut self, i: u64, count: u64) -> Inode {
+        let usable = self.groups.len() as u64 - 1;
+        let group = i * usable / count;
+        self.inode((group + u64::from(group >= self.journal)) as usize)
+    }
+
+    /// A new inode near its directory.
+    pub fn file(&mut self, directory: Inode) -> Inode {
+        self.inode(directory.group)
+    }
+
+    fn inode(&mut self, group: usize) -> Inode {
+        let number = self.groups[group].next_inode;
+        self.groups[group].next_inode = (number + 1) % INODES;
+        Inode { group, number }
+    }
+
+    /// A block for an inode: the first free one behind the last that its group gave, or in a later group.
+    pub fn allocate(&mut self, inode: Inode) -> Option<Block> {
+        let count = self.groups.len();
+        for place in (inode.group..count).chain(0..inode.group) {
+            if place as u64 == self.journal {
+                continue;
+            }
+            let group = &mut self.groups[place];
+            let behind = (group.goal..GROUP).chain(METADATA..group.goal);
+            let Some(block) = behind.into_iter().find(|block| !group.used[*block as usize]) else { continue };
+            group.used[block as usize] = true;
+            group.goal = if block + 1 == GROUP { METADATA } else { block + 1 };
+            return Some(place as u64 * GROUP + block);
+        }
+        None
+    }
+
+    pub fn free(&mut self, block: Block) {
+        self.groups[(block / GROUP) as usize].used[(block % GROUP) as usize] = false;
+    }
+
+    /// The blocks that change with an inode: its place in the table, and the bitmaps and descriptor of its group.
+    pub fn metadata(inode: Inode) -> [Block; 4] {
+        let first = inode.group as u64 * GROUP;
+        [first + 18 + inode.number / INODES_PER_BLOCK, first + 16, first + 17, inode.group as u64 / 128]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_given_once_near_their_directory_and_again_when_free() {
+        let mut volume = Volume::new(4);
+        let directory = volume.directory(0, 10);
+        let file = volume.file(directory);
+        let blocks: Vec<_> = (0..3).map(|_| volume.allocate(file).unwrap()).collect();
+        assert_eq!(blocks, [METADATA, METADATA + 1, METADATA + 2]);
+        volume.free(blocks[0]);
+        assert_eq!(volume.allocate(file), Some(METADATA + 3), "behind the last one");
+        let mut all: Vec<_> = std::iter::from_fn(|| volume.allocate(file)).collect();
+        all.extend([METADATA + 1, METADATA + 2, METADATA + 3]);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len() as u64, 3 * (GROUP - METADATA), "all but the journal's group");
+        assert!(all.iter().all(|block| block / GROUP != 2));
+    }
+}

@@ -1,0 +1,71 @@
+//! Benchmarks as streams of batches.
+
+use std::sync::{Mutex, PoisonError};
+
+use emmclab_profile::synth::benchmarks::{BENCHMARKS, Benchmark};
+use emmclab_trace::{Error, Header, Kind, Ledger};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::batch::PyBatch;
+use crate::errors::run;
+use crate::reader::{header_to_python, ledger_to_python};
+
+/// Names of the benchmarks, each with what it does.
+#[pyfunction]
+pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str)> {
+    BENCHMARKS.iter().map(|entry| (entry.name, entry.about)).collect()
+}
+
+/// A benchmark as a stream of batches, with the methods of a reader.
+#[pyclass(name = "Benchmark", module = "emmclab._core")]
+pub(crate) struct PyBenchmark {
+    made: u64,
+    /// The mutex is there only to make the class shareable, and is never contended.
+    stream: Mutex<Benchmark>,
+}
+
+#[pymethods]
+impl PyBenchmark {
+    /// A benchmark by name, cut after `requests`.
+    #[new]
+    #[pyo3(signature = (name, *, seed=0, requests=None))]
+    fn new(py: Python<'_>, name: &str, seed: u64, requests: Option<u64>) -> PyResult<Self> {
+        let stream = run(py, || Benchmark::new(name, seed, requests))?;
+        Ok(Self { made: 0, stream: Mutex::new(stream) })
+    }
+
+    /// The next batch, or None at the end.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
+        py.check_signals()?;
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let batch = py.detach(|| stream.next());
+        self.made += batch.as_ref().map_or(0, |batch| batch.len() as u64);
+        Ok(batch.map(PyBatch))
+    }
+
+    /// What was made so far.
+    fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
+    }
+
+    /// That it is synthetic.
+    fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let header =
+            Header { format: "synthetic".to_owned(), clock: "relative".to_owned(), ..Header::default() };
+        header_to_python(py, &header)
+    }
+
+    /// Requests made; how many there will be is not known.
+    fn progress(&self) -> (u64, Option<u64>) {
+        (self.made, None)
+    }
+
+    /// A benchmark is no recording to be repeated.
+    fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
+        run(py, || {
+            Err(Error::new(Kind::Unsupported, format!("a benchmark cannot be given {passes} times"))
+                .hint("take another one, or record a trace"))
+        })
+    }
+}

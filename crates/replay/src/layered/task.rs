@@ -1,0 +1,147 @@
+//! Plans under way.
+
+use std::ops::{Index, IndexMut};
+
+use emmclab_device::{RequestCompleted, Waits};
+use emmclab_layers::{HostRequest, Plan, Step};
+
+/// What a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Start,
+    Request,
+    Work,
+}
+
+/// A plan under way.
+pub(super) struct Task {
+    pub level: usize,
+    pub source: Source,
+    pub request: HostRequest,
+    pub arrival: i64,
+    /// The plan of the layer above that it is a command of.
+    pub parent: Option<u32>,
+    plan: Plan,
+    next: usize,
+    /// Commands at the layer below that are not complete.
+    pub waiting: u32,
+    /// End of the stage, as far as it is known.
+    pub end: i64,
+    /// When a device began to work on it.
+    start: Option<i64>,
+    /// The command that was complete last, of which the times are told.
+    waits: Waits,
+    subrequests: u32,
+}
+
+impl Task {
+    /// The next step, which is taken.
+    pub fn next_step(&mut self) -> Option<Step> {
+        let step = self.plan.steps().get(self.next).copied();
+        self.next += usize::from(step.is_some());
+        step
+    }
+
+    /// Whether all steps were taken.
+    pub fn is_over(&self) -> bool {
+        self.next == self.plan.steps().len()
+    }
+
+    /// One of its commands is or will be complete.
+    pub fn note(&mut self, event: &RequestCompleted) {
+        if event.complete >= self.end {
+            self.end = event.complete;
+            self.waits = event.waits;
+        }
+        self.start = Some(self.start.map_or(event.start, |start| start.min(event.start)));
+        self.subrequests += event.subrequests;
+    }
+
+    /// The request as the layer above sees it: waiting is all that the last command did not spend otherwise.
+    pub fn completed(&self, at: i64) -> RequestCompleted {
+        let waits = self.waits;
+        let spent = waits.controller_ns + waits.bus_ns + waits.array_ns + waits.gc_ns + waits.wake_up_ns;
+        RequestCompleted {
+            id: self.request.id,
+            op: self.request.op,
+            sector: self.request.sector,
+            sectors: self.request.sectors,
+            arrival: self.arrival,
+            start: self.start.unwrap_or(at),
+            complete: at,
+            subrequests: self.subrequests,
+            waits: Waits { queue_ns: at - self.arrival - spent, ..waits },
+        }
+    }
+}
+
+/// Tasks by number; numbers and plans are used again.
+#[derive(Default)]
+pub(super) struct Tasks {
+    all: Vec<Task>,
+    free: Vec<u32>,
+    plans: Vec<Plan>,
+}
+
+impl Tasks {
+    /// An empty plan.
+    pub fn plan(&mut self) -> Plan {
+        let mut plan = self.plans.pop().unwrap_or_default();
+        plan.clear();
+        plan
+    }
+
+    pub fn give_back(&mut self, plan: Plan) {
+        self.plans.push(plan);
+    }
+
+    pub fn add(
+        &mut self,
+        level: usize,
+        source: Source,
+        request: HostRequest,
+        arrival: i64,
+        parent: Option<u32>,
+        plan: Plan,
+    ) -> u32 {
+        let task = Task {
+            level,
+            source,
+            request,
+            arrival,
+            parent,
+            plan,
+            next: 0,
+            waiting: 0,
+            end: arrival,
+            start: None,
+            waits: Waits::default(),
+            subrequests: 0,
+        };
+        if let Some(number) = self.free.pop() {
+            self.all[number as usize] = task;
+            return number;
+        }
+        self.all.push(task);
+        self.all.len() as u32 - 1
+    }
+
+    pub fn remove(&mut self, number: u32) {
+        let plan = std::mem::take(&mut self[number].plan);
+        self.plans.push(plan);
+        self.free.push(number);
+    }
+}
+
+impl Index<u32> for Tasks {
+    type Output = Task;
+    fn index(&self, number: u32) -> &Task {
+        &self.all[number as usize]
+    }
+}
+
+impl IndexMut<u32> for Tasks {
+    fn index_mut(&mut self, number: u32) -> &mut Task {
+        &mut self.all[number as usize]
+    }
+}

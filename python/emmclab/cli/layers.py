@@ -1,0 +1,39 @@
+"""`emmclab layers`."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.options import AsJson
+from emmclab.cli.show import framed
+from emmclab.layers import layers as kinds
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Example: [cyan]emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB[/]"
+    )(layers)
+
+
+def layers(as_json: AsJson = False) -> None:
+    """List the layers that can lie above a device, with their settings."""
+    rows = kinds()
+    if as_json:
+        print_json(rows)
+        return
+    console = stdout()
+    for row in rows:
+        table = framed(f"{row['name']}: {row['about']}")
+        table.add_column("Setting")
+        table.add_column("Default")
+        for key, value in row["settings"].items():
+            table.add_row(
+                f"{row['name']}.{key}", Text(value if isinstance(value, str) else json.dumps(value))
+            )
+        console.print(table)
+        console.print()

@@ -1,0 +1,167 @@
+"""Advil against ReSSD and the bare device: the measures of Kim & Kim's claims on results of `advil12`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from emmclab.study.measures import Measurement, measure
+from emmclab.study.results import Results
+
+#: Grids of the study with what they are called.
+VARIANTS = {
+    "ressd": "ReSSD",
+    "padding": "Advil, padding only",
+    "advil": "Advil",
+    "rewritten": "Advil, rewritten only",
+    "recovery": "rewritten only, with recovery",
+}
+#: What the paper says of Figure 7, Advil over the bare device.
+PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
+#: The workload that the paper draws in Figure 9, and those that it calls realistic.
+DRAWN = "Phone_6H"
+PHONES = ("Phone_6H", "WebBench")
+SEQUENTIAL = "SequentialWrite"
+#: Writes below this are small: 8 KB in sectors.
+_SMALL = 16
+#: A clustered block of the eMMC.
+_BLOCK_BYTES = 4 << 20
+
+
+def bandwidth(run: dict[str, Any]) -> float:
+    """MB that the workload wrote per second of its replay."""
+    return float(run["host_bytes_written"]) / 2**20 / float(run["simulated_s"])
+
+
+def bandwidths(results: Results, grid: str) -> dict[str, float]:
+    """Write bandwidth in MB/s by workload."""
+    return {run["input"]: bandwidth(run) for run in results.select(grid)}
+
+
+def gains(results: Results, grid: str, over: str = "bare") -> dict[str, float]:
+    """Write bandwidth of one grid over that of another, by workload."""
+    base = bandwidths(results, over)
+    return {name: value / base[name] for name, value in bandwidths(results, grid).items()}
+
+
+def _others(found: dict[str, float]) -> dict[str, float]:
+    return {name: gain for name, gain in found.items() if name != SEQUENTIAL}
+
+
+def _said(found: dict[str, float], sign: str = "x") -> str:
+    if sign == "x":
+        return ", ".join(f"{name} {gain:.2f}x" for name, gain in found.items())
+    return ", ".join(f"{name} {100 * (gain - 1):+.1f} %" for name, gain in found.items())
+
+
+def _beside(results: Results) -> str:
+    ours = gains(results, "rewritten")
+    return f"Keeping only what was rewritten: {_said(ours)}."
+
+
+@measure
+def advil_web(results: Results) -> Measurement:
+    """Figure 7, WebBench."""
+    gain = gains(results, "advil")["WebBench"]
+    return Measurement(f"{gain:.2f}x", {"gain": gain}, "The recording is not public; a model stands for it.")
+
+
+@measure
+def advil_postmark(results: Results) -> Measurement:
+    """Figure 7, Postmark."""
+    gain = gains(results, "advil")["Postmark"]
+    return Measurement(
+        f"{gain:.2f}x", {"gain": gain}, "Files of 4 to 8 KB take two blocks of ext4, which are not small."
+    )
+
+
+@measure
+def advil_phones(results: Results) -> Measurement:
+    """Figure 7, the realistic workloads."""
+    found = {name: gain for name, gain in gains(results, "advil").items() if name in PHONES}
+    return Measurement(
+        _said(found), {"least": min(found.values()), "most": max(found.values())}, _beside(results)
+    )
+
+
+@measure
+def advil_sequential(results: Results) -> Measurement:
+    """Figure 7, sequential write."""
+    gain = gains(results, "advil")[SEQUENTIAL]
+    return Measurement(f"{gain:.3f}x", {"gain": gain}, "The simulated layer itself takes no time.")
+
+
+@measure
+def advil_over_ressd(results: Results) -> Measurement:
+    """Figure 7, Advil against ReSSD."""
+    found = _others(gains(results, "advil", "ressd"))
+    return Measurement(_said(found), {"least": min(found.values())}, _beside(results))
+
+
+@measure
+def advil_padding(results: Results) -> Measurement:
+    """Figure 8, padding against nothing."""
+    found = _others(gains(results, "padding", "ressd"))
+    best = max(found, key=lambda name: found[name])
+    values = {"least": min(found.values()), "random_is_best": float(best == "RandomWrite")}
+    return Measurement(_said(found), values, f"Padding helps {best} most.")
+
+
+@measure
+def advil_hot_gain(results: Results) -> Measurement:
+    """Figure 8, hot data on Phone_6H."""
+    gain = 100 * (gains(results, "advil", "padding")[DRAWN] - 1)
+    ours = 100 * (gains(results, "rewritten", "padding")[DRAWN] - 1)
+    return Measurement(
+        f"{gain:+.1f} %", {"gain_pct": gain}, f"Keeping only what was rewritten: {ours:+.1f} %."
+    )
+
+
+@measure
+def advil_hot_loss(results: Results) -> Measurement:
+    """Figure 8, hot data where there is none."""
+    names = ("RandomWrite", "Postmark")
+    found, ours = (
+        {name: gain for name, gain in gains(results, grid, "padding").items() if name in names}
+        for grid in ("advil", "rewritten")
+    )
+    changes = [100 * (gain - 1) for gain in found.values()]
+    return Measurement(
+        _said(found, "%"),
+        {"most_pct": max(changes), "least_pct": min(changes)},
+        f"Keeping only what was rewritten: {_said(ours, '%')}.",
+    )
+
+
+def pattern(results: Results, grid: str) -> list[tuple[int, int]]:
+    """Start and length, in sectors, of the first writes to the original area in Figure 9."""
+    return [(sector, sectors) for sector, sectors in results.run(grid, input=DRAWN)["first_writes"]]
+
+
+def random_writes(writes: list[tuple[int, int]]) -> int:
+    """Count small writes that do not go on where the one before ended."""
+    return sum(
+        sectors < _SMALL and before + length != sector
+        for (before, length), (sector, sectors) in itertools.pairwise(writes)
+    )
+
+
+@measure
+def advil_pattern(results: Results) -> Measurement:
+    """Figure 9, before and after."""
+    before, after = (random_writes(pattern(results, grid)) for grid in ("bare", "advil"))
+    run = results.run("advil", input=DRAWN)
+    layer = run["layers"][0]
+    moved = layer["moved_bytes"] + layer["padded_bytes"]
+    values = {"left_share": after / max(before, 1)}
+    text = f"{before:,} small random writes of the first {len(pattern(results, 'bare')):,} become {after:,}"
+    if not moved:
+        return Measurement(
+            text, values, "All that is logged is hot enough to stay: the mover writes nothing back."
+        )
+    values["whole_blocks_share"] = layer["filled_blocks"] * _BLOCK_BYTES / moved
+    return Measurement(
+        f"{text}; {100 * values['whole_blocks_share']:.0f} % of what the mover writes are whole blocks",
+        values,
+        f"It writes {moved / 1024 / layer['move_writes']:,.0f} KB at a time.",
+    )

@@ -1,0 +1,180 @@
+"""The page of `advil12`: claims, Figures 7 to 9, and what each layer did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import altair as alt
+
+from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts
+from emmclab.files import write_whole
+from emmclab.plots import Rows
+from emmclab.profile import ledger_line
+from emmclab.report.assemble import assemble
+from emmclab.study.advil import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
+from emmclab.study.measures import table
+from emmclab.study.plots import Drawing, base_chart, write_drawings
+from emmclab.study.results import Results
+
+_BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
+#: Counts of a layer that the page shows, with their headings.
+_COUNTS = {
+    "logged_writes": "Logged",
+    "passed_writes": "Passed",
+    "rewritten_bytes": "Rewritten in the log, MB",
+    "moved_bytes": "Moved, MB",
+    "padded_bytes": "Padded, MB",
+    "hot_bytes": "Kept hot, MB",
+    "filled_blocks": "Blocks filled",
+    "held_full": "Held for room",
+    "memory_bytes": "Memory, MB",
+}
+
+
+def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
+    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
+    drawn = drawings(results)
+    if html is not None:
+        write_whole(html, render(results, judged, drawn))
+    return write_drawings(drawn, figures) if figures is not None else 0
+
+
+def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
+    """Give the page; the same results give the same bytes."""
+    rows = {drawing.name: drawing.rows for drawing in drawn}
+    bare_rates = bandwidths(results, "bare")
+    return assemble(
+        "advil.html.j2",
+        [drawing.figure for drawing in drawn],
+        rows,
+        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
+        title=results.about["about"],
+        about=results.about,
+        counts=counts(list(judged)),
+        badges=_BADGES,
+        claims=judged,
+        held=sum(claim.verdict in (REPRODUCED, DIRECTION) for claim in judged),
+        beside={
+            drawing.name: [c for c in judged if drawing.source and drawing.source in c.source]
+            for drawing in drawn
+        },
+        devices=table("advil12_table1_devices"),
+        published_rates=table("advil12_table2_bandwidth"),
+        variants=VARIANTS,
+        rates=[
+            (name, bare_rates[name], [gains(results, grid).get(name) for grid in VARIANTS])
+            for name in bare_rates
+        ],
+        counted=[
+            (name, VARIANTS[grid], [_shown(run["layers"][0].get(key), key) for key in _COUNTS])
+            for grid in VARIANTS
+            for run in results.select(grid)
+            for name in [run["input"]]
+        ],
+        count_names=list(_COUNTS.values()),
+        inputs=[
+            (name, profile["requests"], ledger_line(profile["ledger"]))
+            for name, profile in results.profiles.items()
+        ],
+        digest=results.digest,
+        command=f"emmclab reproduce {results.about['name']}",
+    )
+
+
+def _shown(value: float | None, key: str) -> str:
+    if value is None:
+        return "–"
+    return f"{value / 2**20:,.1f}" if key.endswith("_bytes") else f"{value:,}"
+
+
+def drawings(results: Results) -> list[Drawing]:
+    """Draw Figures 7, 8 and 9, the last before and after."""
+    return [
+        _bars(
+            results,
+            "figure7",
+            "Figure 7: write bandwidth over the bare device",
+            "Bars: here. Diamonds: what the paper says in words.",
+            {"ressd": "ReSSD", "advil": "Advil", "rewritten": "Advil, rewritten only"},
+            "Fig.7",
+            PUBLISHED,
+        ),
+        _bars(
+            results,
+            "figure8",
+            "Figure 8: what padding and hot data add",
+            "None is ReSSD; the last bar keeps only clustered pages that were overwritten in the log.",
+            {
+                "ressd": "None",
+                "padding": "Padding only",
+                "advil": "Padding + hot/cold",
+                "rewritten": "Padding + rewritten",
+            },
+            "Fig.8",
+            {},
+        ),
+        _pattern(results, "bare", "a", "without Advil", ""),
+        _pattern(results, "advil", "b", "with Advil", "Fig.9"),
+    ]
+
+
+def _bars(
+    results: Results,
+    name: str,
+    title: str,
+    about: str,
+    grids: dict[str, str],
+    source: str,
+    published: dict[str, float],
+) -> Drawing:
+    rows: Rows = [
+        {
+            "trace": workload,
+            "layer": label,
+            "gain": gain,
+            "published": published.get(workload) if grid == "advil" else None,
+        }
+        for grid, label in grids.items()
+        for workload, gain in gains(results, grid).items()
+    ]
+    chart = base_chart(rows, 260)
+    x = alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=0))
+    offset = alt.XOffset("layer:N", sort=list(grids.values()))
+    bars = chart.mark_bar().encode(
+        x=x,
+        xOffset=offset,
+        y=alt.Y("gain:Q", title="of the bare device"),
+        color=alt.Color("layer:N", title=None, sort=list(grids.values())),
+    )
+    said = (
+        chart.transform_filter("datum.published != null")
+        .mark_point(shape="diamond", filled=True, size=130, opacity=1, color="#e07b39", stroke="white")
+        .encode(x=x, xOffset=offset, y="published:Q")
+    )
+    return Drawing(name, title, about, rows, bars + said, source, wide=True)
+
+
+def _pattern(results: Results, grid: str, letter: str, words: str, source: str) -> Drawing:
+    rows: Rows = [
+        {"trace": DRAWN, "write": number, "sector": sector, "kb": sectors / 2}
+        for number, (sector, sectors) in enumerate(pattern(results, grid))
+    ]
+    chart = (
+        base_chart(rows, 260)
+        .mark_circle(size=6, opacity=0.7)
+        .encode(
+            x=alt.X("write:Q", title="write to the original area"),
+            y=alt.Y("sector:Q", title="first sector"),
+            color=alt.Color("kb:Q", title="KB", scale=alt.Scale(type="log")),
+        )
+    )
+    return Drawing(
+        f"figure9{letter}",
+        f"Figure 9 ({letter}): writes to the eMMC {words}",
+        f"The first {len(rows):,} writes of {DRAWN} that reach the original area.",
+        rows,
+        chart,
+        source,
+        wide=True,
+    )

@@ -1,0 +1,145 @@
+"""Layers from the command line and from Python; the benchmarks; the claims of the Advil paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import emmclab, emmclab_json
+from emmclab.claims import judge, rules, said
+from emmclab.device import Device
+from emmclab.errors import ConfigError
+from emmclab.layers import layers
+from emmclab.study import Results, Serial, Study, run_study
+from emmclab.study.advil_page import drawings, render
+from emmclab.workload import benchmark, benchmarks
+
+SMALL = {"advil.reserved": "16MB", "advil.second_device": True}
+
+
+def _advil(requests: int = 12_000, **settings: str | bool) -> dict[str, object]:
+    result = Device.preset("small-1gb").simulate(
+        benchmark("RandomWrite", requests=requests),
+        mode="back_to_back",
+        fold=True,
+        layers=["advil"],
+        layer_settings=SMALL | settings,
+        second="small-1gb",
+    )
+    return result.deterministic()
+
+
+def test_a_layer_is_simulated_and_counted_and_always_the_same() -> None:
+    one = _advil()
+    assert one == _advil()
+    (layer,) = one["layers"]  # type: ignore[misc]
+    assert layer["name"] == "advil"
+    assert layer["logged_bytes"] + layer["passed_bytes"] == 12_000 * 4096
+    assert layer["switches"] >= 3
+    assert one["second_device"]["host_bytes_written"] >= layer["logged_bytes"]  # type: ignore[index]
+
+
+def test_recovery_costs_its_records() -> None:
+    plain, safe = (
+        _advil(**{"advil.recovery": recovery})["second_device"]["host_bytes_written"]  # type: ignore[index]
+        for recovery in (False, True)
+    )
+    assert safe > plain
+
+
+def test_the_command_line_parts_settings_of_layers_and_of_the_device(tmp_path: Path) -> None:
+    trace = tmp_path / "random.parquet"
+    benchmark("RandomWrite", requests=6000).write(trace)
+    found = emmclab_json(
+        *("simulate", trace, "--device", "small-1gb", "--fold", "--mode", "back_to_back"),
+        *("--layer", "pass-through", "--layer", "advil", "--set", "advil.reserved=16MiB"),
+        *("--set", "advil.hot=rewritten", "--set", "timing.parallelism=none"),
+    )
+    assert [layer["name"] for layer in found["layers"]] == ["pass-through", "advil"]
+    assert found["parallelism"] == "none"
+    assert found["options"]["layer_settings"] == {"advil.reserved": "16MiB", "advil.hot": "rewritten"}
+    shown = emmclab(
+        *("simulate", trace, "--device", "small-1gb", "--fold"),
+        *("--layer", "advil", "--set", "advil.reserved=16MB"),
+    )
+    assert shown.returncode == 0
+    assert "Layer: advil" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--layer", "aspirin"), "there is no layer `aspirin`"),
+        (("--layer", "advil", "--set", "advil.reserved=4MB"), "two clustered blocks"),
+        (("--layer", "advil", "--set", "advil.clustered_page=6KB"), "multiple of 4KB"),
+        (("--layer", "advil", "--set", "advil.second_device=true"), "there is no second device"),
+        (("--layer", "advil", "--device2", "small-1gb"), "no layer uses it"),
+        (("--device2", "small-1gb"), "no layer to use it"),
+    ],
+)
+def test_senseless_layers_are_refused_with_exit_code_2(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    trace = tmp_path / "trace.parquet"
+    benchmark("SequentialWrite", requests=10).write(trace)
+    done = emmclab("simulate", trace, "--device", "small-1gb", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_setting_of_no_layer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a setting of no layer"):
+        Device.preset("small-1gb").simulate(
+            benchmark("SequentialWrite", requests=1), layers=["ressd"], layer_settings={"advil.hot": "none"}
+        )
+
+
+def test_layers_are_listed_with_their_settings() -> None:
+    found = {layer["name"]: layer["settings"] for layer in emmclab_json("layers")}
+    assert found == {layer["name"]: layer["settings"] for layer in layers()}
+    assert found["advil"]["reserved"] == "256MB"
+    assert found["pass-through"] == {}
+
+
+def test_benchmarks_are_inputs_of_studies() -> None:
+    study = Study.named("advil12")
+    assert set(study.inputs) == set(benchmarks())
+    assert len(study.cells()) == len(study.inputs) * (1 + len(study.grids))
+
+
+def test_the_ledger_has_every_claim_of_the_paper() -> None:
+    assert {rule.id for rule in rules("advil12")} == set(said("advil12"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The study on a small device, with a small reserved area and short workloads."""
+    text = (Path(__file__).parents[1] / "presets" / "studies" / "advil12.toml").read_text()
+    for old, new in (
+        ('"galaxys2"', '"small-1gb"'),
+        ('"microsd-class10"', '"small-1gb"'),
+        ('"12GB"', '"900MB"'),
+        ("fold = true", "fold = true\nrequests = 9000"),
+        ('"sequential:100"', '"none"'),
+        ("[grid.layer_settings]\n", '[grid.layer_settings]\n"advil.reserved" = "8MB"\n'),
+        ('"advil.reserved" = "8MB"\n"ressd', '"ressd.reserved" = "8MB"\n"ressd'),
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
+    folder = tmp_path_factory.mktemp("advil12")
+    return run_study(Study.parse(text, "advil12.toml"), folder, Serial())
+
+
+def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -> None:
+    judged = judge(small, "advil12")
+    assert [claim.id for claim in judged] == list(said("advil12"))
+    assert sum(claim.measured != "–" for claim in judged) == 9
+    drawn = drawings(small)
+    page = render(small, judged, drawn)
+    for drawing in drawn:
+        assert drawing.rows, drawing.name
+        assert f'id="{drawing.name}"' in page
+    for claim in judged:
+        assert f'id="{claim.id}"' in page
