@@ -130,7 +130,7 @@ def _show(found: Probe) -> None:
         console.print(Text(finding))
     console.print(
         Text(
-            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; 1 MB is 1,048,576 bytes",
+            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 2^20 bytes",
             "dim",
         )
     )

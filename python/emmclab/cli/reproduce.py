@@ -32,7 +32,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="PAPER",
-            help="The paper: `iiswc15`, `implications` for its five implications as experiments, or `advil12`.",
+            help="The paper: `iiswc15`, `implications` (of the same, as experiments) or `advil12`.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,

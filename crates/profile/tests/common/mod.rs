@@ -1,5 +1,5 @@
 //! Shared by the tests: real traces, and profiles of requests made by hand.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::Path;

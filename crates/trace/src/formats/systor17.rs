@@ -64,12 +64,11 @@ impl LineFormat for Systor17 {
             return Ok(());
         }
         let op = operation.op(b"R", b"W")?;
-        let complete = match response.bytes {
-            b"" => None,
-            _ => {
-                let end = arrival.checked_add(response.time(TimeUnit::Seconds)?);
-                Some(Nanos(end.ok_or_else(|| response.refused("ends beyond the year 2262"))?))
-            }
+        let complete = if response.bytes.is_empty() {
+            None
+        } else {
+            let end = arrival.checked_add(response.time(TimeUnit::Seconds)?);
+            Some(Nanos(end.ok_or_else(|| response.refused("ends beyond the year 2262"))?))
         };
         let (sector, count) = size.span(offset.unsigned()?)?;
         let device = self.device.id(device.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
