@@ -22,7 +22,7 @@ _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Run the study with few inputs, shortened."""
     study = Study.named("implications")
-    phone = {f"geometry.block_groups.{group}.blocks": 32 for group in range(3)}
+    phone = {f"geometry.block_groups.{group}.blocks": 32 for group in range(2)}
 
     def shortened(grid: Grid) -> Grid:
         """Few requests, on a small device where it is aged."""

@@ -17,7 +17,6 @@ from emmclab.cli.simulation import Settings, configured, device_names
 from emmclab.device import presets
 from emmclab.errors import ConfigError
 from emmclab.probe import Disk, Probe, Simulated, probe
-from emmclab.report import write_probe_report
 
 #: Span where none is given, MB: of a simulated device, and of a real one.
 _SIMULATED_MB = 1024
@@ -82,6 +81,8 @@ def probe_command(
         with Disk(path, write=write) as disk:
             found = _run(disk, write, span_mb, _REAL_MB, seed)
     if html is not None:
+        from emmclab.report import write_probe_report
+
         write_probe_report(found, html)
     if as_json:
         print_json(found.to_dict())
