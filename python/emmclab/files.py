@@ -9,6 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left in `folder` beside their files; those of living processes stay."""
+    for left in folder.glob(".*.part"):
+        pid = left.name.split(".")[-2]
+        if not (pid.isdigit() and Path("/proc", pid).exists()):
+            left.unlink(missing_ok=True)
+
+
 def write_whole(path: str | Path, text: str) -> None:
     """Write `text` beside `path`, then put it in place; on any failure nothing is left behind.
 

@@ -33,6 +33,7 @@ def run_study(
     The results are the same bytes for every executor, and whether or not the run was interrupted.
     """
     store = Store(folder)
+    store.sweep()
     if fresh:
         store.forget()
     cells = study.cells()

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from emmclab.errors import InputError
-from emmclab.files import write_whole
+from emmclab.files import sweep, write_whole
 from emmclab.study.cell import Cell
 
 #: Figures of profiles that become tables of their own.
@@ -48,6 +48,11 @@ class Store:
         """Keep the result of a cell."""
         self._cells.mkdir(parents=True, exist_ok=True)
         write_whole(self.place(cell.key), text)
+
+    def sweep(self) -> None:
+        """Remove what a killed run left unfinished."""
+        sweep(self.folder)
+        sweep(self._cells)
 
     def forget(self) -> None:
         """Drop every cell."""

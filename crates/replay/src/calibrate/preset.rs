@@ -103,6 +103,7 @@ pub(super) fn toml(
             bar(&format!("program_us of {kb} KB pages"))
         );
         line!(out, "erase_us = 3800 # not seen from outside; IISWC 2015, Table V");
+        line!(out, "erase_limit = 3000 # not seen from outside; usual for MLC");
     }
     line!(out, "\n[capacity]\nover_provisioning_pct = {OVER_PROVISIONING_PCT}");
     let parallelism = if shape.units == 1 { "none" } else { "interleave" };
