@@ -4,6 +4,8 @@
 mod common;
 
 use common::{command, config, responses_us, run};
+use emmclab_device::{Command, DeviceConfig};
+use emmclab_trace::Nanos;
 use emmclab_trace::Op::{Flush, Read, Write};
 
 #[test]
@@ -171,4 +173,37 @@ fn collection_is_felt_by_the_write_that_needs_the_space() {
     assert_eq!(responses_us(&events)[20], 6000.0);
     assert_eq!(events[20].waits.gc_ns, 5_000_000);
     assert_eq!((device.counters().gc_count, device.counters().block_erases()), (1, 1));
+}
+
+#[test]
+fn cached_pages_leave_the_register_in_order() {
+    let mut config = DeviceConfig::from_toml(
+        "gc.policy = \"none\"
+         [capacity]
+         over_provisioning_pct = 0
+         [geometry]
+         channels = 1
+         chips_per_channel = 2
+         [[geometry.block_groups]]
+         page_kb = 4
+         blocks = 8
+         pages_per_block = 4
+         read_us = 0
+         program_us = 1000
+         erase_us = 5000
+         [[geometry.block_groups]]
+         page_kb = 8
+         blocks = 8
+         pages_per_block = 4
+         read_us = 100
+         program_us = 1000
+         erase_us = 5000",
+    )
+    .unwrap();
+    config.set_all(&[("timing.cache_read", "true"), ("timing.bus_ns_per_byte", "5")]).unwrap();
+    // The 8 KB of one chip have the bus from 100 to 140.96 us. The 4 KB of the other chip do not fit before them; the 512
+    // bytes behind these would, but the register is not free for them.
+    let small = Command::new(Nanos::from_micros(91), Read, 4, 1);
+    let (_, events) = run(&config, &[command(0, Read, 8, 8), command(90, Read, 0, 4), small]);
+    assert_eq!(responses_us(&events), [140.96, 161.44 - 90.0, 164.0 - 91.0]);
 }

@@ -317,7 +317,9 @@ impl Flash {
         }
         sensed += group.read_ns;
         let bus = self.bus_time(bytes);
-        let end = if bus > 0 { self.channels[channel].reserve(sensed, bus) + bus } else { sensed };
+        // With cache reads the register may still hold the page before; it goes out first.
+        let out = sensed.max(self.units[index].register);
+        let end = if bus > 0 { self.channels[channel].reserve(out, bus) + bus } else { sensed };
         let gc = Self::gc_share(&self.units[index], ready, begin);
         let free = if self.cache_read { sensed } else { end };
         self.book(plane, Kind::Read, page, begin, free);
