@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from conftest import emmclab
 
 from emmclab.claims import CANNOT, judge
 from emmclab.study import Study
@@ -19,7 +21,13 @@ _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where results go."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
     """Run the study with few inputs, shortened."""
     study = Study.named("implications")
     phone = {f"geometry.block_groups.{group}.blocks": 32 for group in range(2)}
@@ -33,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
     grids = tuple(shortened(grid) for grid in study.grids)
     small = replace(study, inputs=_INPUTS, grids=grids)
-    return run_study(small, tmp_path_factory.mktemp("results"), Serial())
+    return run_study(small, folder / "implications", Serial())
 
 
 def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
@@ -59,3 +67,10 @@ def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None
         assert drawing.rows
     for claim in judged:
         assert claim.verdict in page
+
+
+def test_report_draws_the_same_page_of_a_finished_study(folder: Path, results: Results) -> None:
+    page = folder / "page.html"
+    run = emmclab("report", "implications", "--results", folder, "--html", page)
+    assert run.returncode == 0, run.stderr
+    assert page.read_text() == render(results, judge(results, "implications"), drawings(results))

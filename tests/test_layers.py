@@ -114,7 +114,13 @@ def test_the_ledger_has_every_claim_of_the_paper() -> None:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where results go."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def small(folder: Path) -> Results:
     """The study on a small device, with a small reserved area and short workloads."""
     text = (Path(__file__).parents[1] / "presets" / "studies" / "advil12.toml").read_text()
     for old, new in (
@@ -128,8 +134,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Results:
     ):
         assert old in text, old
         text = text.replace(old, new)
-    folder = tmp_path_factory.mktemp("advil12")
-    return run_study(Study.parse(text, "advil12.toml"), folder, Serial())
+    return run_study(Study.parse(text, "advil12.toml"), folder / "advil12", Serial())
 
 
 def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -> None:
@@ -143,3 +148,10 @@ def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -
         assert f'id="{drawing.name}"' in page
     for claim in judged:
         assert f'id="{claim.id}"' in page
+
+
+def test_report_draws_the_same_page_of_a_finished_study(folder: Path, small: Results) -> None:
+    page = folder / "page.html"
+    run = emmclab("report", "advil12", "--results", folder, "--html", page)
+    assert run.returncode == 0, run.stderr
+    assert page.read_text() == render(small, judge(small, "advil12"), drawings(small))

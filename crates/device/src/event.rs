@@ -235,6 +235,59 @@ impl Observer for Quiet {
     const UNITS: bool = false;
 }
 
+/// A listener that is told everything but completions, which `completed` takes in its place.
+pub struct OnCompletion<'a, O, F> {
+    /// The listener.
+    pub observer: &'a mut O,
+    /// What is done with the completion of a request; it may tell the listener of another.
+    pub completed: F,
+}
+
+impl<O: Observer, F: FnMut(&mut O, &RequestCompleted)> Observer for OnCompletion<'_, O, F> {
+    const UNITS: bool = O::UNITS;
+
+    #[inline]
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        (self.completed)(self.observer, event);
+    }
+    #[inline]
+    fn page_read(&mut self, event: &PageRead) {
+        self.observer.page_read(event);
+    }
+    #[inline]
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        self.observer.page_programmed(event);
+    }
+    #[inline]
+    fn block_erased(&mut self, event: &BlockErased) {
+        self.observer.block_erased(event);
+    }
+    #[inline]
+    fn block_retired(&mut self, event: &BlockRetired) {
+        self.observer.block_retired(event);
+    }
+    #[inline]
+    fn gc_started(&mut self, event: &GcStarted) {
+        self.observer.gc_started(event);
+    }
+    #[inline]
+    fn gc_finished(&mut self, event: &GcFinished) {
+        self.observer.gc_finished(event);
+    }
+    #[inline]
+    fn trimmed(&mut self, event: &Trimmed) {
+        self.observer.trimmed(event);
+    }
+    #[inline]
+    fn woke_up(&mut self, event: &WokeUp) {
+        self.observer.woke_up(event);
+    }
+    #[inline]
+    fn unit_cached(&mut self, event: &UnitCached) {
+        self.observer.unit_cached(event);
+    }
+}
+
 /// Two listeners at once.
 impl<A: Observer, B: Observer> Observer for (&mut A, &mut B) {
     const UNITS: bool = A::UNITS || B::UNITS;

@@ -19,8 +19,8 @@ pub use config::*;
 pub use counters::{Counters, Load};
 pub use device::{Command, Device, Modifiers, Stop};
 pub use event::{
-    BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, Quiet,
-    RequestCompleted, Trimmed, UnitCached, UnitWritten, Waits, WokeUp,
+    BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, OnCompletion, PageProgrammed,
+    PageRead, Quiet, RequestCompleted, Trimmed, UnitCached, UnitWritten, Waits, WokeUp,
 };
 pub use geometry::{Geometry, Group};
 pub use nand::{Block, BlockState};

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use common::{Counted, LoopDisk, instances, machine, record, run, sqlite};
+use common::{LoopDisk, complete_recording, instances, machine, record, run};
 use emmclab_record::{RecordOptions, Recorder, Target};
 
 const CNXN: u32 = u32::from_le_bytes(*b"CNXN");
@@ -170,19 +170,7 @@ fn a_phone_is_recorded_through_the_adb_server_as_its_kernel_counts() {
     let Some(_alone) = machine(&["adb", "sqlite3", "mkfs.ext4", "losetup"]) else { return };
     let disk = LoopDisk::new();
     let server = Server::start();
-    let before = disk.counted();
-    let (requests, outcome) = record(server.target(&server.serial), &disk, || {
-        let folder = disk.mount();
-        sqlite(&folder);
-        disk.unmount();
-        let source = format!("if={}", disk.device);
-        run("dd", &[&source, "of=/dev/null", "bs=4k", "count=3000", "iflag=direct", "status=none"]);
-    });
-    assert!(outcome.interrupted.is_none(), "{:?}", outcome.interrupted);
-    let ledger = &outcome.ledger;
-    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
-    assert_eq!(Counted::of(&requests), disk.counted().since(before));
-    assert_eq!(instances(), 0);
+    complete_recording(server.target(&server.serial), &disk);
 
     let options = RecordOptions { target: server.target("no-such-phone"), ..RecordOptions::default() };
     let error = Recorder::start(&options).err().unwrap();

@@ -9,31 +9,13 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Counted, LoopDisk, has, instances, machine, record, run, sqlite};
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target, helper_command};
+use common::{LoopDisk, complete_recording, has, instances, machine, record, run};
+use emmclab_record::{RecordOptions, Recorder, Target, helper_command};
 use emmclab_trace::Kind;
 
 fn through(shell: &[&str]) -> Target {
     let words = shell.iter().copied().chain(["-c"]).map(str::to_owned);
     Target::Command(words.chain([helper_command()]).collect())
-}
-
-/// Records a workload whose every request must come out, and compares with the kernel's counters.
-fn complete_recording(target: Target, disk: &LoopDisk) -> Outcome {
-    let before = disk.counted();
-    let (requests, outcome) = record(target, disk, || {
-        let folder = disk.mount();
-        sqlite(&folder);
-        disk.unmount();
-        let source = format!("if={}", disk.device);
-        run("dd", &[&source, "of=/dev/null", "bs=4k", "count=3000", "iflag=direct", "status=none"]);
-    });
-    assert!(outcome.interrupted.is_none(), "{:?}", outcome.interrupted);
-    let ledger = &outcome.ledger;
-    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
-    assert_eq!(Counted::of(&requests), disk.counted().since(before));
-    assert_eq!(instances(), 0);
-    outcome
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Observer, Scheduling};
+use emmclab_device::{Command, Device, DeviceConfig, Observer, OnCompletion, RequestCompleted, Scheduling};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Result};
 
 use crate::fold;
 use crate::forecheck::forecheck;
-use crate::host::{HostQueue, Spread};
+use crate::host::HostQueue;
 use crate::images::ImageStore;
 use crate::layered::{Layered, Port};
 use crate::measure::Measure;
@@ -189,7 +189,17 @@ impl Simulation {
         while let Some(at) = host.ready_at().filter(|at| *at < until && self.device.stop().is_none()) {
             let commands = host.fetch(at);
             let mut told = (&mut self.measure, &mut *observer);
-            let mut spread = Spread { host: &mut host, entry: 0, observer: &mut told };
+            let mut entry = 0;
+            let mut spread = OnCompletion {
+                observer: &mut told,
+                completed: |told: &mut _, event: &RequestCompleted| {
+                    host.entry_completed(entry, event);
+                    entry += 1;
+                    while let Some(event) = host.pop_complete() {
+                        Observer::request_completed(told, &event);
+                    }
+                },
+            };
             let done = if let Some(checker) = &mut self.checker {
                 for command in &commands {
                     checker.expect(command);

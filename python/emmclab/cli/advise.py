@@ -13,15 +13,15 @@ from rich.text import Text
 from emmclab.advise import advise as try_options
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit, TraceFiles
+from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
+    DeviceName,
     Fold,
     Images,
     Mode,
     Precondition,
     Settings,
     configured,
-    device_names,
     show_provenance,
 )
 
@@ -30,20 +30,13 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Example: [cyan]emmclab advise trace.txt --device nexus5 --by p99 --html advice.html[/]"
-    )(advise)
+    )(with_groups(advise))
 
 
 def advise(
+    *,
     traces: TraceFiles,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="PRESET|FILE",
-            help="The device: a preset (`emmclab devices`) or a TOML file.",
-            autocompletion=device_names,
-            rich_help_panel="Device",
-        ),
-    ] = "nexus5",
+    device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
     by: Annotated[
         str, typer.Option(metavar="mean|p99|waf|lifetime", help="What the options are ranked by.")
@@ -54,15 +47,10 @@ def advise(
     images: Images = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: AsJson = False,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
 ) -> None:
     """Try design options on your own trace and rank them, with what each costs."""
     configuration = configured(device, settings)
-    reading = Reading(format, lenient, columns, time_unit, size_unit)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:
 

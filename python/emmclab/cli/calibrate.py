@@ -12,7 +12,7 @@ from rich.console import Console
 from emmclab.calibration import calibrate as calibrate_device
 from emmclab.calibration import is_fio
 from emmclab.cli.console import print_json, stderr
-from emmclab.cli.options import AsJson, Columns, Format, Lenient, Reading, SizeUnit, TimeUnit
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.files import write_whole
@@ -23,10 +23,11 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: [cyan]emmclab calibrate trace.txt -o my-phone.toml[/], "
         "[cyan]emmclab calibrate fio.json -o card.toml --capacity-gb 64[/]"
-    )(calibrate)
+    )(with_groups(calibrate))
 
 
 def calibrate(
+    *,
     source: Annotated[
         Path,
         typer.Argument(
@@ -44,20 +45,15 @@ def calibrate(
     capacity_gb: Annotated[int, typer.Option(metavar="GB", help="Capacity that the host sees.")] = 32,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same preset.")] = 1,
     as_json: AsJson = False,
-    format: Format = None,
-    lenient: Lenient = False,
-    columns: Columns = None,
-    time_unit: TimeUnit = None,
-    size_unit: SizeUnit = None,
+    reading: Reading,
 ) -> None:
     """Fit a device preset to measured service times, with error bars and a hold-out error."""
     if not 1 <= capacity_gb <= 1024:
         raise ConfigError(
             f"a capacity of {capacity_gb} GB", kind="config", field="--capacity-gb", hint="give 1 to 1024"
         )
-    reading = Reading(format, lenient, columns, time_unit, size_unit)
     name = name or (output.stem if output is not None else "calibrated")
-    fio = format is None and source.is_file() and is_fio(source)
+    fio = reading.format is None and source.is_file() and is_fio(source)
     found = calibrate_device(
         source if fio else reading.open(source), name=name, capacity_gb=capacity_gb, seed=seed
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -42,12 +41,12 @@ BufferKb = Annotated[
 class Machine:
     """The machine to record, as given on the command line."""
 
-    device: Sequence[str] | None
-    ssh: str | None
-    ssh_option: Sequence[str] | None
-    adb: bool
-    serial: str | None
-    buffer_kb: int | None
+    device: Device = None
+    ssh: Ssh = None
+    ssh_option: SshOption = None
+    adb: Adb = False
+    serial: Serial = None
+    buffer_kb: BufferKb = None
 
     def record(self) -> _core.Recorder:
         """Start recording it."""

@@ -17,18 +17,8 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.endings import asked_by_signal
-from emmclab.cli.machine import (
-    Adb,
-    BufferKb,
-    Device,
-    Duration,
-    Machine,
-    Serial,
-    Ssh,
-    SshOption,
-    parse_duration,
-)
-from emmclab.cli.options import AsJson
+from emmclab.cli.machine import Duration, Machine, parse_duration
+from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
@@ -53,24 +43,20 @@ def register(app: typer.Typer) -> None:
         epilog="Examples: [cyan]emmclab record --duration 60s -o phone.parquet --adb[/]   "
         "[cyan]emmclab record --device /dev/sda -- make test[/]",
         context_settings={"allow_interspersed_args": False},
-    )(record)
+    )(with_groups(record))
 
 
 def record(
+    *,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Record while this runs here.")
     ] = None,
-    device: Device = None,
     duration: Duration = None,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="The trace, in any format that can be written."),
     ] = Path("recording.parquet"),
-    ssh: Ssh = None,
-    ssh_option: SshOption = None,
-    adb: Adb = False,
-    serial: Serial = None,
-    buffer_kb: BufferKb = None,
+    machine: Machine,
     as_json: AsJson = False,
 ) -> None:
     """Record what is asked of block devices: this host, a machine over ssh, or a phone over adb.
@@ -80,7 +66,7 @@ def record(
     seconds = None if duration is None else parse_duration(duration)
     if (problem := _nearly_full(output)) is not None:
         raise ConfigError(problem, kind="config", field="--output", hint="free some space or write elsewhere")
-    with closing(Machine(device, ssh, ssh_option, adb, serial, buffer_kb).record()) as recorder:
+    with closing(machine.record()) as recorder:
         writer = _core.Writer(output, recorder.header())
         try:
             stderr().print(f"recording {', '.join(recorder.disks())}; Ctrl-C ends it", markup=False)

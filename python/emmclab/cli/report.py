@@ -34,7 +34,7 @@ def report(
     page = html or Path(f"{name}.html")
     if name in _core.claim_presets():
         from emmclab.claims import judge
-        from emmclab.study.page import write_page
+        from emmclab.study.paper_page import write_page
 
         count = write_page(found, judge(found, name), page, figures)
     else:

@@ -48,11 +48,9 @@ def reproduce(
 ) -> None:
     """Run a paper's whole study and write one page: every table, figure and claim beside what came out."""
     from emmclab.claims import judge, rules, to_json
-    from emmclab.study import Study, advil_page, implications_page
-    from emmclab.study import page as paper_page
+    from emmclab.study import Study
+    from emmclab.study.paper_page import write_page
 
-    pages = {"implications": implications_page, "advil12": advil_page}
-    write_page = pages.get(paper, paper_page).write_page
     rules(paper)
     study = Study.named(paper).with_inputs(recorded_traces(traces))
     found = run_with_meter(study, results / study.name, jobs, fresh)

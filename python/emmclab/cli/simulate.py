@@ -10,12 +10,12 @@ import typer
 from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
+    DeviceName,
     Layers,
     Replay,
     Second,
     Settings,
     configured,
-    device_names,
     layered,
     show_result,
 )
@@ -31,15 +31,7 @@ def register(app: typer.Typer) -> None:
 def simulate(
     *,
     traces: TraceFiles,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="PRESET|FILE",
-            help="The device: a preset (`emmclab devices`) or a TOML file.",
-            autocompletion=device_names,
-            rich_help_panel="Device",
-        ),
-    ] = "nexus5",
+    device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
     layers: Layers = [],  # noqa: B006
     second: Second = None,

@@ -20,6 +20,21 @@ from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 from emmclab.trace import Trace
 
+
+def device_names(incomplete: str) -> list[str]:
+    """Complete the name of a device."""
+    return [name for name in presets() if name.startswith(incomplete)]
+
+
+DeviceName = Annotated[
+    str,
+    typer.Option(
+        metavar="PRESET|FILE",
+        help="The device: a preset (`emmclab devices`) or a TOML file.",
+        autocompletion=device_names,
+        rich_help_panel="Device",
+    ),
+]
 Settings = Annotated[
     list[str],
     typer.Option(
@@ -94,11 +109,6 @@ Second = Annotated[
         rich_help_panel="Layers",
     ),
 ]
-
-
-def device_names(incomplete: str) -> list[str]:
-    """Complete the name of a device."""
-    return [name for name in presets() if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,8 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.console import ClosedPipe, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
-from emmclab.cli.machine import (
-    Adb,
-    BufferKb,
-    Device,
-    Duration,
-    Machine,
-    Serial,
-    Ssh,
-    SshOption,
-    parse_duration,
-)
+from emmclab.cli.machine import Duration, Machine, parse_duration
+from emmclab.cli.options import with_groups
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 
@@ -42,19 +33,15 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab top --adb[/]   [cyan]emmclab top --device /dev/sda --once --json[/]"
-    )(top)
+    )(with_groups(top))
 
 
 def top(
-    device: Device = None,
+    *,
     interval: Annotated[str, typer.Option(metavar="TIME", help="Time of one view, as 2s or 500ms.")] = "1s",
     duration: Duration = None,
     once: Annotated[bool, typer.Option("--once", help="Stop after one view.")] = False,
-    ssh: Ssh = None,
-    ssh_option: SshOption = None,
-    adb: Adb = False,
-    serial: Serial = None,
-    buffer_kb: BufferKb = None,
+    machine: Machine,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one object in a line per view.")
     ] = False,
@@ -72,7 +59,7 @@ def top(
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
     with (
-        closing(Machine(device, ssh, ssh_option, adb, serial, buffer_kb).record()) as recorder,
+        closing(machine.record()) as recorder,
         asked_by_signal() as ending,
         live or nullcontext(),
     ):

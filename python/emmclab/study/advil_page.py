@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import altair as alt
 
-from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts
-from emmclab.files import write_whole
+from emmclab.claims import DIRECTION, REPRODUCED, Claim
 from emmclab.plots import Rows
 from emmclab.profile import ledger_line
-from emmclab.report.assemble import assemble
 from emmclab.study.advil import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
 from emmclab.study.measures import table
-from emmclab.study.plots import Drawing, base_chart, write_drawings
+from emmclab.study.paper_page import assemble_page
+from emmclab.study.plots import Drawing, base_chart
 from emmclab.study.results import Results
 
-_BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
 #: Counts of a layer that the page shows, with their headings.
 _COUNTS = {
     "logged_writes": "Logged",
@@ -32,27 +29,14 @@ _COUNTS = {
 }
 
 
-def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
-    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
-    drawn = drawings(results)
-    if html is not None:
-        write_whole(html, render(results, judged, drawn))
-    return write_drawings(drawn, figures) if figures is not None else 0
-
-
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Give the page; the same results give the same bytes."""
-    rows = {drawing.name: drawing.rows for drawing in drawn}
     bare_rates = bandwidths(results, "bare")
-    return assemble(
+    return assemble_page(
         "advil.html.j2",
-        [drawing.figure for drawing in drawn],
-        rows,
-        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        title=results.about["about"],
-        about=results.about,
-        counts=counts(list(judged)),
-        badges=_BADGES,
+        results,
+        judged,
+        drawn,
         claims=judged,
         held=sum(claim.verdict in (REPRODUCED, DIRECTION) for claim in judged),
         beside={
@@ -77,7 +61,6 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             (name, profile["requests"], ledger_line(profile["ledger"]))
             for name, profile in results.profiles.items()
         ],
-        digest=results.digest,
         command=f"emmclab reproduce {results.about['name']}",
     )
 

@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import altair as alt
 
-from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts
-from emmclab.files import write_whole
+from emmclab.claims import Claim
 from emmclab.plots import Rows
-from emmclab.report.assemble import assemble
 from emmclab.study.implications import by_input, change_pct, routed, routings
-from emmclab.study.plots import Drawing, write_drawings
+from emmclab.study.paper_page import assemble_page
+from emmclab.study.plots import Drawing
 from emmclab.study.results import Results
 
-_BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
 _CHANGE = "mean response against the phone without it, %"
-
-
-def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
-    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
-    drawn = drawings(results)
-    if html is not None:
-        write_whole(html, render(results, judged, drawn))
-    return write_drawings(drawn, figures) if figures is not None else 0
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Give the page; the same results give the same bytes."""
-    rows = {drawing.name: drawing.rows for drawing in drawn}
-    return assemble(
+    return assemble_page(
         "implications.html.j2",
-        [drawing.figure for drawing in drawn],
-        rows,
-        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        title=results.about["about"],
-        about=results.about,
-        counts=counts(list(judged)),
-        badges=_BADGES,
+        results,
+        judged,
+        drawn,
         answers={
             drawing.name: next(claim for claim in judged if claim.source == drawing.source)
             for drawing in drawn
         },
         workloads=len(results.inputs),
-        digest=results.digest,
     )
 
 

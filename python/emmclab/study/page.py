@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from emmclab.claims import DIRECTION, NOT, REPRODUCED, Claim, counts, rules
+from emmclab.claims import DIRECTION, REPRODUCED, Claim, rules
 from emmclab.fields import TABLES, Field
-from emmclab.files import write_whole
 from emmclab.profile import ledger_line
 from emmclab.published import doubts, published, published_row
-from emmclab.report.assemble import assemble
 from emmclab.study.findings import findings
 from emmclab.study.measures import table
-from emmclab.study.plots import Drawing, drawings, write_drawings
+from emmclab.study.paper_page import assemble_page
+from emmclab.study.plots import Drawing, drawings
 from emmclab.study.readings import PUBLISHED, nearest, readings
 from emmclab.study.results import Results
 from emmclab.study.twins import twins
-
-_BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no"}
-
-
-def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
-    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
-    drawn = drawings(results)
-    if html is not None:
-        write_whole(html, render(results, judged, drawn))
-    return write_drawings(drawn, figures) if figures is not None else 0
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
     """Give the page; the same results give the same bytes."""
     drawn = drawings(results) if drawn is None else drawn
-    rows = {drawing.name: drawing.rows for drawing in drawn}
     found = readings(results)
     best = nearest(found)
     held = [claim for claim in judged if claim.verdict in (REPRODUCED, DIRECTION)]
     restated = {rule.id for rule in rules(results.about["name"]) if rule.restated}
-    return assemble(
+    return assemble_page(
         "reproduction.html.j2",
-        [drawing.figure for drawing in drawn],
-        rows,
-        list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        title=results.about["about"],
-        about=results.about,
-        counts=counts(list(judged)),
-        badges=_BADGES,
+        results,
+        judged,
+        drawn,
         claims=judged,
         held=len(held),
         restated=sum(claim.id in restated for claim in held),
@@ -67,7 +50,6 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
             (name, profile["requests"], ledger_line(profile["ledger"]), profile["header"])
             for name, profile in results.profiles.items()
         ],
-        digest=results.digest,
         command=" ".join(
             [f"emmclab reproduce {results.about['name']}"]
             + [f"--trace {name}" for name in results.about["recorded"]]

@@ -217,3 +217,21 @@ pub fn sqlite(folder: &Path) {
         }
     }
 }
+
+/// Records a workload whose every request must come out, and compares with the kernel's counters.
+pub fn complete_recording(target: Target, disk: &LoopDisk) -> Outcome {
+    let before = disk.counted();
+    let (requests, outcome) = record(target, disk, || {
+        let folder = disk.mount();
+        sqlite(&folder);
+        disk.unmount();
+        let source = format!("if={}", disk.device);
+        run("dd", &[&source, "of=/dev/null", "bs=4k", "count=3000", "iflag=direct", "status=none"]);
+    });
+    assert!(outcome.interrupted.is_none(), "{:?}", outcome.interrupted);
+    let ledger = &outcome.ledger;
+    assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
+    assert_eq!(Counted::of(&requests), disk.counted().since(before));
+    assert_eq!(instances(), 0);
+    outcome
+}

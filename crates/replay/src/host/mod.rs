@@ -5,15 +5,11 @@
 //! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
 //! with it, as long as nothing between them touches the same sectors.
 
-mod spread;
-
 use std::collections::VecDeque;
 
 use emmclab_device::{Command, HostSettings, Modifiers, RequestCompleted, Settings};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
-
-pub(crate) use spread::Spread;
 
 /// Waiting requests that a new one is compared with, youngest first: the length of Linux' request queue.
 const LOOK_BACK: usize = 128;
@@ -173,7 +169,7 @@ impl HostQueue {
     }
 
     /// The `entry`-th command of the last fetch is complete: notes what that means for the requests it is made of.
-    fn entry_completed(&mut self, entry: usize, event: &RequestCompleted) {
+    pub fn entry_completed(&mut self, entry: usize, event: &RequestCompleted) {
         if entry == 0
             && let Some(slot) = self.slots.iter_mut().min()
         {
@@ -202,7 +198,7 @@ impl HostQueue {
     }
 
     /// The next request in order of arrival, where it is complete.
-    fn pop_complete(&mut self) -> Option<RequestCompleted> {
+    pub fn pop_complete(&mut self) -> Option<RequestCompleted> {
         let event = self.tracked.front()?.event?;
         self.tracked.pop_front();
         self.base += 1;
