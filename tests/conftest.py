@@ -11,7 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+#: As with the random tests in Rust, a failure concerns the change that shows it.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-m", "emmclab"]

@@ -22,7 +22,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy(ROOT / name, folder)
-    for name in ("crates", "presets", "benches"):
+    for name in (".cargo", "crates", "presets", "benches"):
         shutil.copytree(ROOT / name, folder / name)
     return folder
 

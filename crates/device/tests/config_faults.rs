@@ -110,6 +110,11 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("slc.mode", "cache"), ("slc.blocks", "16"), ("slc.group", "3")], "counted from 0"),
         (&[("slc.mode", "region"), ("slc.blocks", "16"), ("slc.fold_after_us", "3")], "slc.mode = \"cache\""),
         (&[("slc.mode", "cache"), ("slc.blocks", "16"), ("gc.policy", "none")], "none"),
+        (
+            &[("slc.mode", "region"), ("slc.blocks", "16"), ("geometry.block_groups.0.pages_per_block", "3")],
+            "at least 4",
+        ),
+        (&[("geometry.block_groups.0.pages_per_block", "1")], "frees no page"),
         (&[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=50, us=1}]")], "end at"),
         (&[("power.wake_quantiles", "[{up_to_pct=100, us=1}]")], "never sleeps"),
         (

@@ -134,6 +134,8 @@ fn devices(most: u32) -> impl Strategy<Value = DeviceConfig> {
             }
             for (index, (page_kb, blocks, pages)) in groups.into_iter().enumerate() {
                 let blocks = if slc != "off" && index == 0 { blocks + 5 } else { blocks };
+                // Blocks in SLC mode keep half of the pages, and collection needs two.
+                let pages = if slc == "off" { pages } else { pages + 2 };
                 let limit = if limit > 20 { limit } else { 0 };
                 let _ = write!(
                     text,

@@ -90,6 +90,13 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
         if group.pages_per_block > 1 << 16 {
             faults.add(format!("`{}` is {}; at most 65536", key("pages_per_block"), group.pages_per_block));
         }
+        // A victim's units are packed into whole pages: a block of one page would fill as many again.
+        if collects && group.pages_per_block == 1 {
+            faults.add(format!(
+                "`{}` is 1; collection frees no page of such a block: give at least 2",
+                key("pages_per_block")
+            ));
+        }
         blocks += u64::from(group.blocks);
         // One for each stream, and one more than the threshold.
         let map = u32::from(settings.mapping.scheme == Scheme::Dftl);

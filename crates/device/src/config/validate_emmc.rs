@@ -168,8 +168,11 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
             slc.blocks, from.blocks, slc.group
         ));
     }
-    if from.pages_per_block < 2 {
-        faults.add("`slc.mode` halves pages_per_block, which is 1");
+    if from.pages_per_block < 4 {
+        faults.add(format!(
+            "`slc.mode` halves pages_per_block, which is {}; at least 4, as collection frees no page of a block of one",
+            from.pages_per_block
+        ));
     }
     match slc.mode {
         SlcMode::Cache => faults.at_least_one("slc.max_kb", slc.max_kb),
