@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import emmclab
 
+from conftest import emmclab
 from emmclab.claims import CANNOT, judge
 from emmclab.study import Study
 from emmclab.study.definition import Grid
