@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from emmclab.advise import advise as try_options
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.show import framed
+from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
     DeviceName,
     Fold,
@@ -22,7 +22,6 @@ from emmclab.cli.simulation import (
     Precondition,
     Settings,
     configured,
-    show_provenance,
 )
 
 
@@ -71,7 +70,7 @@ def advise(
         from emmclab.report.advice import write_advice
 
         write_advice(base, found, refused, by, html)
-        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+        say(f"report: {html}")
     if as_json:
         print_json(
             {
@@ -84,7 +83,7 @@ def advise(
         return
     console = stdout()
     show_provenance(console, [base])
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = framed()
     for heading in (
         "Option",
         "Mean ms",
