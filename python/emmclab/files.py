@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 from emmclab.errors import FormatError, InputError
@@ -29,6 +30,15 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
             file=str(path),
             hint="check that it is the right file; a text in another encoding has to be converted first",
         ) from error
+
+
+def printable(path: str | PathLike[str]) -> str:
+    """Give a file name as text to print and to store; what is no UTF-8 becomes a replacement character.
+
+    >>> printable("trace.txt")
+    'trace.txt'
+    """
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def sweep(folder: Path) -> None:

@@ -26,7 +26,7 @@ _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS
 def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
     signal.signal(signal.SIGTERM, _terminate)
-    _buffer_stdout()
+    _prepare_stdout()
     try:
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
         sys.stdout.flush()
@@ -72,10 +72,16 @@ def _settle_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _buffer_stdout() -> None:
-    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: Python would lose short writes."""
+def _prepare_stdout() -> None:
+    """Let stdout take any character, and put a buffer under it where PYTHONUNBUFFERED took it away.
+
+    Python would lose short writes without one. Names of files may hold bytes that are no text, and the
+    encoding may be ASCII.
+    """
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _terminate(number: int, _frame: object) -> None:
