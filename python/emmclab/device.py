@@ -238,6 +238,17 @@ class Result(Document):
         mean = f"{self['mean_response_ms']:.2f} ms mean response"
         return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
 
+    def shown(self, field: str) -> Any:
+        """Give a field to show; None where it is the mean of reads or of writes and there are none.
+
+        >>> import emmclab
+        >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
+        >>> writes["requests_write"] > 0 and writes.shown("mean_response_ms_write") > 0
+        True
+        """
+        op = field.rpartition("_")[2]
+        return None if op in ("read", "write") and not self[f"requests_{op}"] else self[field]
+
     def deterministic(self) -> dict[str, Any]:
         """Give the fields that are the same on every computer and in every run."""
         return {field: value for field, value in self.to_dict().items() if field not in WALL_FIELDS}

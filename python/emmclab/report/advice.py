@@ -22,7 +22,8 @@ def write_advice(base: Result, found: Sequence[Advice], refused: dict[str, str],
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
-    x = alt.X("change_pct:Q", title="response time against the device as it is, %")
+    title = "response time against the device as it is, %"
+    x = alt.X("change_pct:Q", title=title, **plots.symlog(rows, "change_pct", 10.0))
     chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",
