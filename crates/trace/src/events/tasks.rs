@@ -11,19 +11,23 @@ const MOST_TASKS: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     names: HashMap<i32, [u8; 16]>,
+    /// The last one learned: runs of events of one task are the rule.
+    last: (i32, [u8; 16]),
 }
 
 impl Tasks {
     /// Notes that an event of this task names it.
     #[inline]
     pub(super) fn learn(&mut self, pid: i32, name: &[u8]) {
-        if name.is_empty() {
+        let name = fixed(name);
+        if name[0] == 0 || self.last == (pid, name) {
             return;
         }
+        self.last = (pid, name);
         if self.names.len() >= MOST_TASKS && !self.names.contains_key(&pid) {
             self.names.clear();
         }
-        self.names.insert(pid, fixed(name));
+        self.names.insert(pid, name);
     }
 
     /// Takes the lines `PID NAME` of `saved_cmdlines` for tasks that no event named.

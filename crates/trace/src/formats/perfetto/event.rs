@@ -246,8 +246,9 @@ impl Decoder {
                 }
             }
         }
-        let mut values = Values::default();
+        let mut values;
         let event = if let Some((layout, message)) = known {
+            values = Values::default();
             for field in Fields::of(message) {
                 let (number, value) = field?;
                 if let Some((_, slot)) = layout.fields.iter().find(|(known, _)| *known == number) {
@@ -256,8 +257,9 @@ impl Decoder {
             }
             layout.event
         } else {
-            let event = generic.map(|message| generic_event(message, &mut values)).transpose()?.flatten();
-            let Some(event) = event else { return Ok(Seen::Other) };
+            let Some(message) = generic else { return Ok(Seen::Other) };
+            values = Values::default();
+            let Some(event) = generic_event(message, &mut values)? else { return Ok(Seen::Other) };
             event
         };
         if event == Kernel::Accounting {
