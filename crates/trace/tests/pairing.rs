@@ -277,3 +277,12 @@ proptest! {
         }
     }
 }
+
+/// `N` and the commands to zones end with a length of 0, as a flush does.
+#[test]
+fn a_command_that_passes_through_ends_nobodys_flush() {
+    let text = "0 Q FWS 0 0\n10 D FF 0 0\n20 C DS 0 0\n25 C R 0 0\n30 C FF 0 0\n31 C FWS 0 0";
+    let (requests, ledger) = pair(text);
+    let [flush] = requests[..] else { panic!("{requests:?}") };
+    assert_eq!((flush.op, flush.complete, ledger.unpaired), (Op::Flush, Some(Nanos(31)), 0));
+}

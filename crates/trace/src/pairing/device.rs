@@ -215,7 +215,11 @@ impl Device {
             return;
         }
         if event.sectors == 0 {
-            return self.complete_sequence(event, ledger, out);
+            // Commands that pass through the block layer, and those to zones, end so too: they carry no data.
+            if event.op == Op::Write {
+                self.complete_sequence(event, ledger, out);
+            }
+            return;
         }
         let found = match self.issued.take(event.sector, event.sectors, event.op) {
             Some((open, choice)) => {
