@@ -166,7 +166,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
         faults.add("`slc.mode` moves data by collection, but gc.policy = \"none\"");
     }
     if settings.mapping.scheme != Scheme::Page {
-        faults.add("`slc.mode` needs mapping.scheme = \"page\"");
+        faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not follow: set mapping.scheme = \"page\"");
     }
     let needed = settings.gc.hard_free_blocks.saturating_add(3);
     if slc.blocks < needed {
