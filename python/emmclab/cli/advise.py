@@ -107,8 +107,8 @@ def advise(
             return ()
         if life is None:
             return ("–", "–", "–")
-        years = "–" if life.years is None else f"{life.years:,.1f}"
-        return (f"{life.waf:.2f}", f"{life.host_gb / 1024:,.1f}", years)
+        years = "–" if life.years is None else f"{life.years:,.2f}"
+        return (f"{life.waf:.2f}", f"{life.host_gb / 1024:,.2f}", years)
 
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
