@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import altair as alt
 
 from emmclab import plots
-from emmclab.advise import Advice
-from emmclab.device import Result
+from emmclab.advise import Advised, said
 from emmclab.files import write_whole
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
 
-def write_advice(base: Result, found: Sequence[Advice], refused: dict[str, str], by: str, html: Path) -> None:
+def write_advice(advised: Advised, by: str, html: Path) -> None:
     """Write the page; the same results give the same bytes."""
+    base, found = advised.base, advised.options
     rows = [
         {"trace": base["trace"], "option": advice.option, "time": kind, "change_pct": change}
         for advice in found
@@ -42,7 +41,9 @@ def write_advice(base: Result, found: Sequence[Advice], refused: dict[str, str],
             title=f"Advice for {base['trace']}",
             base=base,
             options=found,
-            refused=refused,
+            refused=advised.refused,
+            life=advised.life,
+            reasoning=said(advised.life, base) if advised.life else "",
             by=by,
             ledger=ledger_line(base["ledger"]),
         ),
