@@ -45,7 +45,8 @@ def test_each_message_of_the_guide_is_one_of_the_programs() -> None:
     faults = []
     for row in _table(GUIDE):
         for message in re.split(
-            r", (?=is |N KB |pages |expected |the format|`header|there |this process|the command has|cannot start)|; ",
+            r", (?=is |N KB |pages |expected |the format|`header|there |this process|the command has|"
+            r"cannot start)|; ",
             row,
         ):
             said = (
