@@ -128,7 +128,8 @@ def test_phone_width_needs_no_sideways_scrolling(
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
     cut = visit.page.locator(".chart").evaluate_all(
         "charts => charts.filter(c => [...c.querySelectorAll('svg, .role-legend, .role-axis-title')]"
-        ".some(part => part.getBoundingClientRect().right > c.getBoundingClientRect().right + 1)).map(c => c.id)"
+        ".some(part => part.getBoundingClientRect().right > c.getBoundingClientRect().right + 1))"
+        ".map(c => c.id)"
     )
     assert cut == []
     visit.page.close()
