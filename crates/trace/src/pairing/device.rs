@@ -28,8 +28,14 @@ pub(super) struct Device {
 }
 
 fn emit(open: &Open, complete: Nanos, ledger: &mut Ledger, out: &mut Vec<Request>) {
+    let request = Request { complete: Some(complete), ..open.request };
+    if request.early_time().is_some() {
+        // Clocks of processors that differ, or lines out of order: these events are not of one request.
+        ledger.unpaired += 1;
+        return;
+    }
     ledger.paired += 1;
-    out.push(Request { complete: Some(complete), ..open.request });
+    out.push(request);
 }
 
 impl Device {
