@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from emmclab.advise import Life, said
 from emmclab.advise import advise as try_options
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.show import framed
+from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
     DeviceName,
     Fold,
@@ -24,7 +24,6 @@ from emmclab.cli.simulation import (
     Precondition,
     Settings,
     configured,
-    show_provenance,
 )
 
 
@@ -81,7 +80,7 @@ def advise(
         from emmclab.report.advice import write_advice
 
         write_advice(advised, by, html)
-        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+        say(f"report: {html}")
     base, found = advised.base, advised.options
     if as_json:
         print_json(
@@ -96,7 +95,7 @@ def advise(
         return
     console = stdout()
     show_provenance(console, [base])
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = framed()
     lives = ("WAF in use", "TB", "years") if lifetime or by == "lifetime" else ()
     for heading in ("Option", "Mean ms", "%", "p99 ms", "%", "WAF", *lives, "Capacity %", "RAM KB", "Note"):
         left = heading in ("Option", "Note")

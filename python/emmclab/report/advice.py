@@ -21,17 +21,8 @@ def write_advice(advised: Advised, by: str, html: Path) -> None:
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
-    names = [advice.option for advice in found]
-    chart = (
-        alt.Chart(alt.InlineData(values=rows, name="rows"))
-        .properties(width="container", height=26 * len(names))
-        .mark_point(filled=True, size=80)
-        .encode(
-            y=alt.Y("option:N", sort=names, title=None),
-            x=alt.X("change_pct:Q", title="response time against the device as it is, %"),
-            color=alt.Color("time:N", title=None, sort=["mean", "p99"]),
-        )
-    )
+    x = alt.X("change_pct:Q", title="response time against the device as it is, %")
+    chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",
         "What each option does to response times",
