@@ -1,8 +1,8 @@
 """What Advil does for real applications: recorded traces on the devices of its paper, under each layer.
 
-    .venv/bin/python benches/advil_apps.py TRACE... [--mode open|closed|back_to_back] [--seed 1] [--json FILE]
+    .venv/bin/python benches/advil_apps.py TRACE... [--mode MODE] [--reserved 256MB] [--seed 1] [--json FILE]
 
-The eMMC of the Galaxy S II, full of data, with 256 MB of the microSD card as the reserved area; addresses are
+The eMMC of the Galaxy S II, full of data, with a part of the microSD card as the reserved area; addresses are
 folded into 12 GB. Printed for each trace and layer: mean response, simulated time, write amplification of the
 eMMC, and MB logged, moved to the original area (with padding) and kept hot. A name that comes with emmclab
 (`emmclab synth`) stands for a trace, with its seed.
@@ -43,13 +43,13 @@ def opened(name: str, seed: int) -> Trace:
     return Workload.named(name).trace(seed)
 
 
-def run(name: str, label: str, mode: str, seed: int) -> dict[str, Any]:
+def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
     """One trace under one layer."""
     layer, settings = LAYERS[label]
-    chosen = {} if layer == "pass-through" else AREAS | settings
+    chosen = {} if layer == "pass-through" else AREAS | {"reserved": options.reserved} | settings
     result = Device.preset("galaxys2").simulate(
-        opened(name, seed),
-        mode=mode,
+        opened(name, options.seed),
+        mode=options.mode,
         fold=True,
         precondition="sequential:100",
         layers=[layer],
@@ -59,7 +59,7 @@ def run(name: str, label: str, mode: str, seed: int) -> dict[str, Any]:
     counts = result["layers"][0]
     return {
         "trace": Path(name).name.partition(".")[0],
-        "seed": seed,
+        "seed": options.seed,
         "layer": label,
         "mean_response_ms": result["mean_response_ms"],
         "simulated_s": result["simulated_s"],
@@ -82,7 +82,8 @@ def main(arguments: list[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("traces", nargs="+")
-    parser.add_argument("--mode", default="closed")
+    parser.add_argument("--mode", default="back_to_back", help="open, closed or back_to_back")
+    parser.add_argument("--reserved", default="256MB")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", default=",".join(LAYERS))
     parser.add_argument("--json", type=Path)
@@ -90,7 +91,7 @@ def main(arguments: list[str]) -> int:
     rows = []
     for name in options.traces:
         for label in options.layers.split(","):
-            row = run(name, label, options.mode, options.seed)
+            row = run(name, label, options)
             if not rows:
                 print("| " + " | ".join(row) + " |\n|" + " --- |" * len(row))
             cells = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in row.values()]

@@ -25,6 +25,8 @@ PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
 DRAWN = "Phone_6H"
 PHONES = ("Phone_6H", "WebBench")
 SEQUENTIAL = "SequentialWrite"
+#: All that it measures.
+WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
 #: Writes below this are small: 8 KB in sectors.
 _SMALL = 16
 #: A clustered block of the eMMC.
@@ -48,7 +50,8 @@ def gains(results: Results, grid: str, over: str = "bare") -> dict[str, float]:
 
 
 def _others(found: dict[str, float]) -> dict[str, float]:
-    return {name: gain for name, gain in found.items() if name != SEQUENTIAL}
+    """Those of the paper's workloads that a layer changes; traces of one's own are shown, not judged."""
+    return {name: gain for name, gain in found.items() if name in WORKLOADS and name != SEQUENTIAL}
 
 
 def _said(found: dict[str, float], sign: str = "x") -> str:
@@ -66,7 +69,14 @@ def _beside(results: Results) -> str:
 def advil_web(results: Results) -> Measurement:
     """Figure 7, WebBench."""
     gain = gains(results, "advil")["WebBench"]
-    return Measurement(f"{gain:.2f}x", {"gain": gain}, "The recording is not public; a model stands for it.")
+    counts = results.run("advil", input="WebBench")["layers"][0]
+    logged = counts["logged_bytes"] / (counts["logged_bytes"] + counts["passed_bytes"])
+    return Measurement(
+        f"{gain:.2f}x",
+        {"gain": gain},
+        f"The recording is not public. The model that stands for it writes {100 * logged:.0f} % of its bytes "
+        "in small random requests, WebBench about a third at random (Kim et al., FAST 2012).",
+    )
 
 
 @measure
