@@ -154,9 +154,7 @@ pub struct Device {
     /// Spread of erases above which cold data is moved; 0 = off.
     pub(crate) static_wear: u32,
     pub(crate) copy_back: bool,
-    /// Flash units in striping order.
-    pub(crate) unit_order: Vec<u32>,
-    /// Place in `unit_order` to look at first.
+    /// Place in the striping order of the units to look at first.
     pub(crate) cursor: u32,
     /// Plane of each unit that was used last.
     pub(crate) plane_turn: Vec<u32>,
@@ -197,13 +195,6 @@ impl Device {
         let geometry = Geometry::new(settings);
         let flash = Flash::new(settings, &geometry);
         let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc));
-        let mut unit_order: Vec<u32> = Vec::new();
-        for plane in &geometry.stripe {
-            let unit = plane / flash.planes_per_unit();
-            if !unit_order.contains(&unit) {
-                unit_order.push(unit);
-            }
-        }
         let pools = pools(settings, &geometry, policy.as_deref());
         let mapping = Mapping::new(settings, &geometry);
         let cache = Cache::new(settings, &geometry).map(Box::new);
@@ -229,7 +220,6 @@ impl Device {
             copy_back: settings.timing.copy_back,
             cursor: 0,
             plane_turn: vec![flash.planes_per_unit() - 1; flash.unit_count() as usize],
-            unit_order,
             programs: 0,
             turn: 0,
             last_program: i64::MIN,

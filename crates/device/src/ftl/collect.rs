@@ -6,6 +6,7 @@ use super::place::MAX_SLOTS;
 use crate::config::SlcMode;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
+use crate::geometry::Group;
 use crate::nand::{BlockState, NONE, Order, Stream, Victim};
 
 impl Victim {
@@ -149,19 +150,11 @@ impl Device {
         let wanted = if folds { self.fold_slots() } else { kind.slots_per_page() };
         let first_slot = self.geometry.first_slot(victim.block);
         let cause = if victim.wear { Cause::Wear } else { Cause::Gc };
-        for _ in 0..pages {
-            let mut found = [(0u32, 0u32); MAX_SLOTS];
-            let mut count = 0;
-            let rest = first_slot + victim.cursor..first_slot + kind.slots_per_block();
-            for (slot, logical) in self.owner[rest.start as usize..rest.end as usize].iter().enumerate() {
-                if *logical != 0 {
-                    found[count] = (victim.cursor + slot as u32, logical - 1);
-                    count += 1;
-                    if count == wanted as usize {
-                        break;
-                    }
-                }
-            }
+        let on_demand = matches!(self.mapping, Mapping::Demand(_));
+        let mut left = pages;
+        let mut room = [(0u32, 0u32); MAX_SLOTS];
+        while left > 0 {
+            let mut count = self.find_valid(&victim, &kind, wanted, &mut room);
             if count == 0 {
                 self.finish_victim(pool, victim, ready, observer);
                 return false;
@@ -183,46 +176,88 @@ impl Device {
                 self.pools[pool].victim = Some(victim);
                 return false;
             };
-            let to_kind = &self.geometry.groups[usize::from(to_group)];
-            let found = &found[..count.min(to_kind.slots_per_page() as usize)];
-            let page = self.blocks[block as usize].written;
-            let reads = victim.reads(found, kind.page_shift);
-            let (before, end) = if !SLC || to_plane == plane {
-                self.flash.copy(plane, &kind, reads, to_kind, page, ready)
-            } else {
-                self.flash.move_to((plane, to_plane), &kind, reads, to_kind, page, ready)
-            };
-            self.counters.gc_ns += (end - before) as u64;
+            let to_kind = self.geometry.groups[usize::from(to_group)].clone();
+            count = count.min(to_kind.slots_per_page() as usize);
+            let first_page = self.blocks[block as usize].written;
+            let mut page = first_page;
+            let (mut moved, mut reads, mut gc_ns, mut last) = (0, 0, 0, self.last_program);
+            // Page after page into the same block; what is counted by block or pool is counted once for all of them.
+            loop {
+                let found = &room[..count];
+                let page_reads = victim.reads(found, kind.page_shift);
+                let (before, end) = if !SLC || to_plane == plane {
+                    self.flash.copy(plane, &kind, page_reads, &to_kind, page, ready)
+                } else {
+                    self.flash.move_to((plane, to_plane), &kind, page_reads, &to_kind, page, ready)
+                };
+                gc_ns += (end - before) as u64;
+                last = last.max(end);
+                reads += page_reads;
+                if O::UNITS {
+                    let from = (victim.block, kind.page_shift);
+                    self.tell_copy(from, (block, page), found, cause, (before, end), observer);
+                }
+                let to_slot = self.geometry.first_slot(block) + (page << to_kind.page_shift);
+                for (to, (slot, logical)) in (to_slot..).zip(found) {
+                    self.owner[(first_slot + slot) as usize] = 0;
+                    self.map[*logical as usize] = to + 1;
+                    self.owner[to as usize] = logical + 1;
+                    if on_demand {
+                        self.entry_changed(*logical);
+                    }
+                }
+                moved += count as u32;
+                victim.cursor = found[count - 1].0 + 1;
+                page += 1;
+                left -= 1;
+                if left == 0 || page == to_kind.pages_per_block || to_pool != pool {
+                    break;
+                }
+                count = self.find_valid(&victim, &kind, wanted, &mut room);
+                if count < wanted as usize {
+                    break;
+                }
+            }
+            let pages = page - first_page;
+            self.counters.gc_ns += gc_ns;
             self.counters.page_reads[cause as usize] += u64::from(reads);
             self.counters.group_reads[usize::from(group)] += u64::from(reads);
             if !self.copy_back {
-                self.counters.bus_bytes += u64::from(reads * kind.page_bytes + to_kind.page_bytes);
+                self.counters.bus_bytes += u64::from(reads) * u64::from(kind.page_bytes)
+                    + u64::from(pages) * u64::from(to_kind.page_bytes);
             }
-            let to_slot = self.geometry.first_slot(block) + (page << to_kind.page_shift);
-            self.count_program(to_group, cause);
-            if O::UNITS {
-                let from = (victim.block, kind.page_shift);
-                self.tell_copy(from, (block, page), found, cause, (before, end), observer);
-            }
-            for (to, (slot, logical)) in (to_slot..).zip(found) {
-                self.owner[(first_slot + slot) as usize] = 0;
-                self.map[*logical as usize] = to + 1;
-                self.owner[to as usize] = logical + 1;
-            }
-            if matches!(self.mapping, Mapping::Demand(_)) {
-                for (_, logical) in found {
-                    self.entry_changed(*logical);
-                }
-            }
-            let moved = found.len() as u32;
-            victim.cursor = found[found.len() - 1].0 + 1;
+            self.count_programs(to_group, cause, pages);
+            self.last_program = last;
             self.blocks[victim.block as usize].valid -= moved;
             self.pools[pool].valid -= moved;
-            self.fill(to_pool, block, moved, Stream::Gc);
-            self.last_program = self.last_program.max(end);
+            self.fill(to_pool, block, pages, moved, Stream::Gc);
         }
         self.pools[pool].victim = Some(victim);
         true
+    }
+
+    /// The next `wanted` valid units of a victim, fewer at its end: slots in the block and logical units.
+    #[inline]
+    fn find_valid(
+        &self,
+        victim: &Victim,
+        kind: &Group,
+        wanted: u32,
+        found: &mut [(u32, u32); MAX_SLOTS],
+    ) -> usize {
+        let first_slot = self.geometry.first_slot(victim.block);
+        let rest = first_slot + victim.cursor..first_slot + kind.slots_per_block();
+        let mut count = 0;
+        for (slot, logical) in (victim.cursor..).zip(&self.owner[rest.start as usize..rest.end as usize]) {
+            if *logical != 0 {
+                found[count] = (slot, logical - 1);
+                count += 1;
+                if count == wanted as usize {
+                    break;
+                }
+            }
+        }
+        count
     }
 
     fn tell_copy<O: Observer>(

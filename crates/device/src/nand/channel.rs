@@ -13,13 +13,15 @@ pub(crate) struct Channel {
     spans: [Span; SPANS],
     first: usize,
     count: usize,
+    /// End of the last transfer.
+    end: i64,
     /// Time in use, ns.
     pub busy: u64,
 }
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { spans: [(0, 0); SPANS], first: 0, count: 0, busy: 0 }
+        Self { spans: [(0, 0); SPANS], first: 0, count: 0, end: i64::MIN, busy: 0 }
     }
 }
 
@@ -28,17 +30,16 @@ impl Channel {
     #[inline]
     pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
         self.busy += length as u64;
-        let known = self.count > 0;
-        let last = self.at(self.count.wrapping_sub(1));
-        if known && earliest < last.1 {
+        if earliest < self.end {
             return self.reserve_gap(earliest, length);
         }
         // The usual case: behind all that is known.
-        if known && earliest == last.1 {
-            last.1 += length;
+        if earliest == self.end {
+            self.at(self.count.wrapping_sub(1)).1 += length;
         } else {
             self.push((earliest, earliest + length));
         }
+        self.end = earliest + length;
         earliest
     }
 
@@ -64,6 +65,7 @@ impl Channel {
             index += 1;
         }
         self.insert(index, (begin, begin + length));
+        self.end = self.end.max(begin + length);
         begin
     }
 

@@ -36,11 +36,9 @@ struct Gang {
     until: i64,
 }
 
-/// A unit of parallelism.
+/// A unit of parallelism, beside when it is free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
-    /// When it is free.
-    free: i64,
     /// When its page register is free: the array took over what the bus brought.
     register: i64,
     /// The last run of collection on it.
@@ -62,7 +60,8 @@ impl Unit {
 /// What a plane belongs to.
 #[derive(Clone, Copy, Debug)]
 struct Route {
-    unit: u32,
+    /// Place of its unit in the striping order.
+    place: u32,
     channel: u32,
     die: u32,
     gang: u32,
@@ -79,6 +78,9 @@ struct DieLoad {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct Flash {
+    /// The units in striping order, and when each is free: all of these are looked at for each page placed.
+    order: Vec<u32>,
+    free: Vec<i64>,
     units: Vec<Unit>,
     planes_per_unit: u32,
     routes: Vec<Route>,
@@ -111,14 +113,26 @@ impl Flash {
             Parallelism::Both if timing.same_offset => Some(geometry.planes_per_die),
             _ => None,
         };
+        let mut order: Vec<u32> = Vec::new();
+        for plane in &geometry.stripe {
+            let unit = plane / planes_per_unit;
+            if !order.contains(&unit) {
+                order.push(unit);
+            }
+        }
+        let mut places = vec![0; order.len()];
+        for (place, unit) in (0..).zip(&order) {
+            places[*unit as usize] = place;
+        }
         let route = |plane: u32| Route {
-            unit: plane / planes_per_unit,
+            place: places[(plane / planes_per_unit) as usize],
             channel: plane / geometry.planes_per_channel,
             die: plane / geometry.planes_per_die,
             gang: planes_per_gang.map_or(0, |size| plane / size),
         };
         let mut flash = Self {
-            units: vec![Unit::default(); (geometry.planes / planes_per_unit) as usize],
+            free: vec![0; order.len()],
+            units: vec![Unit::default(); order.len()],
             planes_per_unit,
             routes: (0..geometry.planes).map(route).collect(),
             channels: vec![Channel::default(); geometry.channels as usize],
@@ -139,6 +153,7 @@ impl Flash {
                 .unwrap_or(0),
             dies: vec![DieLoad { until: i64::MIN, busy: 0 }; geometry.dies as usize],
             plane_busy: vec![0; geometry.planes as usize],
+            order,
         };
         flash.rewind();
         flash
@@ -147,26 +162,28 @@ impl Flash {
     /// Moves every timeline to the past, for a run that starts anew on a used device.
     pub fn rewind(&mut self) {
         let past = i64::MIN;
-        self.units.fill(Unit { free: past, register: past, gc_begin: past, gc_end: past });
+        self.free.fill(past);
+        self.units.fill(Unit { register: past, gc_begin: past, gc_end: past });
         self.gangs.fill(Gang { start: past, until: past, ..Gang::default() });
         self.channels.fill(Channel::default());
         self.dies.fill(DieLoad { until: past, busy: 0 });
         self.plane_busy.fill(0);
     }
 
+    /// How many units there are.
     pub fn unit_count(&self) -> u32 {
-        self.units.len() as u32
+        self.order.len() as u32
     }
 
+    #[inline]
     pub fn planes_per_unit(&self) -> u32 {
         self.planes_per_unit
     }
 
-    /// When a unit is free for a program that comes at `ready`, as far as can be told before its page is known.
+    /// The unit at a place of the striping order.
     #[inline]
-    fn unit_free(&self, unit: u32, ready: i64) -> i64 {
-        let free = self.units[unit as usize].free;
-        if self.gangs.is_empty() { free } else { self.gang_free(unit, free.max(ready)) }
+    pub fn unit_at(&self, place: usize) -> u32 {
+        self.order[place]
     }
 
     /// Gangs are made of planes, and then a unit is a plane.
@@ -177,35 +194,27 @@ impl Flash {
         if at >= gang.until || joins { at } else { gang.until }
     }
 
-    /// Of the units in `order`, the first from `cursor` on that can begin at `ready`, else the one that can begin first;
-    /// its place in `order`.
+    /// The first unit from the place `cursor` on that can begin a program at `ready`, as far as can be told before its page
+    /// is known, else the one that can begin first; its place in the striping order.
     #[inline]
-    pub fn first_unit(&self, order: &[u32], cursor: usize, ready: i64) -> usize {
-        let (before, from) = order.split_at(cursor);
-        let places = (cursor..).zip(from).chain((0..).zip(before));
-        let (mut best, mut best_free) = (0, i64::MAX);
-        for (place, unit) in places {
-            let free = self.unit_free(*unit, ready);
-            if free < best_free {
-                (best, best_free) = (place, free);
-                if free <= ready {
-                    break;
-                }
-            }
+    pub fn first_unit(&self, cursor: usize, ready: i64) -> usize {
+        if self.gangs.is_empty() {
+            first(&self.free, cursor, ready, |_, free| free)
+        } else {
+            first(&self.free, cursor, ready, |place, free| self.gang_free(self.order[place], free.max(ready)))
         }
-        best
     }
 
     /// When the unit of a plane is free.
     #[inline]
     pub fn plane_free(&self, plane: u32) -> i64 {
-        self.units[self.routes[plane as usize].unit as usize].free
+        self.free[self.routes[plane as usize].place as usize]
     }
 
     /// When the first unit is free.
     #[inline]
     pub fn first_free(&self) -> i64 {
-        self.units.iter().map(|unit| unit.free).min().unwrap_or(i64::MAX)
+        self.free.iter().min().copied().unwrap_or(i64::MAX)
     }
 
     /// Whether an operation may begin before the last one on its plane has ended.
@@ -233,10 +242,9 @@ impl Flash {
         (i64::from(bytes) * self.byte_time) >> 10
     }
 
-    /// When an operation on `plane` may begin, from its unit and gang.
+    /// When an operation on `plane` may begin, whose unit is free `at`.
     #[inline]
-    fn gate(&self, plane: u32, kind: Kind, offset: u32, ready: i64) -> i64 {
-        let at = ready.max(self.plane_free(plane));
+    fn gate(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
         if self.gangs.is_empty() { at } else { self.gate_gang(plane, kind, offset, at) }
     }
 
@@ -284,9 +292,10 @@ impl Flash {
     #[inline]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
         let route = self.routes[plane as usize];
-        let index = route.unit as usize;
+        let index = route.place as usize;
         let bus = self.command_ns + self.bus_time(bytes);
-        let gate = self.gate(plane, Kind::Program, page, ready);
+        let free = self.free[index];
+        let gate = self.gate(plane, Kind::Program, page, ready.max(free));
         let unit = self.units[index];
         let (mut begin, mut transferred) = (gate, gate);
         if bus > 0 {
@@ -298,19 +307,18 @@ impl Flash {
         let array_begin = transferred.max(gate);
         let end = array_begin + group.program_ns;
         let gc = Self::gc_share(&unit, ready, begin);
-        self.book(plane, Kind::Program, page, begin.max(unit.free), end);
-        let unit = &mut self.units[index];
-        unit.free = end;
-        unit.register = array_begin;
+        self.book(plane, Kind::Program, page, begin.max(free), end);
+        self.free[index] = end;
+        self.units[index].register = array_begin;
         Operation { begin, transferred, end, gc, array: group.program_ns }
     }
 
     /// Reads a page: the array senses it, then its data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let Route { unit: index, channel, .. } = self.routes[plane as usize];
-        let (index, channel) = (index as usize, channel as usize);
-        let begin = self.gate(plane, Kind::Read, page, ready);
+        let Route { place, channel, .. } = self.routes[plane as usize];
+        let (index, channel) = (place as usize, channel as usize);
+        let begin = self.gate(plane, Kind::Read, page, ready.max(self.free[index]));
         let mut sensed = begin;
         if self.command_ns > 0 {
             sensed = self.channels[channel].reserve(begin, self.command_ns) + self.command_ns;
@@ -323,9 +331,8 @@ impl Flash {
         let gc = Self::gc_share(&self.units[index], ready, begin);
         let free = if self.cache_read { sensed } else { end };
         self.book(plane, Kind::Read, page, begin, free);
-        let unit = &mut self.units[index];
-        unit.free = free;
-        unit.register = end;
+        self.free[index] = free;
+        self.units[index].register = end;
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
@@ -366,7 +373,8 @@ impl Flash {
         ready: i64,
     ) -> (i64, i64) {
         let route = self.routes[plane as usize];
-        let begin = ready.max(self.units[route.unit as usize].free);
+        let index = route.place as usize;
+        let begin = ready.max(self.free[index]);
         let (out, back) = (self.bus_time(out), self.command_ns + self.bus_time(back));
         let command = self.command_ns;
         let channel = &mut self.channels[route.channel as usize];
@@ -379,8 +387,8 @@ impl Flash {
         let transferred = take(at, back);
         let end = transferred + to.program_ns;
         self.book(plane, Kind::Program, 0, begin, end);
-        let unit = &mut self.units[route.unit as usize];
-        unit.free = end;
+        self.free[index] = end;
+        let unit = &mut self.units[index];
         unit.register = transferred;
         unit.note_gc(begin, end);
         (begin, end)
@@ -408,24 +416,43 @@ impl Flash {
 
     /// Erases a block.
     pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
-        let begin = self.gate(plane, Kind::Erase, 0, ready);
+        let Route { place, channel, .. } = self.routes[plane as usize];
+        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.free[place as usize]));
         let mut end = begin;
         if self.command_ns > 0 {
-            let channel = &mut self.channels[self.routes[plane as usize].channel as usize];
+            let channel = &mut self.channels[channel as usize];
             end = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         end += group.erase_ns;
         self.book(plane, Kind::Erase, 0, begin, end);
-        let unit = &mut self.units[self.routes[plane as usize].unit as usize];
-        unit.free = end;
-        unit.register = end;
+        self.free[place as usize] = end;
+        self.units[place as usize].register = end;
         Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
     }
 
     /// Notes that the unit of `plane` collected from `begin` to `end`.
     pub fn note_gc(&mut self, plane: u32, begin: i64, end: i64) {
-        self.units[self.routes[plane as usize].unit as usize].note_gc(begin, end);
+        self.units[self.routes[plane as usize].place as usize].note_gc(begin, end);
     }
+}
+
+/// The place of the first of `units` from `cursor` on, and round, that is free at `ready`, else of the one free first.
+#[inline]
+fn first(units: &[i64], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
+    let (before, from) = units.split_at(cursor);
+    let (mut best, mut best_free) = (0, i64::MAX);
+    for (offset, units) in [(cursor, from), (0, before)] {
+        for (index, unit) in units.iter().enumerate() {
+            let free = free(offset + index, *unit);
+            if free < best_free {
+                (best, best_free) = (offset + index, free);
+                if free <= ready {
+                    return best;
+                }
+            }
+        }
+    }
+    best
 }
 
 fn command(kind: Kind, offset: u32) -> u64 {
