@@ -3,10 +3,10 @@
 
 use super::text::TimeUnit;
 
-/// A line and a place in it.
+/// A text that begins with a line, and a place in that line.
 #[derive(Clone, Debug)]
 pub(crate) struct Quick<'a> {
-    line: &'a [u8],
+    text: &'a [u8],
     at: usize,
 }
 
@@ -16,29 +16,30 @@ const POWERS: [u64; 10] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 impl<'a> Quick<'a> {
-    pub(crate) fn new(line: &'a [u8]) -> Self {
-        Self { line, at: 0 }
+    /// The line's end has to be in the text: what stands before the end of the text may go on behind it.
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0 }
     }
 
     /// A run of digits, and how many there are; the first eight at once where it is likely to be `long`.
     #[inline]
     fn digits(&mut self, long: bool) -> Option<(u64, usize)> {
-        let mut value = 0u64;
-        let mut rest = &self.line[self.at..];
+        let rest = &self.text[self.at..];
+        let (mut value, mut count) = (0u64, 0);
         if long
-            && let Some((eight, behind)) = rest.split_first_chunk::<8>()
+            && let Some((eight, _)) = rest.split_first_chunk::<8>()
             && let Some(digits) = eight_digits(*eight)
         {
-            value = digits;
-            rest = behind;
+            (value, count) = (digits, 8);
         }
-        while let [byte, behind @ ..] = rest
-            && byte.is_ascii_digit()
-        {
-            value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
-            rest = behind;
+        for byte in &rest[count..] {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+            count += 1;
         }
-        let count = self.line.len() - self.at - rest.len();
         self.at += count;
         (count.wrapping_sub(1) < MOST_DIGITS).then_some((value, count))
     }
@@ -47,12 +48,12 @@ impl<'a> Quick<'a> {
     #[inline]
     fn blanks(&mut self) -> Option<()> {
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-        match self.line.get(self.at) {
-            None => return Some(()),
-            Some(byte) if blank(byte) => self.at += 1,
-            Some(_) => return None,
+        match self.text.get(self.at)? {
+            b'\n' | b'\r' => return Some(()),
+            byte if blank(byte) => self.at += 1,
+            _ => return None,
         }
-        while self.line.get(self.at).is_some_and(blank) {
+        while self.text.get(self.at).is_some_and(blank) {
             self.at += 1;
         }
         Some(())
@@ -61,9 +62,7 @@ impl<'a> Quick<'a> {
     /// The next field, an unsigned number.
     #[inline]
     pub(crate) fn number(&mut self) -> Option<u64> {
-        let (value, _) = self.digits(false)?;
-        self.blanks()?;
-        Some(value)
+        self.number_and_text().map(|(value, _)| value)
     }
 
     /// The next field, an unsigned number, with its text.
@@ -72,7 +71,7 @@ impl<'a> Quick<'a> {
         let from = self.at;
         let (value, count) = self.digits(false)?;
         self.blanks()?;
-        Some((value, &self.line[from..from + count]))
+        Some((value, &self.text[from..from + count]))
     }
 
     /// The next field, a time in `unit`s with no more decimals than make nanoseconds.
@@ -81,7 +80,7 @@ impl<'a> Quick<'a> {
         let (whole, _) = self.digits(true)?;
         let places = unit.digits() as usize;
         let mut rest = 0;
-        if self.line.get(self.at) == Some(&b'.') {
+        if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
             let (digits, count) = self.digits(true)?;
             rest = digits * POWERS.get(places.checked_sub(count)?)?;
@@ -91,10 +90,14 @@ impl<'a> Quick<'a> {
         i64::try_from(ns).ok()
     }
 
-    /// Whether the line ends here.
+    /// The length of the line with its end, where it ends here.
     #[inline]
-    pub(crate) fn ended(&self) -> bool {
-        self.at == self.line.len()
+    pub(crate) fn ended(&self) -> Option<usize> {
+        match self.text.get(self.at..)? {
+            [b'\n', ..] => Some(self.at + 1),
+            [b'\r', b'\n', ..] => Some(self.at + 2),
+            _ => None,
+        }
     }
 }
 
@@ -137,8 +140,9 @@ mod tests {
             line in "([0-9]{0,20}(\\.[0-9]{0,11})?[ \t]{0,2}){0,4}[ a\\.-]?",
             unit in prop::sample::select(&[TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Nanos][..]),
         ) {
+            let text = format!("{line}\n123");
             let line = line.as_bytes();
-            let (mut numbers, mut times) = (Quick::new(line), Quick::new(line));
+            let (mut numbers, mut times) = (Quick::new(text.as_bytes()), Quick::new(text.as_bytes()));
             for field in blank_separated(line) {
                 let mut both = numbers.clone();
                 let Some(number) = numbers.number() else { break };
@@ -154,17 +158,20 @@ mod tests {
         #[test]
         fn it_reads_whatever_is_well_formed(
             fields in prop::collection::vec((0..10u64.pow(18), 0..9_000_000_000u64, 0..1_000_000_000u32), 1..5),
+            end in prop::sample::select(&["\n", "\r\n"][..]),
         ) {
             let text: Vec<String> =
                 fields.iter().map(|(number, whole, rest)| format!("{number}\t\t{whole}.{rest:09}")).collect();
-            let text = text.join(" ");
+            let line = text.join(" ") + end;
+            let text = line.clone() + "1";
             let mut quick = Quick::new(text.as_bytes());
             for (number, whole, rest) in fields {
                 prop_assert_eq!(quick.number(), Some(number));
                 let ns = whole as i64 * 1_000_000_000 + i64::from(rest);
                 prop_assert_eq!(quick.time(TimeUnit::Seconds), Some(ns));
             }
-            prop_assert!(quick.ended());
+            prop_assert_eq!(quick.ended(), Some(line.len()));
+            prop_assert_eq!(Quick { text: line.trim_end().as_bytes(), ..quick }.ended(), None);
         }
     }
 }
