@@ -19,6 +19,7 @@ mod result;
 mod rows;
 mod simulation;
 mod states;
+mod tally;
 
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use direct::DirectIo;
