@@ -38,6 +38,7 @@ impl Stop {
 /// Latest and earliest time, 73 years from 0, which leaves room for all that a run can add.
 const MAX_TIME: u64 = 1 << 61;
 
+#[inline]
 fn empty(command: &Command) -> bool {
     command.sectors == 0 && command.op.has_data()
 }
@@ -90,6 +91,7 @@ impl Modifiers {
 }
 
 impl From<Flags> for Modifiers {
+    #[inline]
     fn from(flags: Flags) -> Self {
         let pick = |flag, modifier: Modifiers| if flags.contains(flag) { modifier } else { Modifiers::NONE };
         pick(Flags::FUA, Self::RELIABLE).with(pick(Flags::PREFLUSH, Self::PREFLUSH))
@@ -119,6 +121,7 @@ impl Command {
 }
 
 impl From<&Request> for Command {
+    #[inline]
     fn from(request: &Request) -> Self {
         Self {
             arrival: request.arrival,
@@ -347,9 +350,8 @@ impl Device {
             self.tell_completed(observer);
             return Ok(None);
         }
-        let event = progress.event;
-        self.complete(&event, observer);
-        Ok(Some(Nanos(event.complete)))
+        self.complete(&progress.event, observer);
+        Ok(Some(Nanos(progress.event.complete)))
     }
 
     /// Checks a command against the device and the clock.

@@ -1,4 +1,5 @@
 //! A bus as a timeline with gaps.
+#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 /// Future transfers remembered; with more, the earliest gap is given up. A power of two.
 const SPANS: usize = 32;
@@ -27,7 +28,7 @@ impl Default for Channel {
 
 impl Channel {
     /// Takes the bus for `length` ns, not before `earliest`; returns the beginning.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
         self.busy += length as u64;
         if earliest < self.end {
@@ -43,12 +44,13 @@ impl Channel {
         earliest
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&mut self, index: usize) -> &mut Span {
         &mut self.spans[self.first.wrapping_add(index) % SPANS]
     }
 
     /// The same where later transfers are known.
+    #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         let mut index = self.count;
         while index > 0 && self.at(index - 1).1 > earliest {

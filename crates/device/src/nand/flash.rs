@@ -1,6 +1,8 @@
 //! When the arrays and buses are free: an operation starts at max(ready, free) and moves the timeline on.
+#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 use super::channel::Channel;
+use super::copies::{Copies, Stepwise, Whole};
 use crate::config::{Parallelism, Settings};
 use crate::geometry::{Geometry, Group};
 
@@ -38,9 +40,9 @@ struct Gang {
 
 /// A unit of parallelism, beside when it is free.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unit {
+pub(super) struct Unit {
     /// When its page register is free: the array took over what the bus brought.
-    register: i64,
+    pub register: i64,
     /// The last run of collection on it.
     gc_begin: i64,
     gc_end: i64,
@@ -48,8 +50,8 @@ struct Unit {
 
 impl Unit {
     /// Collection from `begin` to `end`; runs that touch become one.
-    #[inline]
-    fn note_gc(&mut self, begin: i64, end: i64) {
+    #[inline(always)]
+    pub fn note_gc(&mut self, begin: i64, end: i64) {
         if begin > self.gc_end {
             self.gc_begin = begin;
         }
@@ -69,9 +71,17 @@ struct Route {
 
 /// How long a die was busy with any of its planes.
 #[derive(Clone, Copy, Debug)]
-struct DieLoad {
+pub(super) struct DieLoad {
     until: i64,
     busy: u64,
+}
+
+impl DieLoad {
+    #[inline(always)]
+    pub fn book(&mut self, begin: i64, end: i64) {
+        self.busy += (end - begin.max(self.until)).max(0) as u64;
+        self.until = self.until.max(end);
+    }
 }
 
 /// Timelines of all units and buses.
@@ -196,7 +206,7 @@ impl Flash {
 
     /// The first unit from the place `cursor` on that can begin a program at `ready`, as far as can be told before its page
     /// is known, else the one that can begin first; its place in the striping order.
-    #[inline]
+    #[inline(always)]
     pub fn first_unit(&self, cursor: usize, ready: i64) -> usize {
         if self.gangs.is_empty() {
             first(&self.free, cursor, ready, |_, free| free)
@@ -206,7 +216,7 @@ impl Flash {
     }
 
     /// When the unit of a plane is free.
-    #[inline]
+    #[inline(always)]
     pub fn plane_free(&self, plane: u32) -> i64 {
         self.free[self.routes[plane as usize].place as usize]
     }
@@ -218,6 +228,7 @@ impl Flash {
     }
 
     /// Whether an operation may begin before the last one on its plane has ended.
+    #[inline]
     pub fn caches(&self) -> bool {
         self.cache_read || self.cache_program
     }
@@ -232,7 +243,7 @@ impl Flash {
     }
 
     /// Bus time of a command with `bytes` of data.
-    #[inline]
+    #[inline(always)]
     fn bus_time(&self, bytes: u32) -> i64 {
         let bytes = if self.gang_channels > 1 {
             bytes.min(self.real_page).max(bytes / self.gang_channels)
@@ -243,7 +254,7 @@ impl Flash {
     }
 
     /// When an operation on `plane` may begin, whose unit is free `at`.
-    #[inline]
+    #[inline(always)]
     fn gate(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
         if self.gangs.is_empty() { at } else { self.gate_gang(plane, kind, offset, at) }
     }
@@ -265,13 +276,11 @@ impl Flash {
     }
 
     /// Books `plane` for `begin..end`.
-    #[inline]
+    #[inline(always)]
     fn book(&mut self, plane: u32, kind: Kind, offset: u32, begin: i64, end: i64) {
         self.plane_busy[plane as usize] += (end - begin) as u64;
         let route = self.routes[plane as usize];
-        let die = &mut self.dies[route.die as usize];
-        die.busy += (end - begin.max(die.until)).max(0) as u64;
-        die.until = die.until.max(end);
+        self.dies[route.die as usize].book(begin, end);
         if !self.gangs.is_empty() {
             let gang = &mut self.gangs[route.gang as usize];
             if begin >= gang.until {
@@ -283,13 +292,13 @@ impl Flash {
     }
 
     /// How much of `ready..begin` the unit spent on collection.
-    #[inline]
+    #[inline(always)]
     fn gc_share(unit: &Unit, ready: i64, begin: i64) -> i64 {
         if unit.gc_end <= ready { 0 } else { (unit.gc_end.min(begin) - unit.gc_begin.max(ready)).max(0) }
     }
 
     /// Programs a page: its data crosses the bus, then the array takes it.
-    #[inline]
+    #[inline(always)]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
         let route = self.routes[plane as usize];
         let index = route.place as usize;
@@ -336,82 +345,37 @@ impl Flash {
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
-    /// Moves a page inside its plane for collection: reads `reads` pages (none where the register holds the data) and
-    /// programs one. Returns when its unit was free for it, and when it was done.
-    #[inline]
-    pub fn copy(
-        &mut self,
-        plane: u32,
-        from: &Group,
-        reads: u32,
-        to: &Group,
-        page: u32,
-        ready: i64,
-    ) -> (i64, i64) {
-        let (out, back) = if self.copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) };
-        if self.gangs.is_empty() && !self.caches() {
-            return self.copy_at_once(plane, (from, out), reads, (to, back), ready);
-        }
-        let before = self.plane_free(plane).max(ready);
-        let mut at = ready;
-        for _ in 0..reads {
-            at = self.read(plane, from, page, at, out).end;
-        }
-        let end = self.program(plane, to, page, at, back).end;
-        self.note_gc(plane, before, end);
-        (before, end)
+    /// Bytes over the bus when a page is moved inside its plane: out and back.
+    pub fn copied_bytes(&self, from: &Group, to: &Group) -> (u32, u32) {
+        if self.copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) }
     }
 
-    /// The same where nothing can come between the parts: one look at the unit, one booking.
-    #[inline]
-    fn copy_at_once(
-        &mut self,
-        plane: u32,
-        (from, out): (&Group, u32),
-        reads: u32,
-        (to, back): (&Group, u32),
+    /// Begins to move pages from a plane to one (most often itself) for collection, each as early as `ready` and the
+    /// flash allow.
+    pub fn copies<'a>(
+        &'a mut self,
+        planes: (u32, u32),
+        (from, to): (&'a Group, &'a Group),
         ready: i64,
-    ) -> (i64, i64) {
-        let route = self.routes[plane as usize];
-        let index = route.place as usize;
-        let begin = ready.max(self.free[index]);
-        let (out, back) = (self.bus_time(out), self.command_ns + self.bus_time(back));
-        let command = self.command_ns;
-        let channel = &mut self.channels[route.channel as usize];
-        let mut take = |at, time| if time > 0 { channel.reserve(at, time) + time } else { at };
-        let mut at = begin;
-        for _ in 0..reads {
-            let sensed = take(at, command) + from.read_ns;
-            at = take(sensed, out);
+    ) -> Copies<'a> {
+        if planes.0 != planes.1 || !self.gangs.is_empty() || self.cache_read || self.cache_program {
+            return Copies::Stepwise(Stepwise { flash: self, planes, groups: (from, to), ready });
         }
-        let transferred = take(at, back);
-        let end = transferred + to.program_ns;
-        self.book(plane, Kind::Program, 0, begin, end);
-        self.free[index] = end;
-        let unit = &mut self.units[index];
-        unit.register = transferred;
-        unit.note_gc(begin, end);
-        (begin, end)
-    }
-
-    /// Moves a page to another plane, which collects from the beginning of the program on; otherwise as [`Flash::copy`].
-    #[cold]
-    pub fn move_to(
-        &mut self,
-        (plane, to_plane): (u32, u32),
-        from: &Group,
-        reads: u32,
-        to: &Group,
-        page: u32,
-        ready: i64,
-    ) -> (i64, i64) {
-        let mut at = ready;
-        for _ in 0..reads {
-            at = self.read(plane, from, 0, at, from.page_bytes).end;
-        }
-        let op = self.program(to_plane, to, page, at, to.page_bytes);
-        self.note_gc(to_plane, op.begin, op.end);
-        (op.begin, op.end)
+        let route = self.routes[planes.0 as usize];
+        let (out, back) = self.copied_bytes(from, to);
+        Copies::Whole(Whole {
+            ready,
+            command: self.command_ns,
+            out: self.bus_time(out),
+            back: self.command_ns + self.bus_time(back),
+            read_ns: from.read_ns,
+            program_ns: to.program_ns,
+            free: &mut self.free[route.place as usize],
+            unit: &mut self.units[route.place as usize],
+            die: &mut self.dies[route.die as usize],
+            plane_busy: &mut self.plane_busy[planes.0 as usize],
+            channel: &mut self.channels[route.channel as usize],
+        })
     }
 
     /// Erases a block.
@@ -437,7 +401,7 @@ impl Flash {
 }
 
 /// The place of the first of `units` from `cursor` on, and round, that is free at `ready`, else of the one free first.
-#[inline]
+#[inline(always)]
 fn first(units: &[i64], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
     let (before, from) = units.split_at(cursor);
     let (mut best, mut best_free) = (0, i64::MAX);

@@ -130,7 +130,7 @@ impl Device {
         let plane = u32::from(self.blocks[block as usize].plane);
         let kind = &self.geometry.groups[0];
         let from_page = self.geometry.offset_of(slot) >> kind.page_shift;
-        let (begin, end) = self.flash.copy(plane, kind, 1, kind, page, ready);
+        let (begin, end) = self.flash.copies((plane, plane), (kind, kind), ready).page(1, page);
         if !self.copy_back {
             self.counters.bus_bytes += 2 * u64::from(kind.page_bytes);
         }
