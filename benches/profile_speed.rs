@@ -1,17 +1,19 @@
-//! How fast a profile of everything is, and how much memory it takes.
+//! How fast a profile of everything is, how fast a workload is synthesised, and how much memory both take.
 //!
 //! ```text
 //! cargo run --release -p emmclab-profile --example profile_speed [-- --requests N] [TRACE...]
 //! ```
 //!
 //! Profiles a synthetic stream (50 million requests over 32 GB unless told otherwise) and each trace given, repeated to
-//! ten million requests with its clock running on. Prints requests for each second of one core and the process's peak resident memory.
+//! ten million requests with its clock running on; then makes ten million requests of the Messaging workload. Prints
+//! requests for each second of one core and the process's peak resident memory.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use emmclab_profile::synth::{SynthOptions, Synthesizer, presets};
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_trace::{
     BATCH_ROWS, Batch, BatchBuilder, Header, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
@@ -45,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut now = 0;
     let full = (0..requests / BATCH_ROWS as u64).map(|_| synthetic(&mut random, &mut now));
     measure("synthetic over 32 GB", full);
-    Ok(())
+    make("Messaging")
 }
 
 fn read(path: &str) -> Result<Vec<Batch>, emmclab_trace::Error> {
@@ -117,9 +119,22 @@ fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
     spent += cpu_time().saturating_sub(begun);
     let counted = report.by_operation.iter().filter(|row| row.op != "all").map(|row| row.requests);
     assert_eq!(counted.sum::<u64>(), requests as u64, "every request is in the profile");
-    let name = name.rsplit('/').next().unwrap_or(name);
-    let per_s = requests as f64 / spent.as_secs_f64();
-    println!("{name:<28} {requests:>12} {:>9.2} {per_s:>14.0} {:>10.1}", spent.as_secs_f64(), peak_mb());
+    tell(name.rsplit('/').next().unwrap_or(name), requests, spent);
+}
+
+/// Makes a workload.
+fn make(name: &str) -> Result<(), Box<dyn Error>> {
+    let options = SynthOptions { requests: Some(REPEATED), ..SynthOptions::default() };
+    let begun = cpu_time();
+    let requests = Synthesizer::new(&presets::model(name)?, &options)?.map(|batch| batch.len()).sum();
+    tell(&format!("making {name}"), requests, cpu_time().saturating_sub(begun));
+    Ok(())
+}
+
+fn tell(name: &str, requests: usize, spent: Duration) {
+    let spent_s = spent.as_secs_f64();
+    let per_s = requests as f64 / spent_s;
+    println!("{name:<28} {requests:>12} {spent_s:>9.2} {per_s:>14.0} {:>10.1}", peak_mb());
 }
 
 /// Processor time of this thread, from Linux, so that a busy machine counts less; elsewhere the wall clock.

@@ -11,7 +11,7 @@ import typer
 
 import emmclab
 from emmclab import _core
-from emmclab.cli import app
+from emmclab.cli import application
 from emmclab.fields import TABLES
 from emmclab.plots import FIGURES
 
@@ -30,7 +30,7 @@ def table(headings: list[str], rows: list[list[str]]) -> str:
 
 def command_line() -> str:
     """Describe each command with its arguments and options."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application())
     parts = [
         "# Command line\n\n",
         "Data go to stdout, words to stderr. Exit codes: 0 done, 1 failed run, 2 bad input or option, ",

@@ -8,20 +8,16 @@ The rules are told in presets/workloads/README.md. Standard library only; the sa
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from statistics import NormalDist
 
-PRESETS = Path(__file__).parents[1] / "presets"
+from workload_histograms import LARGEST_READ_KB, geometric, histogram, log_normal, returning
+from workload_tables import OTHERS, PRESETS, Row, rows, small_shares, solve
+
 OUT = PRESETS / "workloads"
 
-#: Characteristic 2 is about 15 of the 18 applications; these are the others.
-OTHERS = {"Movie": 15.0, "Booting": 30.0, "CameraVideo": 35.0}
 #: Below one request per second (Characteristic 4), and the other applications of Characteristic 6.
 SLOW = {"Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing"}
 LONG_GAPS = SLOW | {"Radio", "AngryBirds", "Facebook", "Amazon", "Email"}
@@ -30,11 +26,8 @@ OPENS = {"Idle": 50.0, "YouTube": 50.0, "Movie": 19.4, "CameraVideo": 8.0}
 #: Figure 3: KB and MB/s.
 READ_SPEED = [(4, 13.94), (256, 99.65)]
 WRITE_SPEED = [(4, 5.18), (256, 19.0), (16384, 56.15)]
-LARGEST_READ_KB = 256
 FETCH_US = 30.0
 THINK_US = [60 * (1000 / 60) ** ((i + 0.5) / 16) for i in range(16)]
-#: Durations in s where the printed figures contradict each other (see README.md).
-DURATIONS = {"GoogleMaps": 1712.0, "Amazon": 819.0}
 NOTES = {
     "GoogleMaps": (
         "Tables III and IV contradict each other: data size / duration is 115.0 KB/s, 2.4 % below the "
@@ -56,188 +49,6 @@ COMBO_NOTE = (
     "sizes and "
     "rates; the count here is arrival rate x duration, which agrees with data size / mean size"
 )
-
-Histogram = dict[int, int]
-
-
-@dataclass(frozen=True)
-class Row:
-    """An application's rows of Tables III and IV, as text."""
-
-    name: str
-    sizes: dict[str, str]
-    times: dict[str, str]
-
-    @property
-    def combo(self) -> bool:
-        """Two applications at once."""
-        return self.sizes["kind"] == "combo"
-
-    def number(self, column: str) -> float:
-        """A figure by its column."""
-        return float(self.sizes.get(column) or self.times[column])
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Whole numbers that agree with a row: requests, KB, seconds; writes among them."""
-
-    requests: int
-    kb: int
-    duration_s: float
-    writes: int
-    written_kb: int
-
-
-def rows() -> list[Row]:
-    """The published rows, in the paper's order."""
-
-    def table(name: str) -> list[dict[str, str]]:
-        with (PRESETS / "published" / name).open(newline="") as file:
-            return list(csv.DictReader(file))
-
-    times = {row["application"]: row for row in table("iiswc15_table4_timing.csv")}
-    sizes = table("iiswc15_table3_size.csv")
-    return [Row(row["application"], row, times[row["application"]]) for row in sizes]
-
-
-def small_shares(all_rows: Iterable[Row]) -> dict[str, float]:
-    """Percent of requests of 4 KB: by rank of mean size within what Characteristic 2 says."""
-    individual = [row for row in all_rows if not row.combo and row.name not in OTHERS]
-    individual.sort(key=lambda row: row.number("data_size_kb") / row.number("requests"))
-    last = len(individual) - 1
-    shares = {row.name: 57.4 - (57.4 - 44.9) * i / last for i, row in enumerate(individual)}
-    for row in all_rows:
-        if row.combo:
-            shares[row.name] = 52.0 if row.name == "FB/Msg" else 55.0 if row.name[0] == "M" else 50.0
-    return shares | OTHERS
-
-
-def solve(row: Row) -> Totals:
-    """The whole numbers that are closest to everything printed."""
-    kb, requests = int(row.number("data_size_kb")), int(row.number("requests"))
-    printed_s, arrivals, accesses = map(
-        row.number, ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s")
-    )
-    low = max(printed_s - 0.5, kb / (accesses + 0.005))
-    high = min(printed_s + 0.5, kb / (accesses - 0.005))
-    if row.combo:
-        duration = round((low + high) / 2, 2)
-        requests = round(arrivals * duration)
-    elif row.name in DURATIONS:
-        duration = DURATIONS[row.name]
-    else:
-        lower, upper = max(low, requests / (arrivals + 0.005)), min(high, requests / (arrivals - 0.005))
-        if lower <= upper:
-            low, high = lower, upper
-        duration = round((low + high) / 2, 2) if low <= high else printed_s
-    write_pct, written_pct = row.number("write_requests_pct"), row.number("written_bytes_pct")
-    around_writes, around_kb = round(requests * write_pct / 100), round(kb * written_pct / 100 / 4) * 4
-
-    def beyond(value: float, printed: float) -> float:
-        return max(0.0, printed - value, value - (printed + 0.499)) / printed
-
-    best: tuple[float, int, int] | None = None
-    for writes in range(around_writes - 3, around_writes + 4):
-        for written in range(around_kb - 400, around_kb + 404, 4):
-            reads = requests - writes
-            if reads <= 0 or writes <= 0:
-                continue
-            cost = 1000 * (
-                beyond((kb - written) / reads, row.number("mean_read_kb"))
-                + beyond(written / writes, row.number("mean_write_kb"))
-            )
-            cost += abs(100 * writes / requests - write_pct) + abs(100 * written / kb - written_pct)
-            if best is None or cost < best[0]:
-                best = (cost, writes, written)
-    if best is None:
-        raise ValueError(f"{row.name}: no numbers agree with the tables")
-    return Totals(requests, kb, duration, best[1], best[2])
-
-
-def classes(largest_kb: int) -> list[int]:
-    """Sizes above 4 KB: multiples of 4, coarser above 64."""
-    sizes = [*range(8, 68, 4), *range(72, 129, 8), *range(144, 257, 16)]
-    size = 320
-    while size < largest_kb:
-        sizes.append(size)
-        size = int(size * 1.25) // 64 * 64
-    return [size for size in sizes if size <= largest_kb]
-
-
-def bisect(low: float, high: float, too_low: Callable[[float], bool]) -> float:
-    """Where `too_low` ceases to hold."""
-    for _ in range(200):
-        middle = (low + high) / 2
-        if too_low(middle):
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def histogram(
-    requests: int,
-    kb: int,
-    small: int,
-    largest: int,
-    holds_largest: bool,
-    favour: Callable[[int], float] = lambda _: 1.0,
-) -> Histogram:
-    """Sizes and counts: `requests` of `kb` together, at most `small` of them of 4 KB."""
-    if holds_largest:
-        requests, kb = requests - 1, kb - largest
-    small = min(small, requests)
-    while kb != 4 * small and (small == requests or kb - 4 * small < 8 * (requests - small)):
-        small -= 1
-    rest = requests - small
-    limit = largest if holds_largest else min(largest, LARGEST_READ_KB)
-    counts = _spread(rest, kb - 4 * small, limit, holds_largest, favour) if rest else {}
-    if small:
-        counts[4] = counts.get(4, 0) + small
-    if holds_largest:
-        counts[largest] = counts.get(largest, 0) + 1
-    return dict(sorted(counts.items()))
-
-
-def _spread(
-    requests: int, kb: int, limit: int, below_limit: bool, favour: Callable[[int], float]
-) -> Histogram:
-    sizes = classes(limit - 4 if below_limit and limit > 8 else limit)
-    widths = [size - before for size, before in zip(sizes, [4, *sizes], strict=False)]
-
-    def weights(slope: float) -> list[float]:
-        steps = zip(sizes, widths, strict=True)
-        return [favour(size) * width * (size / 8.0) ** -slope for size, width in steps]
-
-    def mean(slope: float) -> float:
-        own = weights(slope)
-        return sum(size * weight for size, weight in zip(sizes, own, strict=True)) / sum(own)
-
-    own = weights(bisect(-3.0, 9.0, lambda slope: mean(slope) > kb / requests))
-    counts, upto, given = [], 0.0, 0
-    for weight in own:
-        upto += requests * weight / sum(own)
-        counts.append(round(upto) - given)
-        given += counts[-1]
-    counts[0] += requests - sum(counts)
-    found = {size: count for size, count in zip(sizes, counts, strict=True) if count > 0}
-    missing = (kb - sum(size * count for size, count in found.items())) // 4
-    while missing:
-        sign = 1 if missing > 0 else -1
-        size, step = next(
-            (size, step)
-            for size in sorted(found, key=lambda size: (-found[size], size))
-            for step in range(min(abs(missing), 8), 0, -1)
-            if 8 <= size + 4 * sign * step <= limit
-        )
-        moved = max(1, min(found[size] // 4, abs(missing) // step))
-        found[size] -= moved
-        found[size + 4 * sign * step] = found.get(size + 4 * sign * step, 0) + moved
-        if not found[size]:
-            del found[size]
-        missing -= sign * step * moved
-    return found
 
 
 def service_points(speeds: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -265,35 +76,6 @@ def service_ms(points: Sequence[tuple[int, float]], kb: int) -> float:
         if kb <= high:
             return quick + (slow - quick) * max(0, kb - low) / (high - low)
     return points[-1][1] * kb / points[-1][0]
-
-
-def log_normal(mean: float, floor: float, count: int = 40, sigma: float = 1.5) -> list[float]:
-    """Evenly likely values with that mean above that floor, or without a floor where the mean is too near."""
-    raw = [math.exp(sigma * NormalDist().inv_cdf((i + 0.5) / count)) for i in range(count)]
-    floor = 0.0 if mean <= 2 * floor else floor
-    return [floor + (mean - floor) * value * count / sum(raw) for value in raw]
-
-
-def geometric(mean: float, strata: int) -> Histogram:
-    """How often each length is among evenly likely ones of that mean, at least 1."""
-    counts: Histogram = {}
-    for i in range(strata):
-        left = 1 - (i + 0.5) / strata
-        length = 1 if mean <= 1.0001 else 1 + math.floor(math.log(left) / math.log(1 - 1 / mean))
-        counts[length] = counts.get(length, 0) + 1
-    return dict(sorted(counts.items()))
-
-
-def returning(counts: Histogram, share: float) -> Histogram:
-    """How many requests of each size return: their share falls with the square root of the size."""
-    wanted = round(sum(counts.values()) * share / 100)
-
-    def expected(scale: float, size: int) -> float:
-        return counts[size] * min(0.95, scale * math.sqrt(4 / size))
-
-    scale = bisect(0.0, 1e3, lambda scale: sum(expected(scale, size) for size in counts) <= wanted)
-    found = {size: expected(scale, size) for size in counts}
-    return {size: max(1, round(value)) for size, value in found.items() if value >= 0.5} if wanted else {}
 
 
 def number(value: float, digits: int) -> str:

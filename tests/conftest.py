@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 #: As with the random tests in Rust, a failure concerns the change that shows it.
 hypothesis.settings.register_profile("same", derandomize=True)
@@ -20,11 +21,14 @@ hypothesis.settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-m", "emmclab"]
+#: A test that waits longer than this hangs; a busy machine is no failure.
+PATIENCE_S = 600
 
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a user without a terminal."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "EMMCLAB_DEBUG")}
+    ours = ("COLUMNS", "EMMCLAB_DEBUG", "EMMCLAB_TRACES")
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
     return kept | {"PYTHONPATH": str(ROOT / "python"), "NO_COLOR": "1"} | more
 
 
@@ -33,7 +37,7 @@ def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     env = environment(**options.pop("env", {}))
     command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, env=env, timeout=120, check=False, **options
+        command, capture_output=True, text=True, env=env, timeout=PATIENCE_S, check=False, **options
     )
 
 
@@ -110,6 +114,31 @@ def chromium() -> str:
     if path is None:
         missing("Debian's chromium")
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    """The browser, started once."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which IISWC 2015 was reproduced from nothing but the project, once for all tests.
+
+    It holds `results`, `page.html` and `figures`; tests leave it as it is.
+    """
+    folder = tmp_path_factory.mktemp("reproduced")
+    done = emmclab(
+        *("reproduce", "iiswc15", "--jobs", 2, "--results", folder / "results"),
+        *("--html", folder / "page.html", "--figures", folder / "figures"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "reproduced" in done.stdout
+    return folder
 
 
 def instances() -> list[str]:

@@ -22,8 +22,11 @@ def trace() -> emmclab.Trace:
 
 def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
     device = Device.preset("emmc51-tlc")
-    base, found, refused = advise(device, [trace])
-    assert not refused
+    advised = advise(device, [trace])
+    base, found = advised.base, advised.options
+    assert not advised.refused
+    assert advised.life is None
+    assert all(advice.life is None for advice in found), "nobody asked for it"
     means = [advice.mean_response_ms for advice in found]
     assert means == sorted(means)
     by_name = {advice.option: advice for advice in found}
@@ -35,16 +38,42 @@ def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
         assert again["mean_response_ms"] == advice.mean_response_ms, advice.option
     assert base["trace"] == trace.name
     for order in ORDERS[1:3]:
-        ranked = advise(device, [trace], by=order)[1]
+        ranked = advise(device, [trace], by=order).options
         values = [advice.p99_response_ms if order == "p99" else advice.waf for advice in ranked]
         assert values == sorted(values)
 
 
 def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emmclab.Trace) -> None:
-    _, found, refused = advise(Device.preset("ssdsim"), [trace], fold=True)
-    assert "packed writes" in refused
-    assert "queue" in refused["packed writes"]
-    assert {advice.option for advice in found}.isdisjoint(refused)
+    advised = advise(Device.preset("ssdsim"), [trace], fold=True)
+    assert "packed writes" in advised.refused
+    assert "queue" in advised.refused["packed writes"]
+    assert {advice.option for advice in advised.options}.isdisjoint(advised.refused)
+
+
+def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
+    device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
+    advised = advise(device, [trace], by="lifetime", fold=True)
+    life = advised.life
+    assert life is not None
+    assert life.waf > advised.base["waf"], "a full device collects, a new one does not"
+    written, capacity = advised.base["host_bytes_written"], advised.base["capacity_bytes"]
+    assert (life.passes - 1) * written < 0.01 * capacity
+    assert life.passes * written >= 0.01 * capacity
+    # Every block 3,000 times, shared by all that is written: the host's and what collection moves.
+    most = 3000 * 1.07 * capacity / 2**30
+    assert most / life.waf * 0.8 < life.host_gb < most / life.waf * 1.2
+    assert life.years is not None
+    per_year = written / advised.base["simulated_s"] * 365.25 * 86400 / 2**30
+    assert life.years == pytest.approx(life.host_gb / per_year)
+    lives = [0 if one.life is None else one.life.host_gb for one in advised.options]
+    assert lives == sorted(lives, reverse=True)
+    assert lives[0] > 0
+
+
+def test_a_device_without_collection_has_no_lifetime(trace: emmclab.Trace) -> None:
+    advised = advise(Device.preset("ssdsim"), [trace], lifetime=True, fold=True)
+    assert advised.life is None
+    assert all(one.life is None for one in advised.options)
 
 
 def test_what_a_device_has_already_is_no_option() -> None:

@@ -30,17 +30,8 @@ FIELDS = ["id", "source", "claim", "published", "measured", "tolerance", "verdic
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of the paper's whole study."""
-    folder = tmp_path_factory.mktemp("iiswc15")
-    done = emmclab("run", "iiswc15", "--results", folder, env={"EMMCLAB_TRACES": ""})
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def results(folder: Path) -> Results:
-    return Results.load(folder / "iiswc15")
+def results(reproduced: Path) -> Results:
+    return Results.load(reproduced / "results" / "iiswc15")
 
 
 def test_the_ledger_has_every_published_claim_and_no_other() -> None:
@@ -113,8 +104,8 @@ def test_a_wrong_ledger_is_refused(entry: str) -> None:
         parse(f"[[claim]]\n{entry}\n", "test")
 
 
-def test_claims_come_as_a_list_of_objects(folder: Path) -> None:
-    claims = emmclab_json("claims", "--paper", "iiswc15", "--results", folder)
+def test_claims_come_as_a_list_of_objects(reproduced: Path) -> None:
+    claims = emmclab_json("claims", "--paper", "iiswc15", "--results", reproduced / "results")
     assert [list(claim) for claim in claims] == [FIELDS] * len(said("iiswc15"))
     assert [claim["id"] for claim in claims] == list(said("iiswc15"))
     assert {claim["verdict"] for claim in claims} <= set(VERDICTS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import biotracer, emmclab, emmclab_json
+from conftest import PATIENCE_S, biotracer, emmclab, emmclab_json
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
@@ -111,7 +111,7 @@ def test_a_pipe_is_read_as_a_file_is(arguments: list[str], trace: Path, tmp_path
     os.mkfifo(pipe)
     feeder = subprocess.Popen(["cp", str(trace), str(pipe)])
     done = emmclab(*(word.format(pipe) for word in arguments))
-    assert feeder.wait(60) == 0
+    assert feeder.wait(PATIENCE_S) == 0
     assert done.returncode == 0, done.stderr
 
 
@@ -130,7 +130,7 @@ def test_a_pipe_is_not_read_twice(trace: Path, tmp_path: Path) -> None:
         os.mkfifo(pipe)
         feeder = subprocess.Popen(["cp", str(trace), str(pipe)])
         assert_refused(emmclab(*arguments, pipe), "pipe", "write it to a file first")
-        feeder.wait(60)
+        feeder.wait(PATIENCE_S)
 
 
 def test_a_trace_out_of_order_names_the_option_that_helps(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, emmclab, environment, missing
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, missing
 
 
 def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
@@ -54,12 +54,12 @@ def test_signal_in_the_middle_of_a_conversion_leaves_nothing(
     target = tmp_path / "out.parquet"
     command = [*COMMAND, "convert", str(long_trace), str(target)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.002)
     assert process.poll() is None, "the conversion ended before it could be interrupted"
     process.send_signal(number)
-    _, words = process.communicate(timeout=60)
+    _, words = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
     assert "Traceback" not in words
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from conftest import COMMAND, emmclab, environment, instances
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, instances
 
 
 def _sectors_written(loop: str) -> int:
@@ -80,7 +80,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
         (small / "fills").write_bytes(bytes(40 << 20))
         read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct", "status=none"]
         subprocess.run(read, check=True)
-        said, words = recording.communicate(timeout=30)
+        said, words = recording.communicate(timeout=PATIENCE_S)
         assert recording.returncode == 0 and "MB are free" in words
         assert "MB are free" in json.loads(said)["ended_early"]
         assert json.loads(said)["ledger"]["kept"] > 0
@@ -104,11 +104,11 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     env = environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
     recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=4k", "count=50", "iflag=direct", "status=none"]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while recording.poll() is None and time.monotonic() < deadline:
         subprocess.run(read, check=True)
         time.sleep(0.2)
-    said, words = recording.communicate(timeout=10)
+    said, words = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0, words
     assert "link to the recorded machine was lost" in words
     assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] >= 100
@@ -128,6 +128,6 @@ def test_ctrl_c_ends_a_recording_like_its_duration(loop: str, tmp_path: Path) ->
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
     subprocess.run(read, check=True)
     recording.send_signal(signal.SIGINT)
-    said, _ = recording.communicate(timeout=10)
+    said, _ = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0 and "20 kept" in said
     assert emmclab("profile", path).returncode == 0 and instances() == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, emmclab, environment, instances
+from conftest import COMMAND, PATIENCE_S, emmclab, environment, instances
 
 
 def _write(loop: str, blocks: int) -> None:
@@ -39,7 +39,7 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
     _write(loop, 20)
     time.sleep(0.5)
     _write(loop, 12)
-    said, _ = watching.communicate(timeout=30)
+    said, _ = watching.communicate(timeout=PATIENCE_S)
     assert watching.returncode == 0
     views = [json.loads(line) for line in said.splitlines()]
     assert len(views) >= 6
@@ -67,7 +67,7 @@ def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str
     _write(loop, 10)
     time.sleep(0.6)
     watching.send_signal(signal.SIGINT)
-    said, words = watching.communicate(timeout=10)
+    said, words = watching.communicate(timeout=PATIENCE_S)
     assert watching.returncode == 0 and not words
     assert "  dd write: " in said and "64.0 mean KB" in said and "\x1b" not in said
     assert instances() == []
@@ -92,7 +92,7 @@ def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) ->
                     "status=none",
                 ]
                 subprocess.run(to, check=True)
-            said, _ = watching.communicate(timeout=30)
+            said, _ = watching.communicate(timeout=PATIENCE_S)
             if json_or_not:
                 rows = [row for line in said.splitlines() for row in json.loads(line)["syncs"]]
                 assert {(row["process"], row["file_system"]) for row in rows} == {("dd", "ext4")}
@@ -119,7 +119,7 @@ def test_a_terminal_shows_a_table_that_ctrl_c_ends(loop: str) -> None:
     if pid == 0:
         os.execvpe(COMMAND[0], [*COMMAND, "top", "--device", loop], environment(COLUMNS="120", TERM="xterm"))
     shown, begin, asked = b"", time.monotonic(), False
-    while time.monotonic() - begin < 30:
+    while time.monotonic() - begin < PATIENCE_S:
         if select.select([terminal], [], [], 0.2)[0]:
             try:
                 shown += os.read(terminal, 1 << 16)

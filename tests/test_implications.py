@@ -57,6 +57,13 @@ def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
     assert all(claim.verdict != CANNOT and claim.measured != "–" and claim.reason for claim in judged)
 
 
+def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
+    """Idle's mean service time of 7.42 ms is more than a wake-up of 4 ms before each request gives."""
+    reason = judge(results, "implications")[0].reason
+    assert "Idle" in reason
+    assert "woke more slowly" in reason
+
+
 def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None:
     judged = judge(results, "implications")
     drawn = drawings(results)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import COMMAND, emmclab, emmclab_json, environment, missing
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, missing
 from emmclab.device import Device
 from emmclab.probe import Simulated, page_size, probe
 
@@ -103,11 +103,11 @@ def test_a_block_device_is_probed_and_may_be_interrupted(loop: Path, scratch: Pa
     assert emmclab_json("probe", loop, "--span-mb", 32)["span_mb"] == 32
     command = [*COMMAND, "probe", str(loop), "--write", "--yes", "--span-mb", "64"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while not any(scratch.read_bytes()[: 1 << 20]) and process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert b"Traceback" not in stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,91 @@ def test_a_compressed_perfetto_trace_reads_the_same(perfetto_trace: Path, tmp_pa
     packed.write_bytes(gzip.compress(perfetto_trace.read_bytes()))
     assert api.read(packed).rows(REQUESTS) == api.read(perfetto_trace).rows(REQUESTS)
     assert api.read(packed).ledger == api.read(perfetto_trace).ledger
+
+
+BESIDE = re.compile(
+    r"\s*(?P<task>.+)-(?P<pid>\d+)\s+\[\d+\] \S+\s+(?P<s>\d+)\.(?P<us>\d+): (?P<event>\w+): (?P<rest>.*)"
+)
+MMC_FIELDS = {"block_size": "blksz", "sbc_retires": "sbc_retries"}
+
+
+def _beside(number: int, line: str) -> Any:
+    """The Perfetto event of a line of a driver or a file system."""
+    found = BESIDE.match(line)
+    assert found, line
+    time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
+    event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
+    name, rest = found["event"], found["rest"]
+    fields: dict[str, int] = {
+        key: int(value, 0) for key, value in re.findall(r"(\w+)[ =]+(-?(?:0x)?[0-9a-f]+)\b", rest)
+    }
+    if device := re.search(r"dev\D+(\d+),(\d+)", rest):
+        fields["dev"] = int(device[1]) << 8 | int(device[2])
+    if "sync_file" in name:
+        message = getattr(event, name)
+        for key in ("dev", "ret"):
+            if key in fields and key in message.DESCRIPTOR.fields_by_name:
+                setattr(message, key, fields[key])
+        return event
+    event.generic.event_name = name
+    if request := re.match(r"(\w+): (?:start|end) struct mmc_request\[(\w+)\]", rest):
+        event.generic.field.add(name="name", str_value=request[1])
+        fields["mrq"] = int(request[2], 16)
+    for key, value in fields.items():
+        given = {"int_value": value} if value < 0 else {"uint_value": value}
+        event.generic.field.add(name=MMC_FIELDS.get(key, key), **given)
+    return event
+
+
+def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Path) -> None:
+    with pyarrow.input_stream(str(FIXTURES / "debian-6.12-card.trace.zst"), compression="zstd") as stream:
+        text = bytes(stream.read()).decode()
+    plain = tmp_path / "plain.txt"
+    plain.write_text(text)
+    trace = perfetto.Trace()
+    bundle = trace.packet.add(trusted_packet_sequence_id=2).ftrace_events
+    for number, line in enumerate(text.splitlines()):
+        if line.startswith("#"):
+            continue
+        if ": block_" in line:
+            bundle.event.extend(event for _, event in _events(line))
+            bundle.event[-1].timestamp += number % 1000
+        else:
+            bundle.event.append(_beside(number, line))
+    path = _written(tmp_path / "card.perfetto-trace", trace.SerializeToString())
+    found, expected = (_activity(path), _activity(plain))
+    (host,) = found["hosts"]
+    assert {row["kind"]: row["count"] for row in host["commands"]} == {
+        "read": 94,
+        "write": 52,
+        "discard": 6,
+        "status": 52,
+    }
+    assert [(row["process"], row["file_system"], row["calls"]) for row in found["syncs"]] == [
+        ("dd", "ext4", 5),
+        ("dd", "f2fs", 5),
+    ]
+    assert found["journals"] == [{"device": "179,1", "commits": 5, "handles": 20, "blocks": 41}]
+    # A conversion keeps it.
+    target = tmp_path / "card.parquet"
+    assert emmclab("convert", path, target).returncode == 0
+    assert _activity(target) == found
+    # Each is the same but for the nanoseconds that were made up.
+    assert _without_times(found) == _without_times(expected)
+
+
+def _activity(path: Path) -> dict[str, Any]:
+    """What a trace says beside its requests, read to its end."""
+    trace = api.read(path)
+    assert trace.ledger["lost"] == 0
+    activity: dict[str, Any] = json.loads(trace.header["activity"] or "")
+    return activity
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_times(part) for key, part in value.items() if not key.endswith("_ns")}
+    return [_without_times(part) for part in value] if isinstance(value, list) else value
 
 
 def test_all_are_listed_with_what_they_are_known_by() -> None:

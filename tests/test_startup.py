@@ -27,31 +27,49 @@ HEAVY = {
 PRINT_MODULES = "import sys; print(*sys.modules, file=sys.stderr)"
 
 
-def heavy_modules(code: str) -> set[str]:
-    """Give the heavy modules that a new interpreter holds after this code."""
+def modules_after(code: str) -> set[str]:
+    """Give the modules that a new interpreter holds after this code."""
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{PRINT_MODULES}"], capture_output=True, text=True, check=True
     )
-    return HEAVY & set(done.stderr.split())
+    return set(done.stderr.split())
 
 
 def test_the_names_of_heavy_modules_are_right() -> None:
-    assert heavy_modules("import emmclab.study, emmclab.report") >= {"altair", "duckdb", "jinja2"}
+    assert modules_after("import emmclab.study, emmclab.report, rich") >= {
+        "rich",
+        "altair",
+        "duckdb",
+        "jinja2",
+    }
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["formats"],
-        ["devices", "--json"],
-        ["head", str(emmclab.bundled()[0])],
-        ["explain", str(emmclab.bundled()[0])],
-        ["profile", str(emmclab.bundled()[0]), "--json"],
-        ["profile", str(emmclab.bundled()[0])],
-        ["simulate", str(emmclab.bundled()[0]), "--fold", "--json"],
-    ],
-    ids=" ".join,
-)
-def test_commands_without_charts_import_nothing_heavy(arguments: list[str]) -> None:
-    assert not heavy_modules(f"from emmclab.cli import main; assert main({arguments!r}) == 0")
+#: Commands that draw no chart; those that print JSON need no tables either.
+LIGHT = [
+    ["--help"],
+    ["formats"],
+    ["formats", "--json"],
+    ["devices"],
+    ["head", str(emmclab.bundled()[0])],
+    ["explain", str(emmclab.bundled()[0])],
+    ["profile", str(emmclab.bundled()[0]), "--json"],
+    ["profile", str(emmclab.bundled()[0])],
+    ["simulate", str(emmclab.bundled()[0]), "--fold", "--json"],
+    ["compare", str(emmclab.bundled()[0]), "--fold", "--json"],
+]
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_commands_import_only_what_they_need(arguments: list[str]) -> None:
+    unwanted = HEAVY | ({"rich"} if "--json" in arguments else set())
+    assert not unwanted & modules_after(f"from emmclab.cli import main; assert main({arguments!r}) == 0")
+
+
+def test_a_command_does_not_import_another() -> None:
+    found = modules_after("from emmclab.cli import main; main(['formats', '--json'])")
+    assert {name for name in found if name.startswith("emmclab.cli.")} == {
+        "emmclab.cli.console",
+        "emmclab.cli.failures",
+        "emmclab.cli.formats",
+        "emmclab.cli.options",
+    }

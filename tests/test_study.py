@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, emmclab, emmclab_json, environment
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
 from emmclab.errors import ConfigError, InputError
 from emmclab.study import Results, Serial, Study, run_study
 from emmclab.study.store import Store
@@ -83,14 +83,14 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
         run = subprocess.Popen(
             command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         wanted = kept + chance.randrange(1, 12)
         while run.poll() is None and time.monotonic() < deadline:
             if len(list(tmp_path.glob("small/cells/*.json"))) >= wanted:
                 break
             time.sleep(0.001)
         run.send_signal(signal.SIGKILL if attempt % 2 else signal.SIGTERM)
-        run.wait(30)
+        run.wait(PATIENCE_S)
         cells = len(list(tmp_path.glob("small/cells/*.json")))
         assert cells >= kept, "a finished cell was lost"
         kept = cells
@@ -109,7 +109,7 @@ def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
     while run.poll() is None and not list(tmp_path.glob("small/cells/*.json")):
         time.sleep(0.001)
     run.kill()
-    run.wait(30)
+    run.wait(PATIENCE_S)
     mark = f"EMMCLAB_TEST_MARK={tmp_path}".encode()
 
     def alive() -> list[str]:
@@ -122,7 +122,7 @@ def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
                 continue
         return found
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while alive() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive() == []

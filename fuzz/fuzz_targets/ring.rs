@@ -1,4 +1,5 @@
-//! Pages of the ring buffer, of a kernel that exists and of its like in the other byte order (first byte odd).
+//! Pages of the ring buffer, of two kernels that exist (bit 1 of the first byte) and of their like in the other byte
+//! order (bit 0).
 #![no_main]
 
 use std::sync::LazyLock;
@@ -7,19 +8,23 @@ use emmclab_record::{Files, HelperStream, Kernel};
 use libfuzzer_sys::fuzz_target;
 
 static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
-    let stream = include_bytes!("../../crates/record/tests/fixtures/host.stream.zst");
-    let bytes = zstd::decode_all(&stream[..]).unwrap_or_default();
-    let files = HelperStream::new(&bytes[..]).texts("ready").unwrap_or_default();
-    let of_order = |order: &str| {
-        let byte_order = Files::from([("byte_order".to_owned(), order.to_owned())]);
-        Kernel::from_files(&files.clone().into_iter().chain(byte_order).collect())
-    };
-    ["\u{1}", "\u{2}"].into_iter().flat_map(of_order).collect()
+    let host = &include_bytes!("../../crates/record/tests/fixtures/host.stream.zst")[..];
+    let card = &include_bytes!("../../crates/record/tests/fixtures/debian-6.12-card.stream.zst")[..];
+    let mut kernels = Vec::new();
+    for stream in [host, card] {
+        let bytes = zstd::decode_all(stream).unwrap_or_default();
+        let files = HelperStream::new(&bytes[..]).texts("ready").unwrap_or_default();
+        for order in ["\u{1}", "\u{2}"] {
+            let byte_order = Files::from([("byte_order".to_owned(), order.to_owned())]);
+            kernels.extend(Kernel::from_files(&files.clone().into_iter().chain(byte_order).collect()));
+        }
+    }
+    kernels
 });
 
 fuzz_target!(|data: &[u8]| {
     let Some((order, page)) = data.split_first() else { return };
-    let kernel = &KERNELS[usize::from(order & 1)];
+    let kernel = &KERNELS[usize::from(order & 3)];
     let _ = kernel.decode(page, |time, event| {
         std::hint::black_box((time, event));
     });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,6 +25,20 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Life:
+    """How long a device lives under a trace: measured on it in use, full and overwritten at random once."""
+
+    #: Write amplification there.
+    waf: float
+    #: Bytes that the host can write until every block has reached its erase limit (perfect levelling), in GB.
+    host_gb: float
+    #: The same in years at the trace's own rate, bytes over duration; None where that lasts no time.
+    years: float | None
+    #: How often the trace was replayed, until it had written 1 % of the capacity.
+    passes: int
+
+
+@dataclass(frozen=True)
 class Advice:
     """What an option did to a trace, beside the device as it is."""
 
@@ -35,8 +50,8 @@ class Advice:
     p99_response_ms: float
     p99_change_pct: float
     waf: float
-    #: Bytes that the host can write with perfect levelling, in GB; None without an erase limit or erases.
-    lifetime_gb: float | None
+    #: None where it was not asked for, and without an erase limit or collection.
+    life: Life | None
     energy_mj: float
     #: Capacity that the host loses.
     capacity_change_pct: float
@@ -48,6 +63,16 @@ class Advice:
     def to_dict(self) -> dict[str, Any]:
         """Give all fields."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Advised:
+    """What came out: the device as it is, the options, best first, and what it cannot have and why."""
+
+    base: Result
+    life: Life | None
+    options: list[Advice]
+    refused: dict[str, str]
 
 
 _NOTES = {
@@ -115,24 +140,33 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
     return any(values.get(key, "").strip('"') != str(value) for key, value in option.settings.items())
 
 
+_YEAR_S = 365.25 * 86400
+#: What a trace has to write for its lifetime, as a share of the capacity, and the most passes for it.
+_LIFE_SHARE = 0.01
+_MOST_PASSES = 100
+
+
 def advise(
     device: Device,
     traces: Sequence[Trace],
     *,
     by: str = "mean",
+    lifetime: bool = False,
     progress: Callable[[int, int], None] | None = None,
     **replay: Any,
-) -> tuple[Result, list[Advice], dict[str, str]]:
+) -> Advised:
     """Try every option on traces; `replay` are options of `Device.simulate`.
 
-    Gives the run of the device as it is, the options in order, best first, and those that the device cannot
-    have with the reason.
+    A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
+    the options are ranked by it, every option is run once more on a device in use: full, overwritten at
+    random once, then under the traces until they have written 1 % of the capacity. That takes seconds for
+    each option and 32 GB, once where `images` names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.
 
     >>> import emmclab
-    >>> base, found, refused = advise(Device.preset("nexus5"), [emmclab.read(emmclab.bundled()[0])])
+    >>> found = advise(Device.preset("nexus5"), [emmclab.read(emmclab.bundled()[0])]).options
     >>> found[0].mean_change_pct <= found[-1].mean_change_pct
     True
     """
@@ -140,20 +174,55 @@ def advise(
         raise ConfigError(
             f"options cannot be ranked by `{by}`", kind="config", field="by", hint=", ".join(ORDERS)
         )
+    lifetime = lifetime or by == "lifetime"
     wanted = options(device)
     base = device.simulate(*traces, **replay)
+
+    def life(changed: Device) -> Life | None:
+        return _life(changed, traces, base, replay.get("images")) if lifetime else None
+
+    base_life = life(device)
     found, refused = [], {}
     for done, option in enumerate(wanted, 1):
         try:
-            found.append(_advice(option, base, device.set(option.settings).simulate(*traces, **replay)))
+            changed = device.set(option.settings)
+            found.append(_advice(option, base, changed.simulate(*traces, **replay), life(changed)))
         except ConfigError as error:
             refused[option.name] = str(error)
         if progress is not None:
             progress(done, len(wanted))
-    return base, sorted(found, key=lambda advice: (_order(advice, by), advice.option)), refused
+    ranked = sorted(found, key=lambda advice: (_order(advice, by), advice.option))
+    return Advised(base, base_life, ranked, refused)
 
 
-def _advice(option: Option, base: Result, run: Result) -> Advice:
+def _life(device: Device, traces: Sequence[Trace], base: Result, images: Any) -> Life | None:
+    written = base["host_bytes_written"]
+    collects = next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
+    if not written or not collects:
+        return None
+    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["capacity_bytes"] / written))
+    run = device.simulate(*traces, precondition="steady:1", passes=passes, fold=True, images=images)
+    if not run["lifetime"] or run["stopped"]:
+        return None
+    host_bytes = run["lifetime"]["even_host_bytes"]
+    # As fast as possible is not the trace's own rate.
+    seconds = 0.0 if base["mode"] == "back_to_back" else base["simulated_s"]
+    years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
+    return Life(run["waf"], host_bytes / 2**30, years, passes)
+
+
+def said(life: Life, base: Result) -> str:
+    """Say in a sentence where a lifetime comes from."""
+    times = "once" if life.passes == 1 else f"{life.passes} times"
+    rate = base["host_bytes_written"] / base["simulated_s"] * 86400 / 2**30 if base["simulated_s"] else 0.0
+    own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
+    return (
+        "Lifetime: what the host can write until every block has reached its erase limit, on the device in "
+        f"use (full, overwritten at random once, then this trace {times}){own}."
+    )
+
+
+def _advice(option: Option, base: Result, run: Result, life: Life | None) -> Advice:
     def change(field: str) -> float:
         return 100 * (run[field] / base[field] - 1) if base[field] else 0.0
 
@@ -167,7 +236,7 @@ def _advice(option: Option, base: Result, run: Result) -> Advice:
         p99_response_ms=run["p99_response_ms"],
         p99_change_pct=change("p99_response_ms"),
         waf=run["waf"],
-        lifetime_gb=run["lifetime"]["even_host_bytes"] / 2**30 if run["lifetime"] else None,
+        life=life,
         energy_mj=run["energy_mj"],
         capacity_change_pct=change("capacity_bytes"),
         ram_kb=run["ram_kb"] - base["ram_kb"],
@@ -177,5 +246,5 @@ def _advice(option: Option, base: Result, run: Result) -> Advice:
 
 def _order(advice: Advice, by: str) -> float:
     if by == "lifetime":
-        return -(advice.lifetime_gb or 0.0)
+        return -advice.life.host_gb if advice.life else 0.0
     return {"mean": advice.mean_response_ms, "p99": advice.p99_response_ms, "waf": advice.waf}[by]

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+import errno as numbers
+from os import fspath
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+#: What can be done where the operating system refuses, by its error number.
+_HINTS = {
+    numbers.ENOENT: "check the path; the folder of an output has to exist",
+    numbers.EISDIR: "name a file, not a folder",
+    numbers.ENOTDIR: "name a folder; a part of this path is a file",
+    numbers.EEXIST: "something of this name is there already; name another",
+    numbers.EACCES: "check the permissions of the file and its folder",
+    numbers.EPERM: "check the permissions of the file and its folder",
+    numbers.EROFS: "write elsewhere; this file system can only be read",
+    numbers.ENOSPC: "free some space or write elsewhere; nothing was left behind",
+    numbers.EDQUOT: "free some of your quota or write elsewhere; nothing was left behind",
+    numbers.ENAMETOOLONG: "give it a shorter name",
+    numbers.ELOOP: "a symbolic link on this path leads back to itself",
+    numbers.EMFILE: "allow more open files (`ulimit -n`)",
+    numbers.ENOMEM: "free some memory, or use less of the input at once",
+}
+
 
 class EmmclabError(Exception):
     """Something in the input, the options or the environment is wrong; the message names it.
@@ -40,6 +64,24 @@ class InputError(EmmclabError, OSError):
 
     # OSError would otherwise turn the arguments into errno and strerror.
     __str__ = Exception.__str__
+
+    @classmethod
+    def of(cls, error: OSError, file: str | PathLike[str] | None = None, hint: str | None = None) -> Self:
+        """Make one of a refusal of the operating system; `file` and `hint` where it does not tell them.
+
+        >>> InputError.of(FileNotFoundError(2, "No such file or directory", "gone.txt")).hint
+        'check the path; the folder of an output has to exist'
+        """
+        name = error.filename if file is None else fspath(file)
+        said = error.strerror or str(error)
+        usual = _HINTS.get(error.errno or 0, "check the path, and the disk or device that it is on")
+        return cls(
+            f"{name}: {said}" if name else said,
+            kind="io",
+            file=name,
+            hint=hint or usual,
+            errno=error.errno,
+        )
 
 
 class FormatError(EmmclabError, ValueError):

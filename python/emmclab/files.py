@@ -6,7 +6,39 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+
+from emmclab.errors import FormatError, InputError
+
+
+def read_text(path: str | Path, hint: str | None = None) -> str:
+    """Read a text; `hint` says what to do where the file cannot be read.
+
+    Raises:
+        InputError: the operating system refuses.
+        FormatError: it is no UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError.of(error, path, hint) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{path}: byte {error.start}: this is no UTF-8 text",
+            kind="syntax",
+            file=str(path),
+            hint="check that it is the right file; a text in another encoding has to be converted first",
+        ) from error
+
+
+def printable(path: str | PathLike[str]) -> str:
+    """Give a file name as text to print and to store; what is no UTF-8 becomes a replacement character.
+
+    >>> printable("trace.txt")
+    'trace.txt'
+    """
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def sweep(folder: Path) -> None:

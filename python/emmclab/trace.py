@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
-from emmclab.files import digest
+from emmclab.files import digest, printable
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def trace_name(path: str | PathLike[str]) -> str:
     name = Path(fspath(path))
     while name.suffix.lower() in _ENDINGS:
         name = name.with_suffix("")
-    return name.name
+    return printable(name.name)
 
 
 def refuse_pipes(traces: Sequence[Trace], what: str) -> None:

@@ -177,6 +177,7 @@ pub struct Device {
     pub(crate) hot_sectors: u32,
     /// The RAM for data, where there is one.
     pub(crate) cache: Option<Box<Cache>>,
+    pub(crate) share_packed_pages: bool,
     /// The entries of a packed command, kept to reuse the room.
     pub(crate) pack: Vec<Progress>,
     /// Whether something may be done while no request is.
@@ -239,6 +240,7 @@ impl Device {
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
             background: cache.is_some() || idle.works() || slc.folds_when_idle(),
             cache,
+            share_packed_pages: settings.controller.share_packed_pages,
             pack: Vec::new(),
             idle,
             slc,

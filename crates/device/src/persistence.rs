@@ -19,6 +19,9 @@
 //!    that was complete before the barrier is durable.
 //! 6. *Discard* takes every promise back: the sector may hold nothing or any older version.
 //! 7. *Power off* in good order is a flush.
+//! 8. *Packed write* (6.6.29): without a cache its entries become durable in their order. If anything of an entry is there,
+//!    all entries before it are; a cut may lose a tail, never what stands in front of it. To keep this where planes finish
+//!    out of order, a page of a pack counts after a cut only where all pages of the pack before it do.
 //!
 //! Nothing else is promised. In particular, plain writes in the cache reach the flash in any order, and one of two
 //! overlapping requests in flight may win.
@@ -29,7 +32,8 @@
 //! [`Persistence`] keeps both sides: the promise, made from commands and completions alone, and what the flash of the
 //! simulation holds, made from page programs. It is an observer: it costs nothing where it is not used.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use emmclab_trace::Op;
 
@@ -58,8 +62,17 @@ pub struct Persistence {
     flash: HashMap<u64, Vec<Step>>,
     /// Versions in the cache, by sector.
     cached: HashMap<u64, u32>,
-    /// Barriers: the first version after it, and what was complete when it came.
-    barriers: Vec<(u32, Vec<Extent>)>,
+    /// The version that each sector was given last, in the cache or on the flash.
+    given: HashMap<u64, u32>,
+    orders: Vec<Order>,
+    /// Where the last command was packed, when its pages so far count.
+    pack_end: Option<i64>,
+}
+
+/// If a version of `after` is there, so is all of `before`: barriers and packs.
+struct Order {
+    after: RangeInclusive<u32>,
+    before: Vec<Extent>,
 }
 
 impl Persistence {
@@ -74,7 +87,9 @@ impl Persistence {
             promised: HashMap::new(),
             flash: HashMap::new(),
             cached: HashMap::new(),
-            barriers: Vec::new(),
+            given: HashMap::new(),
+            orders: Vec::new(),
+            pack_end: None,
         }
     }
 
@@ -85,10 +100,28 @@ impl Persistence {
         if command.op == Op::Flush && command.modifiers.contains(Modifiers::BARRIER) {
             let before = self.unpromised.iter().filter(|(at, ..)| *at <= command.arrival.0);
             let before = before.map(|(_, first, end, version)| (*first, *end, *version)).collect();
-            self.barriers.push((version, before));
+            self.orders.push(Order { after: version + 1..=u32::MAX, before });
         }
         self.commands.push_back((*command, version));
+        self.pack_end = None;
         version
+    }
+
+    /// Notes the entries of the next command, which is packed.
+    pub fn expect_packed(&mut self, entries: &[Command]) {
+        let versions: Vec<_> = entries.iter().map(|entry| self.expect(entry)).collect();
+        let [_, .., last] = versions[..] else { return };
+        if !self.write_through || entries.iter().any(|entry| entry.op != Op::Write) {
+            return;
+        }
+        self.pack_end = Some(i64::MIN);
+        let extent = |(entry, version): (&Command, &u32)| {
+            (entry.sector, entry.sector + u64::from(entry.sectors), *version)
+        };
+        let extents: Vec<Extent> = entries.iter().zip(&versions).map(extent).collect();
+        for (i, version) in versions.iter().enumerate().skip(1) {
+            self.orders.push(Order { after: *version..=last, before: extents[..i].to_vec() });
+        }
     }
 
     /// The oldest version that the sector may hold after power went at `at`; 0 = nothing is promised.
@@ -113,13 +146,11 @@ impl Persistence {
             let (found, promised) = (self.survives(*sector, at), self.promised(*sector, at));
             (*sector, found, promised)
         });
-        let newest = self.flash.keys().map(|sector| self.survives(*sector, at)).max().unwrap_or(0);
+        let there: HashSet<u32> = self.flash.keys().map(|sector| self.survives(*sector, at)).collect();
+        let holds = |order: &&Order| there.iter().any(|version| order.after.contains(version));
+        let ordered = self.orders.iter().filter(holds).flat_map(|order| &order.before);
         let ordered =
-            self.barriers.iter().filter(|(first_after, _)| newest > *first_after).flat_map(|(_, before)| {
-                before
-                    .iter()
-                    .flat_map(|(first, end, version)| (*first..*end).map(move |sector| (sector, *version)))
-            });
+            ordered.flat_map(|(first, end, version)| (*first..*end).map(move |sector| (sector, *version)));
         let ordered = ordered.map(|(sector, version)| (sector, self.survives(sector, at), version));
         plain.chain(ordered).filter(|(_, found, promised)| found < promised).min()
     }
@@ -160,13 +191,16 @@ impl Persistence {
         self.unpromised = held;
     }
 
-    /// The version that the youngest write under way puts into a sector.
-    fn writer_of(&self, sector: u64) -> u32 {
-        let covers = |command: &Command| {
+    /// The version that a sector is given now: that of the oldest write under way that has not given it one.
+    fn writer_of(&mut self, sector: u64) -> u32 {
+        let given = self.given.entry(sector).or_default();
+        let covers = |(command, version): &&(Command, u32)| {
             command.op == Op::Write
+                && *version > *given
                 && (command.sector..command.sector + u64::from(command.sectors)).contains(&sector)
         };
-        self.commands.iter().rev().find(|(command, _)| covers(command)).map_or(0, |(_, version)| *version)
+        *given = self.commands.iter().find(covers).map_or(*given, |(_, version)| *version);
+        *given
     }
 
     fn store(&mut self, unit: u32, covered: u32, mut keep: impl FnMut(&mut Self, u64)) {
@@ -202,7 +236,8 @@ impl Observer for Persistence {
 
     fn unit_cached(&mut self, event: &UnitCached) {
         self.store(event.logical, event.covered, |all, sector| {
-            all.cached.insert(sector, all.writer_of(sector));
+            let version = all.writer_of(sector);
+            all.cached.insert(sector, version);
         });
     }
 
@@ -210,10 +245,15 @@ impl Observer for Persistence {
         if event.cause != Cause::Host {
             return;
         }
+        let mut end = event.end;
+        if let Some(pack_end) = &mut self.pack_end {
+            *pack_end = end.max(*pack_end);
+            end = *pack_end;
+        }
         for unit in event.units {
             self.store(unit.logical, unit.covered, |all, sector| {
                 let version = all.cached.remove(&sector).unwrap_or_else(|| all.writer_of(sector));
-                all.flash.entry(sector).or_default().push((event.end, version));
+                all.flash.entry(sector).or_default().push((end, version));
             });
         }
     }
@@ -228,10 +268,10 @@ impl Observer for Persistence {
             let left = parts(from, to).into_iter().filter(|(from, to)| from < to);
             self.unpromised.extend(left.map(|(from, to)| (at, from, to, version)));
         }
-        for (_, before) in &mut self.barriers {
-            for (from, to, version) in std::mem::take(before) {
+        for order in &mut self.orders {
+            for (from, to, version) in std::mem::take(&mut order.before) {
                 let left = parts(from, to).into_iter().filter(|(from, to)| from < to);
-                before.extend(left.map(|(from, to)| (from, to, version)));
+                order.before.extend(left.map(|(from, to)| (from, to, version)));
             }
         }
         for sector in first..end {

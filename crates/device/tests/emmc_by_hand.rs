@@ -4,7 +4,7 @@
 mod common;
 
 use common::{command, config, responses_us, run};
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, RequestCompleted};
 use emmclab_trace::Op::{Flush, Read, Write};
 use emmclab_trace::{Nanos, Op};
 
@@ -29,6 +29,47 @@ fn a_queue_of_two_lets_two_commands_work_at_once() {
     assert_eq!(response("1"), [1000.0, 2000.0, 3000.0, 4000.0]);
     assert_eq!(response("2"), [1000.0, 1000.0, 2000.0, 2000.0]);
     assert_eq!(response("32"), [1000.0; 4]);
+}
+
+/// A device with pages of 8 KB whose packed writes fill them across entries, or not.
+fn packing(shared: &str) -> Device {
+    Device::new(&config(&[
+        ("controller.queue_depth", "1"),
+        ("host.packed_writes", "63"),
+        ("controller.share_packed_pages", shared),
+        ("geometry.block_groups.0.page_kb", "8"),
+    ]))
+}
+
+fn pack(device: &mut Device, at_us: i64, places_kb: &[u64]) -> Vec<RequestCompleted> {
+    let entries: Vec<_> = places_kb.iter().map(|kb| command(at_us, Write, *kb, 4)).collect();
+    let mut told = common::Completions::default();
+    device.submit_packed(&entries, &mut told).unwrap();
+    told.0
+}
+
+#[test]
+fn entries_of_a_pack_share_pages_where_they_may() {
+    for (shared, programs) in [("false", 4), ("true", 2)] {
+        let mut device = packing(shared);
+        let events = pack(&mut device, 0, &[0, 16, 32, 64]);
+        assert_eq!(responses_us(&events), [f64::from(programs) * 1000.0; 4]);
+        assert_eq!(device.counters().all_page_programs(), programs as u64);
+        let subrequests: u32 = events.iter().map(|event| event.subrequests).sum();
+        assert_eq!(subrequests, programs as u32, "a shared page is told once");
+        // 4 KB each from pages that two entries share: a read of 4 KB is a page read.
+        let mut told = common::Completions::default();
+        device.submit(&command(10_000, Read, 16, 4), &mut told).unwrap();
+        assert_eq!(responses_us(&told.0), [100.0]);
+    }
+}
+
+#[test]
+fn a_unit_that_comes_again_in_a_pack_begins_a_new_page() {
+    let mut device = packing("true");
+    pack(&mut device, 0, &[0, 0, 16, 32]);
+    // 0 | 0 and 16 | 32: merging both versions of 0 would have let the third entry pass the first.
+    assert_eq!(device.counters().all_page_programs(), 3);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{command, config};
+use emmclab_device::checker::Checker;
 use emmclab_device::persistence::Persistence;
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers};
 use emmclab_trace::{Nanos, Op};
@@ -129,6 +130,59 @@ fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Packs of any size, alone and between single writes: entries become durable in order, and together with the rest
+    /// of the contract that is tried at every cut.
+    #[test]
+    fn packs_become_durable_in_order(
+        shared in prop::sample::select(vec!["false", "true"]),
+        complete in prop::sample::select(vec!["programmed", "transferred"]),
+        page_kb in prop::sample::select(vec!["4", "8", "16"]),
+        channels in prop::sample::select(vec!["1", "2"]),
+        sizes in prop::collection::vec(1usize..9, 1..9),
+        steps in prop::collection::vec(any::<Step>(), 1..60),
+    ) {
+        let config = config(&[
+            ("host.packed_writes", "63"),
+            ("controller.share_packed_pages", shared),
+            ("controller.queue_depth", "1"),
+            ("timing.write_complete", complete),
+            ("timing.bus_ns_per_byte", "5"),
+            ("geometry.channels", channels),
+            ("geometry.block_groups.0.page_kb", page_kb),
+            ("gc.policy", "greedy"),
+            ("capacity.over_provisioning_pct", "250"),
+        ]);
+        let mut device = Device::new(&config);
+        let geometry = device.geometry();
+        let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        let (mut persistence, mut checker) = (Persistence::of(&device), Checker::of(&device));
+        let commands = stream(&steps, sectors);
+        let (mut cuts, mut at) = (Vec::new(), 0);
+        for size in sizes.iter().cycle() {
+            let Some(head) = commands.get(at) else { break };
+            let packable = |command: &&Command| command.op == Op::Write && command.modifiers.is_none();
+            let count = commands[at..].iter().take(*size).take_while(packable).count().max(1);
+            let pack = &commands[at..at + count];
+            let arrival = pack[count - 1].arrival.max(head.arrival);
+            let pack: Vec<_> = pack.iter().map(|command| Command { arrival, ..*command }).collect();
+            at += count;
+            persistence.expect_packed(&pack);
+            pack.iter().for_each(|command| checker.expect(command));
+            let done = device.submit_packed(&pack, &mut (&mut persistence, &mut checker)).unwrap();
+            prop_assert!(device.stop().is_none());
+            checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            cuts.extend(done.map(|at| at.0));
+        }
+        cuts.extend(persistence.moments());
+        for cut in cuts {
+            for at in [cut - 1, cut] {
+                prop_assert_eq!(persistence.broken(at), None, "power cut at {}", at);
+            }
+        }
+        device.power_off(&mut persistence);
+        prop_assert_eq!(persistence.lost(), None);
+    }
 
     /// Every cut that can make a difference is tried: at and just before each program and completion.
     #[test]

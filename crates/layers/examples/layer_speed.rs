@@ -1,8 +1,12 @@
-//! Prints how fast layers decide and what memory they take: `cargo run --release -p emmclab-layers --example layer_speed`.
+//! Prints how fast layers decide, what memory they take, and what coming back after a cut of power reads:
+//! `cargo run --release -p emmclab-layers --example layer_speed`.
 
+use std::io;
 use std::time::Instant;
 
-use emmclab_layers::{Answer, Below, Flight, HostRequest, Layer, LayerConfig, Plan, Work, build_stack};
+use emmclab_layers::{
+    Answer, Below, Disk, Executor, Flight, HostRequest, Layer, LayerConfig, Plan, Work, build_stack,
+};
 use emmclab_trace::{Op, Result};
 
 /// Resident memory of this process in bytes, from the kernel.
@@ -22,11 +26,93 @@ fn main() -> Result<()> {
         ("advil", advil()),
         ("advil, hot rewritten", advil().with("hot", "rewritten")),
         ("advil, recovery", advil().with("recovery", "true")),
+        ("advil, recovery without checkpoints", advil().with("recovery", "true").with("checkpoint", "0")),
         ("ressd", LayerConfig::named("ressd").with("second_device", "true")),
     ] {
         drive(&format!("{what}, 4 KB writes in 1 GB"), &config, 4_000_000, 1 << 21)?;
         drive(&format!("{what}, 4 KB writes in 12 GB"), &config, 4_000_000, 12 << 21)?;
     }
+    for checkpoint in ["0", "8MB", "32MB"] {
+        for logged_mb in [8, 32, 64, 128, 512] {
+            come_back(checkpoint, logged_mb)?;
+        }
+    }
+    Ok(())
+}
+
+/// A disk of which only the size counts, or one in memory; counts what is read.
+struct Counted {
+    data: Option<Vec<u8>>,
+    reads: u64,
+    bytes: u64,
+}
+
+impl Disk for Counted {
+    fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.reads += 1;
+        self.bytes += buffer.len() as u64;
+        match &self.data {
+            Some(data) => buffer.copy_from_slice(&data[sector as usize * 512..][..buffer.len()]),
+            None => buffer.fill(0),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, sector: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(data) = &mut self.data {
+            data[sector as usize * 512..][..bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, _sector: u64, _sectors: u32, _secure: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Recovery after so many MB of random 4 KB writes within 12 GB, all of them durable, on a reserved area of 256 MB.
+fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
+    let config = LayerConfig::named("advil")
+        .with("second_device", "true")
+        .with("original", "12GB")
+        .with("recovery", "true")
+        .with("checkpoint", checkpoint);
+    let below = Below { main: BELOW.main, second: Some(256 << 11) };
+    let layers = || build_stack(std::slice::from_ref(&config), &below);
+    let second = Counted { data: Some(vec![0; 256 << 20]), reads: 0, bytes: 0 };
+    let disks = vec![Counted { data: None, reads: 0, bytes: 0 }, second];
+    let said = |error: io::Error| emmclab_trace::Error::new(emmclab_trace::Kind::Config, error.to_string());
+    let mut executor = Executor::start(layers()?, disks, false).map_err(said)?;
+    let mut data = [7; 4096];
+    let mut seed = 1_u64;
+    for i in 0..logged_mb * 256 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let sector = ((u128::from(seed) * u128::from(below.main / 8)) >> 64) as u64 * 8;
+        executor.submit(emmclab_trace::Op::Write, sector, &mut data).map_err(said)?;
+        if i % 16 == 0 {
+            executor.background(0).map_err(said)?;
+        }
+    }
+    let counters = executor.layer(0).counters();
+    let written =
+        counters.iter().find(|(name, _)| *name == "checkpoint_bytes").map_or(0, |(_, bytes)| *bytes);
+    let mut disks = executor.into_disks();
+    (disks[1].reads, disks[1].bytes) = (0, 0);
+    let begin = Instant::now();
+    let mut executor = Executor::start(layers()?, disks, true).map_err(said)?;
+    let took = begin.elapsed().as_secs_f64();
+    let disk = &executor.disks()[1];
+    println!(
+        "recovery, checkpoint {checkpoint}, {logged_mb} MB logged: {} reads of {:.1} MB, {:.1} ms in memory, {:.1} MB of checkpoints written",
+        disk.reads,
+        disk.bytes as f64 / 1_048_576.0,
+        took * 1e3,
+        written as f64 / 1_048_576.0
+    );
     Ok(())
 }
 

@@ -293,10 +293,10 @@ impl<D: Disk> Executor<D> {
 fn seal(plan: &Plan, command: &Command, data: &mut [u8]) {
     let mut at = 0;
     for piece in plan.pieces(command) {
-        if piece.memory == Memory::Meta {
+        if let Some(seals) = piece.seals {
             let (head, rest) = data[at..].split_at_mut(SECTOR);
             let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
-            put(Plan::DATA_CHECKSUM_AT, checksum(&rest[..piece.seals as usize * SECTOR]));
+            put(Plan::DATA_CHECKSUM_AT, checksum(&rest[..seals as usize * SECTOR]));
             put(Plan::CHECKSUM_AT, 0);
             let sum = checksum(head);
             head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());

@@ -22,9 +22,9 @@ pub struct Piece {
     pub offset: u32,
     /// Length in sectors.
     pub sectors: u32,
-    /// For metadata, the sector at the head of a record: how many sectors of the same write follow that belong to it. The
-    /// driver puts a checksum of those into it ([`Plan::DATA_CHECKSUM_AT`]), then one of itself ([`Plan::CHECKSUM_AT`]).
-    pub seals: u32,
+    /// For the sector at the head of a record: how many sectors of the same write follow that belong to it. The driver
+    /// puts a checksum of those into it ([`Plan::DATA_CHECKSUM_AT`]), then one of itself ([`Plan::CHECKSUM_AT`]).
+    pub seals: Option<u32>,
 }
 
 /// One request to a disk below.
@@ -140,14 +140,26 @@ impl Plan {
     /// The next sectors of the command begun last lie here.
     #[inline]
     pub fn piece(&mut self, memory: Memory, offset: u32, sectors: u32) {
-        self.push(Piece { memory, offset, sectors, seals: 0 });
+        self.push(Piece { memory, offset, sectors, seals: None });
     }
 
     /// The next sector of the write begun last is this metadata, sealed together with the `seals` sectors after it.
     pub fn record(&mut self, bytes: &[u8; SECTOR_BYTES as usize], seals: u32) {
-        let offset = (self.meta.len() as u64 / SECTOR_BYTES) as u32;
+        let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
-        self.push(Piece { memory: Memory::Meta, offset, sectors: 1, seals });
+        self.push(Piece { memory: Memory::Meta, offset, sectors: 1, seals: Some(seals) });
+    }
+
+    /// The next sectors of the write begun last are these bytes, filled up with zeros to whole sectors.
+    pub fn metadata(&mut self, bytes: &[u8]) {
+        let offset = self.meta_sectors();
+        self.meta.extend_from_slice(bytes);
+        self.meta.resize(self.meta.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+        self.push(Piece { memory: Memory::Meta, offset, sectors: self.meta_sectors() - offset, seals: None });
+    }
+
+    fn meta_sectors(&self) -> u32 {
+        (self.meta.len() as u64 / SECTOR_BYTES) as u32
     }
 
     #[inline]

@@ -31,14 +31,25 @@ pub struct RessdSettings {
     pub clustered_block: Size,
     pub mover: Mover,
     pub recovery: bool,
+    pub checkpoint: Option<Size>,
 }
 
 impl Default for RessdSettings {
     fn default() -> Self {
         let AdvilSettings { reserved, second_device, reserved_at, original, small, .. } =
             AdvilSettings::default();
-        let AdvilSettings { clustered_block, mover, recovery, .. } = AdvilSettings::default();
-        Self { reserved, second_device, reserved_at, original, small, clustered_block, mover, recovery }
+        let AdvilSettings { clustered_block, mover, recovery, checkpoint, .. } = AdvilSettings::default();
+        Self {
+            reserved,
+            second_device,
+            reserved_at,
+            original,
+            small,
+            clustered_block,
+            mover,
+            recovery,
+            checkpoint,
+        }
     }
 }
 
@@ -61,6 +72,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
         hot_most_pct: 0,
         mover: given.mover,
         recovery: given.recovery,
+        checkpoint: given.checkpoint,
     };
     Ok(Box::new(Advil::new(KIND.name, &settings, below)?))
 }

@@ -7,7 +7,7 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use emmclab_layers::{Executor, LayerConfig, build_stack};
+use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
 use emmclab_trace::Op;
 use support::{BELOW, CutDisk, SECTOR, small, stamp, version};
 
@@ -26,56 +26,123 @@ impl Die {
 
 const SPAN: u64 = 400;
 
+/// A request under way.
+struct Active {
+    running: Running,
+    sector: u64,
+    data: Vec<u8>,
+    /// Of a flush, the versions that it makes durable.
+    durable: Vec<u64>,
+}
+
+impl Active {
+    fn meets(&self, sector: u64, sectors: usize) -> bool {
+        sector < self.sector + (self.data.len() / SECTOR) as u64 && self.sector < sector + sectors as u64
+    }
+}
+
 /// What a sector may hold: the version that was flushed last, and those written since.
 struct Model {
     flushed: Vec<u64>,
     since: Vec<Vec<u64>>,
+    /// The newest version whose write is complete.
+    complete: Vec<u64>,
     clock: u64,
 }
 
 impl Model {
     fn new() -> Self {
-        Self { flushed: vec![0; SPAN as usize], since: vec![Vec::new(); SPAN as usize], clock: 0 }
+        let (none, empty) = (vec![0; SPAN as usize], vec![Vec::new(); SPAN as usize]);
+        Self { flushed: none.clone(), since: empty, complete: none, clock: 0 }
     }
 
-    fn flush(&mut self) {
-        for (flushed, since) in self.flushed.iter_mut().zip(&mut self.since) {
-            if let Some(newest) = since.last() {
-                *flushed = *newest;
-                since.clear();
+    /// A request is complete.
+    fn completed(&mut self, one: &Active) {
+        for i in 0..one.data.len() / SECTOR {
+            let at = one.sector as usize + i;
+            self.complete[at] = *self.since[at].last().unwrap_or(&self.flushed[at]);
+        }
+        for (at, version) in one.durable.iter().enumerate() {
+            // What was written beside the flush may be durable or not.
+            if let Some(place) = self.since[at].iter().position(|since| since == version) {
+                self.flushed[at] = *version;
+                self.since[at].drain(..=place);
             }
         }
     }
 
-    /// Drives requests until power is cut; false if it never was.
-    fn drive(&mut self, executor: &mut Executor<CutDisk>, requests: usize, die: &mut Die) -> bool {
+    /// Finishes a request; false when power was cut.
+    fn finish(&mut self, executor: &mut Executor<CutDisk>, mut one: Active) -> bool {
+        loop {
+            match executor.advance(&mut one.running, &mut one.data) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(_) => return false,
+            }
+        }
+        self.completed(&one);
+        true
+    }
+
+    /// Drives requests, up to `beside` of them at once, until power is cut; false if it never was.
+    fn drive(
+        &mut self,
+        executor: &mut Executor<CutDisk>,
+        requests: usize,
+        beside: usize,
+        die: &mut Die,
+    ) -> bool {
+        let mut active: Vec<Active> = Vec::new();
         for _ in 0..requests {
-            let done = match die.roll(20) {
-                0..2 => match executor.submit_bare(Op::Flush, 0, 0) {
-                    Ok(()) => {
-                        self.flush();
-                        Ok(())
+            let roll = die.roll(20);
+            if (2..7).contains(&roll) {
+                if executor.background(0).is_err() {
+                    return true;
+                }
+                continue;
+            }
+            let (op, sectors) = match roll {
+                0..2 => (Op::Flush, 0),
+                7..9 => (Op::Write, 16 + die.roll(48)),
+                _ => (Op::Write, 1 + die.roll(10)),
+            };
+            let sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
+            // Whoever overlaps waits, as the driver promises.
+            while let Some(which) = active.iter().position(|one| one.meets(sector, sectors)) {
+                if !self.finish(executor, active.remove(which)) {
+                    return true;
+                }
+            }
+            let running = loop {
+                if let Some(running) = executor.begin(op, sector, sectors as u32) {
+                    break running;
+                }
+                match executor.background(0) {
+                    Err(_) => return true,
+                    Ok(true) => {}
+                    Ok(false) => {
+                        assert!(!active.is_empty(), "held for ever");
+                        if !self.finish(executor, active.remove(0)) {
+                            return true;
+                        }
                     }
-                    cut => cut,
-                },
-                2..7 => executor.background(0).map(|_| ()),
-                roll => {
-                    let sectors = if roll < 9 { 16 + die.roll(48) } else { 1 + die.roll(10) };
-                    let sector = die.roll(SPAN as usize - sectors) as u64;
-                    self.clock += 1;
-                    let mut data = vec![0; sectors * SECTOR];
-                    for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-                        stamp(sector + i as u64, self.clock, part);
-                        self.since[sector as usize + i].push(self.clock);
-                    }
-                    executor.submit(Op::Write, sector, &mut data)
                 }
             };
-            if done.is_err() {
-                return true;
+            self.clock += 1;
+            let mut data = vec![0; sectors * SECTOR];
+            for (i, part) in data.chunks_mut(SECTOR).enumerate() {
+                stamp(sector + i as u64, self.clock, part);
+                self.since[sector as usize + i].push(self.clock);
+            }
+            let durable = if op == Op::Flush { self.complete.clone() } else { Vec::new() };
+            active.push(Active { running, sector, data, durable });
+            while active.len() >= beside {
+                if !self.finish(executor, active.remove(die.roll(active.len()))) {
+                    return true;
+                }
             }
         }
-        false
+        active.into_iter().any(|one| !self.finish(executor, one))
     }
 
     /// Reads everything; what is there is what counts from now on.
@@ -97,11 +164,25 @@ impl Model {
             } else {
                 self.since[i].clear();
             }
+            self.complete[i] = *self.since[i].last().unwrap_or(&self.flushed[i]);
         }
     }
 }
 
-fn cut_everywhere(stack: &[LayerConfig], requests: usize, lives: usize, step: u64, seed: u64) {
+/// How it is cut.
+#[derive(Clone, Copy)]
+struct Cuts {
+    /// Requests of each life, and how many run beside each other.
+    requests: usize,
+    beside: usize,
+    lives: usize,
+    /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes.
+    step: u64,
+    seed: u64,
+}
+
+fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
+    let Cuts { requests, beside, lives, step, seed } = cuts;
     let fresh = || [BELOW.main, BELOW.second.unwrap()].map(|sectors| vec![0; sectors as usize * SECTOR]);
     let mut cut = 0;
     loop {
@@ -126,7 +207,7 @@ fn cut_everywhere(stack: &[LayerConfig], requests: usize, lives: usize, step: u6
             if life > 0 {
                 model.check(&mut executor, &format!("seed {seed}, cut {cut}, life {life}"));
             }
-            let ended = model.drive(&mut executor, requests, &mut die);
+            let ended = model.drive(&mut executor, requests, beside, &mut die);
             if life == 0 {
                 was_cut = ended;
             }
@@ -149,32 +230,58 @@ fn cut_everywhere(stack: &[LayerConfig], requests: usize, lives: usize, step: u6
     assert!(cut > 100, "only {cut} writes were tried");
 }
 
+fn once(seed: u64) -> Cuts {
+    Cuts { requests: 260, beside: 1, lives: 1, step: 1, seed }
+}
+
+fn advil(checkpoint: &str) -> LayerConfig {
+    small("advil").with("recovery", "true").with("checkpoint", checkpoint)
+}
+
 #[test]
 fn a_cut_after_any_write_loses_nothing_flushed() {
     for (seed, hot) in ["paper", "rewritten", "none"].into_iter().enumerate() {
-        let layer = small("advil").with("recovery", "true").with("hot", hot).with("second_device", "true");
-        cut_everywhere(&[layer], 260, 1, 1, seed as u64);
+        for (shift, checkpoint) in ["0", "12KB"].into_iter().enumerate() {
+            let layer = advil(checkpoint).with("hot", hot).with("second_device", "true");
+            cut_everywhere(&[layer], once((seed + 10 * shift) as u64));
+        }
     }
 }
 
 #[test]
 fn so_on_one_device() {
-    let layer = small("advil").with("recovery", "true");
-    cut_everywhere(&[layer], 260, 1, 1, 77);
-    cut_everywhere(&[small("ressd").with("recovery", "true")], 260, 1, 1, 78);
+    cut_everywhere(&[advil("32KB")], once(77));
+    cut_everywhere(&[small("ressd").with("recovery", "true")], once(78));
+}
+
+#[test]
+fn so_with_requests_under_way() {
+    for (seed, hot) in ["paper", "none"].into_iter().enumerate() {
+        for (checkpoint, beside) in [("0", 3), ("0", 6), ("12KB", 3), ("12KB", 6)] {
+            let layer = advil(checkpoint).with("hot", hot).with("second_device", "true");
+            cut_everywhere(&[layer], Cuts { beside, ..once(200 + beside as u64 + seed as u64) });
+        }
+    }
+}
+
+#[test]
+fn so_when_the_map_is_too_large_for_a_checkpoint() {
+    let tiny = advil("20KB").with("reserved", "512KB").with("small", "1024");
+    cut_everywhere(&[tiny], Cuts { requests: 2500, step: 23, lives: 2, ..once(300) });
 }
 
 #[test]
 fn cuts_may_follow_each_other() {
     for seed in 0..6 {
-        let layer = small("advil").with("recovery", "true").with("hot", "paper");
-        cut_everywhere(&[layer], 200, 5, 3, 1000 + seed);
+        let layer = advil(["0", "12KB"][seed as usize % 2]).with("hot", "paper");
+        let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, seed: 1000 + seed };
+        cut_everywhere(&[layer], cuts);
     }
 }
 
 #[test]
 fn and_with_layers_above_each_other() {
-    let upper = small("advil").with("recovery", "true").with("second_device", "true");
+    let upper = advil("16KB").with("second_device", "true");
     let lower = small("ressd").with("recovery", "true");
-    cut_everywhere(&[upper, lower], 260, 3, 5, 5);
+    cut_everywhere(&[upper, lower], Cuts { lives: 3, step: 5, ..once(5) });
 }

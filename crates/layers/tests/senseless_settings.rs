@@ -36,12 +36,17 @@ fn each_by_itself() {
         ("hot_most_pct", "101", "at most 100"),
         ("block_padding_over", "128", "128 clustered pages"),
         ("hot", "lukewarm", "unknown variant"),
+        ("checkpoint", "16MB", "`recovery` is false"),
         ("mover", "never", "unknown variant"),
         ("hot_step_pct", "-2", "invalid value"),
         ("reservd", "256MB", "unknown field"),
     ] {
         let text = refusal(LayerConfig::named("advil").with(key, value));
         assert!(text.contains(said), "{key}={value}: {text}");
+    }
+    for value in ["4KB", "17KB", "512MB"] {
+        let text = refusal(LayerConfig::named("advil").with("recovery", "true").with("checkpoint", value));
+        assert!(text.contains("from a small write"), "{value}: {text}");
     }
     let text = refusal(LayerConfig::named("ressd").with("hot", "paper"));
     assert!(text.contains("unknown field `hot`"), "{text}");

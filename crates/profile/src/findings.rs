@@ -26,6 +26,7 @@ const LONG_GAP_MS: f64 = 200.0;
 const BUFFER_KB: u64 = 16 * 1_024;
 
 const NO_TIMES: &str = "unknown: the trace has no completion times";
+const NO_GAPS: &str = "unknown: the trace has no completion times, or too few idle gaps";
 const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 
 /// What a rule came to: the value looked at, whether the rule holds, and what that means.
@@ -127,7 +128,7 @@ const RULES: [Rule; 11] = [
         title: "The device falls asleep between requests",
         holds_if: "requests after long idle gaps are delayed, and there is an edge from which on they are",
         unit: "ms to wake up",
-        missing: NO_TIMES,
+        missing: NO_GAPS,
         judge: power_saving,
     },
     Rule {
@@ -259,17 +260,20 @@ fn power_saving(context: &Context) -> Verdict {
 }
 
 fn weak_localities(context: &Context) -> Verdict {
-    let spatial = context.report.tables.spatial_locality_pct?;
-    let temporal = context.report.tables.temporal_locality_pct?;
+    let (spatial, temporal) = localities(context)?;
+    let weak = spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT;
+    let jumps = format!("requests jump about ({temporal:.1} % return to a start address)");
     Some(either(
         spatial,
-        spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT && spatial < temporal,
-        format!(
-            "requests jump about ({temporal:.1} % return to a start address): expect random, not sequential I/O"
-        ),
-        format!(
-            "sequences or returns are common ({temporal:.1} % return to a start address): read-ahead, merging or caching can pay"
-        ),
+        weak && spatial < temporal,
+        format!("{jumps}: expect random, not sequential I/O"),
+        if weak {
+            format!("{jumps}, but sequences are no rarer than returns")
+        } else {
+            format!(
+                "sequences or returns are common ({temporal:.1} % return to a start address): read-ahead, merging or caching can pay"
+            )
+        },
     ))
 }
 
@@ -345,9 +349,15 @@ fn wear_levelling(context: &Context) -> Verdict {
     ))
 }
 
+/// Spatial and temporal locality, where there are two requests that could show any.
+fn localities(context: &Context) -> Option<(f64, f64)> {
+    let tables = &context.report.tables;
+    let found = tables.spatial_locality_pct.zip(tables.temporal_locality_pct);
+    found.filter(|_| tables.requests > 1)
+}
+
 fn low_localities(context: &Context) -> Option<(f64, bool)> {
-    let spatial = context.report.tables.spatial_locality_pct?;
-    let temporal = context.report.tables.temporal_locality_pct?;
+    let (spatial, temporal) = localities(context)?;
     Some((temporal, spatial < LOW_SPATIAL_PCT && temporal < LOW_TEMPORAL_PCT))
 }
 

@@ -1,7 +1,7 @@
 //! Records of the kernel's `block` events, decoded by this kernel's own formats. Source: the kernel's
 //! `include/trace/events/block.h`.
 
-use emmclab_trace::{EventKind, Result};
+use emmclab_trace::{EventKind, Result, fixed};
 
 use crate::byte_order::ByteOrder;
 use crate::event_format::{EventFormat, Field};
@@ -37,21 +37,6 @@ pub struct BlockEvent {
     pub pid: i32,
     /// Name of that task, filled with zeros; empty where the event has none.
     pub comm: [u8; 16],
-}
-
-/// A text in a fixed place, cut or filled with zeros.
-#[inline]
-pub(crate) fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
-    let mut out = [0; N];
-    let length = text.len().min(N);
-    out[..length].copy_from_slice(&text[..length]);
-    out
-}
-
-/// The text up to its filling.
-#[inline]
-pub fn unfilled(text: &[u8]) -> &[u8] {
-    text.iter().position(|byte| *byte == 0).map_or(text, |end| &text[..end])
 }
 
 /// Decodes the records of one event.

@@ -37,8 +37,10 @@ impl ByteOrder {
     /// As [`ByteOrder::unsigned`], with the sign of the highest bit carried on.
     #[inline]
     pub fn signed(self, bytes: &[u8], at: usize, size: usize) -> Option<i64> {
-        let unused = 64 - 8 * size as u32;
-        self.unsigned(bytes, at, size).map(|value| (value << unused) as i64 >> unused)
+        self.unsigned(bytes, at, size).map(|value| {
+            let unused = 64 - 8 * size as u32;
+            (value << unused) as i64 >> unused
+        })
     }
 
     /// The 32-bit number at `at`.

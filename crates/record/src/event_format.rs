@@ -1,8 +1,7 @@
 //! What an event's `format` file says: where each field stands in a record of this kernel.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, Kind, Result, unfilled};
 
-use crate::block_event::unfilled;
 use crate::byte_order::ByteOrder;
 
 /// Records of the ring buffer are never larger than a page of it; a field beyond this is nonsense.
@@ -30,6 +29,7 @@ pub struct Field {
     pub size: usize,
     /// Whether the number has a sign.
     pub signed: bool,
+    is_text: bool,
     storage: Storage,
 }
 
@@ -61,12 +61,19 @@ impl Field {
             "__rel_loc" => Storage::RelLoc,
             _ => Storage::Inline,
         };
+        let is_text =
+            storage != Storage::Inline || declaration.starts_with("char ") && declaration.contains('[');
         // `char rwbs[8]`, `__data_loc char[] cmd`, `unsigned int *p`
         let name = declaration.split_whitespace().next_back()?;
         let name = name.split('[').next()?.trim_start_matches('*');
         let (offset, size): (usize, usize) = (offset?, size?);
         let fits = offset <= LARGEST_RECORD && size <= LARGEST_RECORD && !name.is_empty();
-        fits.then(|| Field { name: name.to_owned(), offset, size, signed, storage })
+        fits.then(|| Field { name: name.to_owned(), offset, size, signed, is_text, storage })
+    }
+
+    /// Whether it holds a text rather than a number.
+    pub fn is_text(&self) -> bool {
+        self.is_text
     }
 
     /// The field as a number, sign carried on; `None` where the record is too short or the field is no number.
@@ -135,6 +142,11 @@ impl EventFormat {
             _ => Err(Error::new(Kind::Syntax, "the format file of an event lacks its name or ID")
                 .hint("is tracefs mounted there, and readable by this user?")),
         }
+    }
+
+    /// All fields, in the order of the file.
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter()
     }
 
     /// The field of this name.

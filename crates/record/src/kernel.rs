@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, EventKind, Kind, Result};
+use emmclab_trace::{Error, EventKind, KernelEvent, Kind, Result, Told};
 
 use crate::block_event::{BlockDecoder, BlockEvent, EVENTS};
 use crate::byte_order::ByteOrder;
-use crate::command_event::CommandEvent;
-use crate::disks::Disks;
 use crate::event_format::EventFormat;
-use crate::fs_event::{self, FsDecoder, FsEvent};
-use crate::mmc_event::{self, MmcDecoder};
+use crate::extra_event::ExtraDecoder;
 use crate::page::{Lost, PageLayout};
-use crate::ufs_event::{self, UfsDecoder};
 
 /// Texts of the recorded machine by their name: those of tracefs by their path in the instance (`events/header_page`,
 /// `events/block/block_rq_issue/format`, `trace_clock`, ...), the others as listed at [`Kernel::from_files`].
@@ -23,34 +19,14 @@ pub type Files = BTreeMap<String, String>;
 pub enum Traced {
     /// Of the block layer.
     Block(BlockEvent),
-    /// Of the driver below it.
-    Command(CommandEvent),
-    /// Of a file system above it.
-    File(FsEvent),
+    /// Of the driver below it, or of a file system above it.
+    Extra(Told),
 }
 
 #[derive(Clone, Debug)]
 enum Decoder {
     Block(BlockDecoder),
-    Mmc(MmcDecoder),
-    Ufs(UfsDecoder),
-    File(FsDecoder),
-}
-
-/// The events that tell more where a kernel has them, by their folder below `events/`.
-pub(crate) fn extra_events() -> impl Iterator<Item = &'static str> {
-    mmc_event::EVENTS.into_iter().chain([ufs_event::EVENT]).chain(fs_event::EVENTS)
-}
-
-/// The decoder of such an event; `None` where this kernel's has other fields than are known here.
-fn extra(event: &'static str, format: &EventFormat, disks: &Disks) -> Option<Decoder> {
-    Some(if mmc_event::EVENTS.contains(&event) {
-        Decoder::Mmc(MmcDecoder::new(format, disks).ok()?)
-    } else if event == ufs_event::EVENT {
-        Decoder::Ufs(UfsDecoder::new(format).ok()?)
-    } else {
-        Decoder::File(FsDecoder::new(event, format).ok()?)
-    })
+    Extra(ExtraDecoder),
 }
 
 /// Layout of pages and records of one kernel.
@@ -79,8 +55,7 @@ pub struct PageSummary {
 
 impl Kernel {
     /// Reads the layout out of `events/header_page`, `events/header_event`, the `format` files of the block events, of
-    /// those of MMC, UFS and file systems where there are any, the `disks` of [`Disks::parse`] that MMC's hosts belong to,
-    /// and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the machine's programs).
+    /// those of MMC, UFS and file systems where there are any, and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the machine's programs).
     ///
     /// # Errors
     /// [`Kind::Unsupported`] where a file that is needed is missing or describes another layout.
@@ -119,17 +94,16 @@ impl Kernel {
             decoders.push((format.id, Decoder::Block(BlockDecoder::new(kind, &format)?)));
             events.push(format!("block/{name}"));
         }
-        let disks = Disks::parse(files.get("disks").map_or("", String::as_str), "");
-        for event in extra_events() {
+        for (path, event) in KernelEvent::ALL {
             // Vendors' kernels have events of these names with other fields: requests can be recorded without.
             let format =
-                files.get(&format!("events/{event}/format")).and_then(|text| EventFormat::parse(text).ok());
+                files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
             if let Some(format) = format
-                && let Some(decoder) = extra(event, &format, &disks)
+                && let Some(decoder) = ExtraDecoder::new(event, &format)
             {
                 smallest_record = smallest_record.min(format.record_bytes());
-                decoders.push((format.id, decoder));
-                events.push(event.to_owned());
+                decoders.push((format.id, Decoder::Extra(decoder)));
+                events.push(path.to_owned());
             }
         }
         Ok(Self { layout, decoders, events, smallest_record })
@@ -175,9 +149,7 @@ impl Kernel {
             };
             let decoded = match decoder {
                 Decoder::Block(decoder) => decoder.decode(order, record.data).map(Traced::Block),
-                Decoder::Mmc(decoder) => decoder.decode(order, record.data).map(Traced::Command),
-                Decoder::Ufs(decoder) => decoder.decode(order, record.data).map(Traced::Command),
-                Decoder::File(decoder) => decoder.decode(order, record.data).map(Traced::File),
+                Decoder::Extra(decoder) => decoder.decode(order, record.data).map(Traced::Extra),
             };
             match decoded {
                 Some(decoded) => {

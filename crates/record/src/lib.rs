@@ -4,36 +4,28 @@
 //! recorded kernel itself gives ([`Kernel`]), merged into one stream, and matched into requests. Nothing is installed
 //! or written on the recorded machine.
 
-mod activity;
-mod activity_meter;
 mod block_event;
 mod byte_order;
-mod command_event;
 mod disks;
 mod event_format;
-mod fs_event;
+mod extra_event;
 mod instance;
 mod kernel;
-mod mmc_event;
 mod order;
 mod page;
 mod pipeline;
 mod recorder;
 mod stats;
 mod stream;
-mod tasks;
 mod trace_dat;
 mod trace_file;
 mod transports;
-mod ufs_event;
+mod watched;
 
-pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
-pub use block_event::{BlockEvent, unfilled};
+pub use block_event::BlockEvent;
 pub use byte_order::ByteOrder;
-pub use command_event::{CommandEvent, CommandKind, CommandStep};
 pub use disks::{Disk, Disks};
 pub use event_format::{EventFormat, Field};
-pub use fs_event::{FsEvent, FsStep};
 pub use kernel::{Files, Kernel, PageSummary, Traced};
 pub use page::{Lost, Page, PageLayout, Record};
 pub use pipeline::CpuCounts;

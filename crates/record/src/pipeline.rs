@@ -1,27 +1,19 @@
 //! From raw pages to batches of requests in order of arrival.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emmclab_trace::formats::parse_rwbs;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Event, EventKind, Flags, Ledger, Merge, NameId, Names, Nanos, Op,
-    Pairer, Request, SECTOR_BYTES,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, Event, Ledger, Matcher, Merge, NameId, Names, Nanos, Request,
+    Told, unfilled,
 };
 
-use crate::activity::Activity;
-use crate::activity_meter::ActivityMeter;
-use crate::block_event::{BlockEvent, unfilled};
-use crate::command_event::{CommandEvent, CommandKind, CommandStep};
-use crate::fs_event::FsEvent;
+use crate::block_event::BlockEvent;
 use crate::kernel::{Kernel, Traced};
 use crate::order::ArrivalOrder;
 use crate::stats::Meter;
-use crate::tasks::Tasks;
-
-/// The thread that writes a journal of ext4 is named `jbd2/DEVICE-INODE`.
-const JOURNAL_THREAD: &[u8] = b"jbd2/";
+use crate::watched::Watched;
 
 /// What came from one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,18 +32,12 @@ pub struct CpuCounts {
 pub(crate) struct Pipeline {
     kernel: Kernel,
     merge: Merge<Traced>,
-    pairer: Pairer,
+    matcher: Matcher,
     order: ArrivalOrder,
     ledger: Ledger,
     cpus: BTreeMap<usize, (CpuCounts, u64)>,
-    device_names: BTreeMap<u32, String>,
-    device_ids: BTreeMap<u32, NameId>,
-    /// Mounted devices whose file systems are watched; all where `None`.
-    mounted: Option<BTreeMap<u32, String>>,
-    activity: ActivityMeter,
-    tasks: Tasks,
+    watched: Watched,
     processes: Arc<Names>,
-    devices: Arc<Names>,
     /// The last name met: runs of events of one task are the rule.
     last_process: ([u8; 16], Option<NameId>),
     done: Vec<Request>,
@@ -59,31 +45,21 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// `device_names` by `dev_t`; devices not in it are named `MAJOR,MINOR`.
-    pub(crate) fn new(kernel: Kernel, device_names: BTreeMap<u32, String>) -> Self {
+    /// A pipeline for the pages of this kernel.
+    pub(crate) fn new(kernel: Kernel, watched: Watched) -> Self {
         Self {
             kernel,
             merge: Merge::default(),
-            pairer: Pairer::default(),
+            matcher: Matcher::default(),
             order: ArrivalOrder::default(),
             ledger: Ledger::default(),
             cpus: BTreeMap::new(),
-            device_names,
-            device_ids: BTreeMap::new(),
-            mounted: None,
-            activity: ActivityMeter::default(),
-            tasks: Tasks::default(),
+            watched,
             processes: Arc::default(),
-            devices: Arc::default(),
             last_process: ([0; 16], None),
             done: Vec::new(),
             builder: BatchBuilder::default(),
         }
-    }
-
-    /// Watches file systems on these devices only: name by `dev_t`.
-    pub(crate) fn watch(&mut self, mounted: BTreeMap<u32, String>) {
-        self.mounted = Some(mounted);
     }
 
     /// Decodes a page.
@@ -132,7 +108,7 @@ impl Pipeline {
         for (time, event) in events {
             self.event(time, &event);
         }
-        self.pairer.finish(&mut self.ledger, &mut self.done);
+        self.matcher.finish(&mut self.ledger, &mut self.done);
         self.take_done();
     }
 
@@ -140,91 +116,35 @@ impl Pipeline {
         let time = Nanos(time as i64);
         match event {
             Traced::Block(event) => self.block(time, event),
-            Traced::Command(event) => self.command(time, event),
-            Traced::File(event) => self.file(time, event),
+            Traced::Extra(Told::Command(event)) => {
+                if self.watched.is_recorded(event) {
+                    let disk = self.watched.disk_of(event);
+                    self.matcher.command(time, event, disk, &mut self.ledger, &mut self.done);
+                }
+            }
+            Traced::Extra(Told::File(event)) => {
+                if let Some(device) = self.watched.file_system(event.device) {
+                    self.matcher.file_system(time, event, &device, None);
+                }
+            }
         }
+        self.take_done();
     }
 
     fn block(&mut self, time: Nanos, event: &BlockEvent) {
-        let Ok((op, mut flags)) = parse_rwbs(unfilled(&event.rwbs), 0) else {
+        let BlockEvent { kind, sector, sectors, pid, .. } = *event;
+        let Ok((op, flags)) = parse_rwbs(unfilled(&event.rwbs), 0) else {
             // Passed-through commands (`N`), which carry no block I/O.
             self.ledger.skipped += 1;
             return;
         };
-        let opens = matches!(event.kind, EventKind::Queue | EventKind::Insert | EventKind::Issue);
-        let process = if opens { self.process(&event.comm) } else { None };
-        if opens {
-            self.tasks.learn(event.pid, unfilled(&event.comm));
-            if event.comm.starts_with(JOURNAL_THREAD) {
-                flags = flags.with(Flags::JOURNAL);
-            }
+        let process = if kind.is_by_submitter() { self.process(&event.comm) } else { None };
+        let (device, is_new) = self.watched.disk(event.device);
+        if is_new && event.device >> 20 == Matcher::MMC_MAJOR {
+            self.matcher.add_mmc_disk(device);
         }
-        let event = Event {
-            time,
-            kind: event.kind,
-            device: self.device(event.device),
-            op,
-            flags,
-            sector: event.sector,
-            sectors: event.sectors,
-            pid: opens.then_some(event.pid),
-            process,
-        };
-        self.feed(&event);
-    }
-
-    /// Counts a command, and tells the request that it belongs to when the device got it.
-    fn command(&mut self, time: Nanos, event: &CommandEvent) {
-        if !self.is_recorded(event) {
-            return;
-        }
-        self.activity.command(time, event);
-        let CommandStep::Start { kind, bytes, sector: Some(sector), .. } = event.step else { return };
-        let op = if kind == CommandKind::Write { Op::Write } else { Op::Read };
-        if event.device != 0 {
-            let device = self.device(event.device);
-            let sectors = (bytes / SECTOR_BYTES) as u32;
-            let flags = Flags::default();
-            let (pid, process) = (None, None);
-            self.feed(&Event {
-                time,
-                kind: EventKind::Submit,
-                device,
-                op,
-                flags,
-                sector,
-                sectors,
-                pid,
-                process,
-            });
-        }
-    }
-
-    /// The drivers' events cannot be filtered by disk: there are other cards, and wireless chips behind MMC hosts.
-    fn is_recorded(&self, event: &CommandEvent) -> bool {
-        if self.device_names.is_empty() {
-            return true;
-        }
-        if event.host.starts_with(b"mmc") {
-            return self.device_names.contains_key(&event.device);
-        }
-        // A UFS controller does not say which of its disks it is; they are SCSI disks.
-        self.device_names.values().any(|name| name.starts_with("sd"))
-    }
-
-    fn file(&mut self, time: Nanos, event: &FsEvent) {
-        let device: Cow<str> = if let Some(mounted) = &self.mounted {
-            let Some(name) = mounted.get(&event.device) else { return };
-            name.into()
-        } else {
-            numbered(event.device).into()
-        };
-        self.activity.file_system(time, event, &device, &self.tasks);
-    }
-
-    fn feed(&mut self, event: &Event) {
-        self.pairer.feed(event, &mut self.ledger, &mut self.done);
-        self.take_done();
+        let read = Event { time, kind, device, op, flags, sector, sectors, pid: Some(pid), process };
+        self.matcher.block(read, unfilled(&event.comm), &mut self.ledger, &mut self.done);
     }
 
     fn take_done(&mut self) {
@@ -243,20 +163,10 @@ impl Pipeline {
         self.last_process.1
     }
 
-    fn device(&mut self, number: u32) -> NameId {
-        if let Some(id) = self.device_ids.get(&number) {
-            return *id;
-        }
-        let name = self.device_names.get(&number).cloned().unwrap_or_else(|| numbered(number));
-        let id = Arc::make_mut(&mut self.devices).intern(&name);
-        self.device_ids.insert(number, id);
-        id
-    }
-
     /// What was learned beside the requests. `saved_names` is the kernel's own list of tasks, for those without a name.
     pub(crate) fn activity(&mut self, saved_names: &str) -> Activity {
-        self.tasks.learn_list(saved_names);
-        self.activity.activity(&self.tasks)
+        self.matcher.learn_tasks(saved_names);
+        self.matcher.activity(|_| None)
     }
 
     /// Names of the processes met so far.
@@ -271,7 +181,7 @@ impl Pipeline {
 
     /// Names of the processes and devices met so far.
     pub(crate) fn names(&self) -> (&Names, &Names) {
-        (&self.processes, &self.devices)
+        (&self.processes, self.watched.names())
     }
 
     /// Counts so far.
@@ -300,7 +210,7 @@ impl Pipeline {
         mut is_own: impl FnMut(i32) -> bool,
         meter: &mut Meter,
     ) -> Option<Batch> {
-        let oldest = self.pairer.oldest_open();
+        let oldest = self.matcher.oldest_open();
         while self.builder.len() < BATCH_ROWS
             && let Some(request) = self.order.pop(oldest)
         {
@@ -312,19 +222,17 @@ impl Pipeline {
             meter.see(&request);
             self.builder.push(&request);
         }
-        meter.see_syncs(self.activity.take_syncs(&self.tasks));
+        meter.see_syncs(self.matcher.take_syncs());
         self.ledger.skipped += std::mem::take(&mut self.order.late);
-        (self.builder.len() >= at_least.max(1)).then(|| self.builder.finish(&self.processes, &self.devices))
+        (self.builder.len() >= at_least.max(1))
+            .then(|| self.builder.finish(&self.processes, self.watched.names()))
     }
-}
-
-/// A device without a name.
-fn numbered(device: u32) -> String {
-    format!("{},{}", device >> 20, device & 0xf_ffff)
 }
 
 #[cfg(test)]
 mod tests {
+    use emmclab_trace::CommandKind;
+
     use super::*;
     use crate::kernel::Files;
 
@@ -437,8 +345,9 @@ mod tests {
         let kernel = Kernel::from_files(&phone()).unwrap();
         assert!(kernel.events().iter().any(|event| event == "mmc/mmc_request_start"));
         assert!(!kernel.events().iter().any(|event| event.starts_with("ufs")));
-        let mut pipeline = Pipeline::new(kernel, BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
-        pipeline.watch(BTreeMap::from([(179 << 20 | 3, "mmcblk0p3".to_owned())]));
+        let mut watched = Watched::new(BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
+        watched.mounted_on(BTreeMap::from([(179 << 20 | 3, "mmcblk0p3".to_owned())]));
+        let mut pipeline = Pipeline::new(kernel, watched);
         pipeline.page(0, &page(records));
         pipeline.finish();
         let batch = pipeline.take_batch(1, |_| false, &mut Meter::default()).unwrap();

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emmclab_trace::{BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Result};
+use emmclab_trace::{Activity, BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Result};
 
-use crate::activity::Activity;
 use crate::disks::{Disk, Disks};
 use crate::kernel::{Files, Kernel};
 use crate::pipeline::{CpuCounts, Pipeline};
 use crate::stats::{Meter, Stats};
 use crate::transports::{self, Setup, Transport};
+use crate::watched::Watched;
 
 /// Batches that may wait for the reader; 4 full ones are some 20 MB.
 const WAITING_BATCHES: usize = 4;
@@ -154,13 +154,13 @@ impl Recorder {
         };
         transport.begin(&setup)?;
         let names: BTreeMap<_, _> = disks.iter().map(|disk| (disk.device, disk.name.clone())).collect();
-        let mut pipeline = Pipeline::new(kernel, names);
-        pipeline.watch(all.standing_on(&disks));
+        let mut watched = Watched::new(names);
+        watched.mounted_on(all.standing_on(&disks));
         let shared = Arc::new(Shared::default());
         let (sender, batches) = sync_channel(WAITING_BATCHES);
         let worker = Worker {
             transport,
-            pipeline,
+            pipeline: Pipeline::new(kernel, watched),
             shared: shared.clone(),
             sender: Some(sender),
             own: BTreeMap::new(),
@@ -298,9 +298,7 @@ impl Worker {
         let remarks = self.remarks(&cpus);
         header.note = Some(note(header.note.as_deref(), &remarks, interrupted.as_ref()));
         let activity = self.pipeline.activity(&self.transport.saved_names());
-        if !activity.is_empty() {
-            header.activity = serde_json::to_string(&activity).ok();
-        }
+        header.activity = activity.to_json();
         Outcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, remarks, interrupted }
     }
 

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request};
+use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request, SyncCounts};
 use hdrhistogram::Histogram;
 use serde::Serialize;
-
-use crate::activity::SyncCounts;
 
 /// Rows of an interval that nobody asks about for hours; further processes are counted together, without a name.
 const MOST_ROWS: usize = 512;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{LoopDisk, Recorded, machine, record, run};
 use emmclab_record::{Outcome, Target, helper_command};
-use emmclab_trace::{Flags, Op};
+use emmclab_trace::{Activity, Flags, Op};
 use serde_json::Value;
 
 /// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
@@ -47,8 +47,7 @@ fn syncs_are_those_of_fio(target: Target) -> (Vec<Recorded>, Outcome) {
     let [journal] = &activity.journals[..] else { unreachable!("{activity:?}") };
     assert_eq!(journal.device, disk.device.rsplit('/').next().unwrap());
     assert!(journal.commits > 0 && journal.blocks >= 2 * journal.commits, "{journal:?}");
-    let stored: emmclab_record::Activity =
-        serde_json::from_str(outcome.header.activity.as_ref().unwrap()).unwrap();
+    let stored: Activity = serde_json::from_str(outcome.header.activity.as_ref().unwrap()).unwrap();
     assert_eq!(&stored, activity);
     (requests, outcome)
 }

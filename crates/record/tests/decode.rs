@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use emmclab_record::{BlockEvent, Files, Frame, HelperStream, Kernel, PageSummary, Traced, unfilled};
-use emmclab_trace::EventKind;
+use emmclab_record::{BlockEvent, Files, Frame, HelperStream, Kernel, PageSummary, Traced};
+use emmclab_trace::{EventKind, unfilled};
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> Vec<u8> {

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Counted, has, record_elsewhere};
-use emmclab_record::{CommandKind, RecordOptions, Target};
-use emmclab_trace::Flags;
+use emmclab_record::{RecordOptions, Target};
+use emmclab_trace::{CommandKind, Flags, SyncCounts};
 
 /// The folder with the guest; `None`, with the reason printed, where there is none.
 fn folder() -> Option<PathBuf> {
@@ -127,7 +127,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
 
     // Each dd waited once for its file, on ext4 and on f2fs; ext4 committed its journal.
     for file_system in ["ext4", "f2fs"] {
-        let calls = |row: &&emmclab_record::SyncCounts| row.file_system == file_system && row.process == "dd";
+        let calls = |row: &&SyncCounts| row.file_system == file_system && row.process == "dd";
         let row = outcome.activity.syncs.iter().find(calls).unwrap();
         assert_eq!((row.calls, row.errors), (5, 0), "{row:?}");
     }

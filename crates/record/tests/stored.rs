@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Counted, Recorded};
-use emmclab_record::{CommandKind, Outcome, RecordOptions, Recorder, Target};
+use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
+use emmclab_trace::CommandKind;
 
 /// Plays a kept stream as if a machine sent it.
 fn play(name: &str, device: &str) -> (Vec<Recorded>, Outcome) {

@@ -14,6 +14,7 @@ mod measure;
 mod options;
 mod pace;
 mod parallel;
+mod port;
 mod precondition;
 mod result;
 mod rows;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Observer, OnCompletion, RequestCompleted, Scheduling};
+use emmclab_device::{Command, Device, DeviceConfig, Observer, Scheduling};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Result};
 
@@ -11,10 +11,11 @@ use crate::fold;
 use crate::forecheck::forecheck;
 use crate::host::HostQueue;
 use crate::images::ImageStore;
-use crate::layered::{Layered, Port};
+use crate::layered::Layered;
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
 use crate::pace::Pace;
+use crate::port::Port;
 use crate::precondition::precondition;
 use crate::result::SimulationResult;
 
@@ -83,12 +84,12 @@ impl Simulation {
             }
             return Ok(self);
         }
-        if self.host.is_some() {
+        if second.as_ref().is_some_and(|(config, _)| HostQueue::new(config.settings()).is_some()) {
             return Err(Error::new(
                 Kind::Config,
-                "layers send requests one by one, without the host's queue",
+                "the second device is driven without a queue of the host's",
             )
-            .hint("leave host.merge_max_kb, host.packed_writes and host.packed_reads at 0"));
+            .hint("leave its host.merge_max_kb, host.packed_writes and host.packed_reads at 0"));
         }
         let configs = [Some(&self.config), second.as_ref().map(|(config, _)| *config)];
         for config in configs.into_iter().flatten() {
@@ -103,7 +104,8 @@ impl Simulation {
                 .hint("set controller.scheduling=fifo"));
             }
         }
-        let layered = Layered::new(layers, &self.device, second, self.options.first_writes)?;
+        let layered =
+            Layered::new(layers, &self.device, self.host.take(), second, self.options.first_writes)?;
         self.capacity = layered.capacity();
         self.layers = Some(Box::new(layered));
         Ok(self)
@@ -163,7 +165,7 @@ impl Simulation {
             let mut told = (&mut self.measure, &mut *observer);
             let checker = self.checker.as_deref_mut();
             let mut port = Port { device: &mut self.device, checker, observer: &mut told };
-            layers.submit(request.op, sector, sectors, arrival.0, &mut port)?;
+            layers.submit(&command, &mut port)?;
             self.completed = layers.last_complete();
             return Ok(self.device.stop().is_none() && !layers.stopped());
         }
@@ -185,35 +187,16 @@ impl Simulation {
 
     /// Sends the commands that the host's driver fetches before `until`.
     fn send_until<O: Observer>(&mut self, until: i64, observer: &mut O) -> Result<()> {
-        let Some(mut host) = self.host.take() else { return Ok(()) };
-        while let Some(at) = host.ready_at().filter(|at| *at < until && self.device.stop().is_none()) {
-            let commands = host.fetch(at);
-            let mut told = (&mut self.measure, &mut *observer);
-            let mut entry = 0;
-            let mut spread = OnCompletion {
-                observer: &mut told,
-                completed: |told: &mut _, event: &RequestCompleted| {
-                    host.entry_completed(entry, event);
-                    entry += 1;
-                    while let Some(event) = host.pop_complete() {
-                        Observer::request_completed(told, &event);
-                    }
-                },
-            };
-            let done = if let Some(checker) = &mut self.checker {
-                for command in &commands {
-                    checker.expect(command);
-                }
-                let done = self.device.submit_packed(&commands, &mut (&mut **checker, &mut spread))?;
-                checker.verify_now_and_then(&self.device)?;
-                done
-            } else {
-                self.device.submit_packed(&commands, &mut spread)?
-            };
-            host.reuse(commands);
-            self.completed = done.map_or(self.completed, |done| done.0);
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let mut told = (&mut self.measure, &mut *observer);
+        let checker = self.checker.as_deref_mut();
+        let mut port = Port { device: &mut self.device, checker, observer: &mut told };
+        while let Some(at) = host.ready_at().filter(|at| *at < until && !port.stopped()) {
+            host.send(at, &mut port, |event| self.completed = event.complete)?;
+            while let Some(event) = host.pop_complete() {
+                port.observer.request_completed(&event);
+            }
         }
-        self.host = Some(host);
         Ok(())
     }
 
@@ -264,6 +247,7 @@ impl Simulation {
         let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
         result.host = self.host.map(|host| host.counts);
         if let Some(layers) = &self.layers {
+            result.host = layers.host_counts();
             (result.layers, result.second_device) = layers.results();
             result.first_writes = layers.first_writes().to_vec();
             result.host_bytes_read = self.measure.reads.bytes;

@@ -3,9 +3,11 @@
 //! more do not reach the published ones on a device that programs one page at a time (docs/concepts/emmc.md).
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod common;
+
 use emmclab_device::{DeviceConfig, Observer, RequestCompleted};
 use emmclab_replay::{ReplayOptions, Simulation};
-use emmclab_trace::{Nanos, Op, Request, Sector};
+use emmclab_trace::{Combiner, Flags, Nanos, Op, Request, Sector, TraceInput};
 
 /// Longest request of the kernel: larger ones come as several, which the driver may pack.
 const LONGEST_KB: u32 = 512;
@@ -38,22 +40,36 @@ fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
     f64::from(kb) / 1024.0 / ((ends.last - ends.first.unwrap()) as f64 / 1e9)
 }
 
+/// Flash units that work beside each other, with room for as many; the driver packs, and packs fill pages.
+fn units(count: u32) -> Vec<(&'static str, String)> {
+    let planes = [("geometry.dies_per_chip", count.div_ceil(2)), ("geometry.planes_per_die", count.min(2))];
+    let mut settings: Vec<_> = planes.iter().map(|(key, value)| (*key, value.to_string())).collect();
+    settings.push(("timing.parallelism", "both".to_owned()));
+    settings
+}
+
 #[test]
 fn throughput_rises_with_the_size_and_starts_where_the_phone_does() {
     let packed = [("host.packed_writes", "63"), ("host.packed_reads", "63"), ("host.packed_max_kb", "16384")];
-    let planes =
-        [("geometry.dies_per_chip", "2"), ("geometry.planes_per_die", "2"), ("timing.parallelism", "both")];
+    let shared = [&packed[..], &[("controller.share_packed_pages", "true")]].concat();
+    // Everything queued inside the device at once: what the host's transfers and overheads cost at most.
+    let queued = [("controller.queue_depth", "32")];
     for op in [Op::Read, Op::Write] {
         for power in 2..=14 {
             let kb = 1 << power;
-            let rates = [
-                rate(&[], op, kb),
-                rate(&packed, op, kb),
-                rate(&planes, op, kb),
-                rate(&[&packed[..], &planes[..]].concat(), op, kb),
-            ];
-            println!("{op:?} {kb} KB: {rates:.2?} MB/s: as it is, packed, four planes, both");
-            assert!(rates[1] >= rates[0] * 0.999 && rates[3] >= rates[2] * 0.999, "packing never slows");
+            let mut rates =
+                vec![rate(&[], op, kb), rate(&packed, op, kb), rate(&shared, op, kb), rate(&queued, op, kb)];
+            for count in [2, 4, 8] {
+                let more = units(count);
+                let more: Vec<_> = more.iter().map(|(key, value)| (*key, value.as_str())).collect();
+                rates.push(rate(&[&packed[..], &more].concat(), op, kb));
+            }
+            println!(
+                "{op:?} {kb} KB: {rates:.2?} MB/s: as it is, packed, in shared pages, all at once; 2, 4, 8 units packed"
+            );
+            assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
+            // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time.
+            assert!(op == Op::Read || rates[1].max(rates[3]) < rates[0] * 1.05);
         }
     }
     let near = |found: f64, published: f64| (found / published - 1.0).abs() < 0.6;
@@ -61,4 +77,42 @@ fn throughput_rises_with_the_size_and_starts_where_the_phone_does() {
     assert!(near(rate(&[], Op::Write, 4), 5.18) && near(rate(&[], Op::Write, 256), 19.0));
     assert!(rate(&[], Op::Read, 256) > 4.0 * rate(&[], Op::Read, 4));
     assert!(rate(&[], Op::Write, 16384) > 1.5 * rate(&[], Op::Write, 4));
+}
+
+/// What the phone itself did, driver to completion, in ms: percentile `pct` of the writes of a size, packed or single.
+fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed: bool, pct: usize) -> f64 {
+    let asked = |request: &&Request| {
+        request.op == Op::Write
+            && kb.contains(&(request.sectors / 2))
+            && request.flags.contains(Flags::PACKED) == packed
+    };
+    let mut times: Vec<i64> = requests
+        .iter()
+        .filter(asked)
+        .map(|request| request.complete.unwrap().0 - request.issue.unwrap().0)
+        .collect();
+    times.sort_unstable();
+    times[times.len() * pct / 100] as f64 / 1e6
+}
+
+#[test]
+fn on_the_phone_entries_of_a_pack_are_programmed_one_by_one() {
+    let Some(path) = common::real_trace("nexus5/log106_Messaging.txt") else { return };
+    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut requests = Vec::new();
+    while let Some(batch) = traces.next_batch().unwrap() {
+        requests.extend(batch.iter());
+    }
+    let median = |kb: u32, packed| on_the_phone(&requests, kb..=kb, packed, 50);
+    for kb in [4, 8, 12, 16] {
+        let packs = if kb > 4 { median(kb, true) } else { 0.0 };
+        println!("{kb} KB: single {:.2} ms, packed {packs:.2} ms", median(kb, false));
+    }
+    // Two of 4 KB in a pack take as long as two commands; 8 KB in one command hardly longer than 4.
+    assert!((median(8, true) / (2.0 * median(4, false)) - 1.0).abs() < 0.1);
+    assert!(median(8, false) < 1.2 * median(4, false));
+    // Long writes are of two kinds: the fastest show what the flash can do at once.
+    let long = |pct| on_the_phone(&requests, 36..=48, false, pct);
+    println!("36 to 48 KB: fastest twentieth {:.2} ms, median {:.2} ms", long(5), long(50));
+    assert!(long(50) > 2.0 * long(5));
 }

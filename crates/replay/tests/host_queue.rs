@@ -153,7 +153,7 @@ proptest! {
         merge in prop::sample::select(vec!["0", "16", "512"]),
         writes in prop::sample::select(vec!["0", "2", "63"]),
         reads in prop::sample::select(vec!["0", "5"]),
-        cache in prop::sample::select(vec!["0", "64"]),
+        (cache, shared) in prop::sample::select(vec![("0", "false"), ("0", "true"), ("64", "false")]),
         steps in prop::collection::vec(any::<Step>(), 1..300),
     ) {
         let config = config(&[
@@ -162,6 +162,8 @@ proptest! {
             ("host.packed_reads", reads),
             ("host.packed_max_kb", "256"),
             ("cache.size_kb", cache),
+            ("controller.share_packed_pages", if writes == "0" { "false" } else { shared }),
+            ("geometry.block_groups.0.page_kb", "16"),
         ]);
         let mut now = 0;
         let requests: Vec<_> = steps.iter().map(|(gap, op, place, length, fua)| {

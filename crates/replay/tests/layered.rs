@@ -1,10 +1,11 @@
 //! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
 #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::panic, reason = "a test may fail")]
 
-use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Mode, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Kind, Nanos, Op, Request, Sector};
+use emmclab_trace::{Flags, Kind, Nanos, Op, Request, Sector};
+use proptest::prelude::*;
 
 fn device() -> DeviceConfig {
     DeviceConfig::preset("small-1gb").unwrap()
@@ -62,6 +63,69 @@ fn pass_through_changes_nothing() {
         assert_eq!(through.layers.len(), 2);
         through.layers.clear();
         assert_eq!(bare, through);
+    }
+}
+
+/// A device behind a queue of the host's that merges and packs.
+fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = device();
+    config.set_all(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]).unwrap();
+    config.set_all(&[("host.packed_writes", "8"), ("host.packed_reads", "4")]).unwrap();
+    config.set_all(settings).unwrap();
+    config
+}
+
+#[derive(Default)]
+struct Told(Vec<RequestCompleted>);
+
+impl Observer for Told {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        self.0.push(*event);
+    }
+}
+
+fn told(config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request]) -> (SimulationResult, Told) {
+    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
+    let mut simulation = Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap();
+    let mut told = Told::default();
+    for request in requests {
+        assert!(simulation.push(request, &mut told).unwrap());
+    }
+    (simulation.finish(None, &mut told).unwrap(), told)
+}
+
+#[test]
+fn pass_through_leaves_the_host_s_queue_as_it_is() {
+    let requests = requests(3000, 1 << 15, 300);
+    let config = queued(&[]);
+    let (bare, alone) = told(&config, &[], &requests);
+    let (through, mut below) = told(&config, &[LayerConfig::named("pass-through")], &requests);
+    let host = bare.host.as_ref().unwrap();
+    assert!(host.merged > 0 && host.packs > 0);
+    assert_eq!(through.host, bare.host);
+    // Layers tell what completes first, first.
+    below.0.sort_by_key(|event| event.arrival);
+    let times = |told: &Told| told.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
+    assert_eq!(times(&below), times(&alone));
+}
+
+#[test]
+fn flags_become_flushes_above_the_layers() {
+    let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
+    let write = |at_us: i64, kb: u64, flags| {
+        let sector = Sector(kb * 2);
+        Request { flags, ..Request::new(Nanos::from_micros(at_us), Op::Write, sector, 8) }
+    };
+    let plain = [write(0, 0, Flags::default()), write(10_000, 64, Flags::default())];
+    for layers in [vec![LayerConfig::named("pass-through")], vec![advil()]] {
+        let response = |told: &Told| told.0[1].complete - told.0[1].arrival;
+        let (_, without) = told(&config, &layers, &plain);
+        for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.with(Flags::PREFLUSH)] {
+            let (result, with) = told(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
+            let longer = response(&with) - response(&without);
+            assert!(longer > 500_000, "{flags:?} waits for a program: {longer}");
+            assert!(result.cache.unwrap().flushes > 0 && with.0.len() == 2);
+        }
     }
 }
 
@@ -145,8 +209,75 @@ fn what_cannot_be_is_refused() {
     let mut reordering = device();
     reordering.set("controller.scheduling", "read_first").unwrap();
     assert!(refuse(&reordering, &[advil()], false).contains("works in order"));
+    let mut packing = device();
+    packing.set_all(&[("controller.queue_depth", "1"), ("host.packed_writes", "8")]).unwrap();
+    let beside = Some((&packing, Device::new(&packing)));
+    let new = Simulation::new(&device(), &ReplayOptions::default(), None).unwrap();
+    let refused = new.with_layers(&[advil().with("second_device", "true")], beside);
+    assert!(refused.err().unwrap().to_string().contains("without a queue"));
     assert!(refuse(&device(), &[], true).contains("no layer to use it"));
     assert!(refuse(&device(), &[advil()], true).contains("no layer uses it"));
     assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
     assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends behind the device"));
+}
+
+/// Gap in us, operation, place, length, flags.
+type Drawn = (u16, u8, u16, u8, u8);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Under the device's checker, which insists on what every sector holds.
+    #[test]
+    fn every_request_through_layers_and_queue_is_told_once(
+        names in prop::sample::select(vec![vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"]]),
+        merge in prop::sample::select(vec!["4", "64", "512"]),
+        (depth, writes, reads, shared) in prop::sample::select(vec![
+            ("1", "8", "0", "false"), ("1", "63", "4", "true"), ("1", "0", "0", "false"), ("8", "0", "0", "false"),
+        ]),
+        cache in prop::sample::select(vec!["0", "64"]),
+        steps in prop::collection::vec(any::<Drawn>(), 1..200),
+    ) {
+        let shared = if cache == "0" { shared } else { "false" };
+        let config = queued(&[
+            ("controller.queue_depth", depth),
+            ("host.merge_max_kb", merge),
+            ("host.packed_writes", writes),
+            ("host.packed_reads", reads),
+            ("controller.share_packed_pages", shared),
+            ("cache.size_kb", cache),
+            ("geometry.block_groups.0.blocks", "16"),
+        ]);
+        let layer = |name: &&str| match *name {
+            "pass-through" => LayerConfig::named(name),
+            name => LayerConfig::named(name).with("reserved", "4MB").with("clustered_block", "512KB"),
+        };
+        let layers: Vec<_> = names.iter().map(layer).collect();
+        let mut now = 0;
+        let requests: Vec<_> = steps.iter().map(|(gap, op, place, length, flags)| {
+            now += i64::from(*gap % 1500);
+            let op = match op { 0..=170 => Op::Write, 171..=225 => Op::Read, 226..=240 => Op::Discard, _ => Op::Flush };
+            let (sector, sectors) = if op == Op::Flush { (0, 0) } else {
+                (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
+            };
+            let mut request = Request::new(Nanos::from_micros(now), op, Sector(sector), sectors);
+            request.flags = match flags { 0..=15 => Flags::FUA, 16..=30 => Flags::PREFLUSH, _ => Flags::default() };
+            request
+        }).collect();
+        let (result, told) = told(&config, &layers, &requests);
+        prop_assert_eq!(result.requests as usize, requests.len());
+        let mut seen: Vec<_> = told.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
+        // The first one comes at time 0.
+        let zero = requests[0].arrival.0;
+        let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival.0 - zero, r.op, r.sector.0, r.sectors)).collect();
+        seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
+        asked.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
+        prop_assert_eq!(seen, asked);
+        for event in &told.0 {
+            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
+            let waits = event.waits;
+            let sum = waits.queue_ns + waits.controller_ns + waits.bus_ns + waits.array_ns + waits.gc_ns + waits.wake_up_ns;
+            prop_assert_eq!(sum, event.complete - event.arrival);
+        }
+    }
 }

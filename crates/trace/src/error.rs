@@ -1,6 +1,7 @@
 //! One error: a small kind to match on, where it happened, what was found there, and a hint for people.
 
 use std::fmt;
+use std::io::ErrorKind as Cause;
 use std::path::{Path, PathBuf};
 
 /// What went wrong, for code that has to decide.
@@ -67,18 +68,11 @@ impl Error {
         }))
     }
 
-    /// An operating-system error on `path`.
+    /// An operating-system error on `path`; where the bytes rather than the system are at fault, a syntax error.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
-        let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => Some("check the path; `emmclab formats` lists what can be read"),
-            std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
-            std::io::ErrorKind::StorageFull => {
-                Some("free some space or write elsewhere; nothing was left behind")
-            }
-            _ => None,
-        };
-        let mut out = Self::new(Kind::Io, error.to_string()).in_file(path);
-        out.0.hint = hint.map(Into::into);
+        let kind = if error.kind() == Cause::InvalidData { Kind::Syntax } else { Kind::Io };
+        let said = error.to_string();
+        let mut out = Self::new(kind, said.split(" (os error").next().unwrap_or_default()).in_file(path);
         out.0.source = Some(Box::new(error));
         out
     }
@@ -141,9 +135,27 @@ impl Error {
         self.0.field.as_deref()
     }
 
-    /// The hint, where there is one.
+    /// The hint, where there is one; a refusal of the operating system always has one.
     pub fn hint_text(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+        let cause = || self.0.source.as_deref()?.downcast_ref::<std::io::Error>().map(usual_hint);
+        self.0.hint.as_deref().or_else(cause)
+    }
+}
+
+/// What helps against a refusal of the operating system where the caller knows nothing better.
+fn usual_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        Cause::NotFound => "check the path; the folder of an output has to exist",
+        Cause::PermissionDenied => "check the permissions of the file and its folder",
+        Cause::StorageFull | Cause::QuotaExceeded => {
+            "free some space or write elsewhere; nothing was left behind"
+        }
+        Cause::ReadOnlyFilesystem => "write elsewhere; this file system can only be read",
+        Cause::IsADirectory => "name a file, not a folder",
+        Cause::NotADirectory => "name a folder; a part of this path is a file",
+        Cause::InvalidFilename => "give it a shorter name",
+        Cause::InvalidData => "check that it is the right file; a text has to be in UTF-8",
+        _ => "check the path, and the disk or device that it is on",
     }
 }
 

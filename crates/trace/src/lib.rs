@@ -10,6 +10,7 @@ mod batch;
 mod columns;
 mod combine;
 mod error;
+mod events;
 pub mod formats;
 mod ledger;
 mod merge;
@@ -25,9 +26,13 @@ pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use error::{Error, Kind, Result};
+pub use events::{
+    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, HostActivity,
+    JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Told, Values,
+};
 pub use ledger::Ledger;
 pub use merge::Merge;
-pub use names::{NameId, Names};
+pub use names::{NameId, Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventKind, Pairer};
 pub use reader::{Extent, Header, Progress, ReadOptions, Recognised, Source, TraceReader};
 pub use request::{Flags, Op, Request};

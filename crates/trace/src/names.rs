@@ -53,3 +53,28 @@ impl Names {
         StringArray::from_iter_values(self.iter())
     }
 }
+
+/// A text in a fixed place, cut or filled with zeros.
+#[inline]
+pub fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    let length = text.len().min(N);
+    out[..length].copy_from_slice(&text[..length]);
+    out
+}
+
+/// The text up to its filling.
+#[inline]
+pub fn unfilled(text: &[u8]) -> &[u8] {
+    text.iter().position(|byte| *byte == 0).map_or(text, |end| &text[..end])
+}
+
+/// The kernel's name of a device: `major,minor`.
+pub fn device_label(major: u64, minor: u64) -> String {
+    format!("{major},{minor}")
+}
+
+/// The same by its `dev_t` (major << 20 | minor).
+pub fn dev_t_label(device: u32) -> String {
+    device_label(u64::from(device >> 20), u64::from(device & 0xf_ffff))
+}

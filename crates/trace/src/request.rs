@@ -169,4 +169,18 @@ impl Request {
     pub fn service(&self) -> Option<Nanos> {
         Some(self.complete? - self.start?)
     }
+
+    /// The first of start, issue and complete that is earlier than a time that comes before it, with its name.
+    #[inline]
+    pub(crate) fn early_time(&self) -> Option<(&'static str, Nanos)> {
+        let mut latest = self.arrival;
+        for (name, time) in [("start", self.start), ("issue", self.issue), ("complete", self.complete)] {
+            let Some(time) = time else { continue };
+            if time < latest {
+                return Some((name, time));
+            }
+            latest = time;
+        }
+        None
+    }
 }

@@ -41,6 +41,33 @@ fn a_bad_time_is_named_by_its_column() {
 }
 
 #[test]
+fn a_time_before_an_earlier_one_is_named_or_counted() {
+    let heading = "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
+    for (line, field, value) in [
+        ("10,9,,,,,read,8,8", "start", "9"),
+        ("10,12,11,,,,read,8,8", "issue", "11"),
+        ("10,,,9,,,read,8,8", "complete", "9"),
+        ("10,12,,11,,,read,8,8", "complete", "11"),
+        ("10,12,,,1,,read,8,8", "complete", ""),
+        ("10,,,,-1,,read,8,8", "response", "-1"),
+        ("10,12,,,,-1,read,8,8", "service", "-1"),
+    ] {
+        let text = format!("{heading}{line}\n");
+        let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.field(), error.line()),
+            (Kind::Value, Some(field), Some(3)),
+            "{line}"
+        );
+        assert!(error.to_string().contains(&format!("`{value}`")), "{line}: {error}");
+        let trace = read_bytes(text.as_bytes(), "csv", &lenient()).unwrap();
+        assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1), "{line}");
+    }
+    let equal = format!("{heading}10,10,10,10,,,read,8,8\n");
+    assert_eq!(read_bytes(equal.as_bytes(), "csv", &ReadOptions::default()).unwrap().requests.len(), 2);
+}
+
+#[test]
 fn a_file_cut_at_any_byte_is_read_or_named() {
     for sample in SAMPLES {
         for length in 0..sample.text.len() {

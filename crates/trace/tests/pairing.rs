@@ -277,3 +277,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_completion_before_its_request_is_unpaired() {
+    let (requests, ledger) = pair("10 Q W 8 8\n20 D W 8 8\n15 C W 8 8\n30 Q W 8 8\n40 D W 8 8\n50 C W 8 8\n");
+    assert_eq!(requests.len(), 1);
+    assert_eq!((ledger.paired, ledger.unpaired), (1, 1));
+}
+
+/// `N` and the commands to zones end with a length of 0, as a flush does.
+#[test]
+fn a_command_that_passes_through_ends_nobodys_flush() {
+    let text = "0 Q FWS 0 0\n10 D FF 0 0\n20 C DS 0 0\n25 C R 0 0\n30 C FF 0 0\n31 C FWS 0 0";
+    let (requests, ledger) = pair(text);
+    let [flush] = requests[..] else { panic!("{requests:?}") };
+    assert_eq!((flush.op, flush.complete, ledger.unpaired), (Op::Flush, Some(Nanos(31)), 0));
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use emmclab_trace::{
     Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector,
@@ -120,6 +121,29 @@ fn parquet_rows_out_of_order_are_an_error() {
     batches.reverse();
     write(&path, &batches);
     assert_eq!(read(&path).map(|_| ()).unwrap_err().kind(), Kind::Order);
+}
+
+#[test]
+fn a_row_with_a_time_before_an_earlier_one_is_named_or_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (mut requests, _) = made(100_000);
+    let row = 70_000;
+    requests[row].complete = Some(Nanos(requests[row].arrival.0 - 1));
+    let mut builder = BatchBuilder::default();
+    requests.iter().for_each(|request| builder.push(&Request { process: None, device: None, ..*request }));
+    let (ledger, _) = write(&path, &[builder.finish(&Arc::default(), &Arc::default())]);
+    let error = read(&path).map(|_| ()).unwrap_err();
+    assert_eq!((error.field(), error.line()), (Some("complete_ns"), Some(row as u64 + 1)), "{error}");
+    let options = ReadOptions { lenient: true, ..ReadOptions::default() };
+    let mut reader = TraceReader::open(&path, &options).unwrap();
+    let mut kept = 0;
+    while let Some(batch) = reader.next_batch().unwrap() {
+        kept += batch.len();
+    }
+    assert_eq!(kept, requests.len() - 1);
+    let expected = Ledger { kept: ledger.kept - 1, skipped: ledger.skipped + 1, ..ledger };
+    assert_eq!(reader.ledger(), expected);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 
 use std::io::Write;
 
-use emmclab_trace::{Kind, Nanos, ReadOptions, Request};
+use emmclab_trace::{Activity, CommandKind, Kind, Nanos, ReadOptions, Request};
 use support::protobuf::Message;
 use support::{Trace, lenient, read_bytes};
 
@@ -111,7 +111,7 @@ fn description(id: u32, name: &str, fields: &[&str]) -> Message {
 }
 
 const MERGE_FIELDS: [&str; 5] = ["dev", "sector", "nr_sector", "rwbs", "comm"];
-const MMC_FIELDS: [&str; 6] = ["cmd_opcode", "blocks", "blk_addr", "blksz", "data_flags", "name"];
+const MMC_FIELDS: [&str; 7] = ["cmd_opcode", "cmd_arg", "blocks", "blk_addr", "blksz", "data_flags", "name"];
 
 /// An `FtraceEvent`.
 fn event(line: &Line, unknown: Unknown) -> Message {
@@ -243,36 +243,125 @@ fn times(request: &Request) -> [Option<Nanos>; 4] {
     [Some(request.arrival), request.start, request.issue, request.complete]
 }
 
+/// `mmc_request_start` for sector 64.
+fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64, unknown: Unknown) -> Message {
+    let head = Message::default().number(1, ns).number(2, 77);
+    let flags = if opcode == 18 { 1 << 9 } else { 1 << 8 };
+    let values = [opcode, 64, blocks, 64, 512, flags];
+    if unknown == Unknown::Described {
+        let message = (1..)
+            .zip(values)
+            .fold(Message::default(), |message, (number, value)| message.number(number, value));
+        return head.bytes(MMC_ID, message.bytes(7, host));
+    }
+    let mut fields: Vec<_> = MMC_FIELDS.into_iter().zip(values.map(Ok)).collect();
+    fields.push(("name", Err(host)));
+    head.bytes(327, generic("mmc_request_start", &fields))
+}
+
 #[test]
 fn the_mmc_driver_tells_when_the_card_got_it() {
     let lines = request(10_000, DISK);
-    let mmc = |read: bool, blocks: u64, described: bool| {
-        let head = Message::default().number(1, 11_500).number(2, 77);
-        let flags = if read { 1 << 9 } else { 1 << 8 };
-        if described {
-            let message = Message::default().number(1, 25).number(2, blocks).number(3, 64).number(4, 512);
-            head.bytes(MMC_ID, message.number(5, flags).bytes(6, "mmc0"))
-        } else {
-            let fields = [("blocks", blocks), ("blk_addr", 64), ("blksz", 512), ("data_flags", flags)];
-            let fields = fields.map(|(name, value)| (name, Ok(value)));
-            head.bytes(327, generic("mmc_request_start", &fields))
-        }
-    };
-    for described in [false, true] {
+    for unknown in [Unknown::Named, Unknown::Described] {
         let descriptions = bundle(0, []).bytes(11, description(MMC_ID, "mmc_request_start", &MMC_FIELDS));
         let events = [
             event(&lines[0], Unknown::Named),
             event(&lines[1], Unknown::Named),
-            mmc(true, 8, described),
-            mmc(false, 0, described),
-            mmc(false, 8, described),
+            mmc(11_200, "mmc0", 18, 8, unknown), // a read there: another request
+            mmc(11_300, "mmc0", 13, 0, unknown), // a command without data
+            mmc(11_500, "mmc0", 25, 8, unknown),
             event(&lines[2], Unknown::Named),
         ];
         let found = open(&trace([packet(descriptions), packet(bundle(0, events))]));
         let expected = [10_000, 11_000, 11_500, 12_000].map(|time| Some(Nanos(time)));
         assert_eq!(times(&found.requests[0]), expected);
-        assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 6, 1));
+        assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 6, 0));
+        let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+        let kinds: Vec<_> = activity.hosts[0].commands.iter().map(|row| (row.kind, row.count)).collect();
+        assert_eq!(kinds, [(CommandKind::Read, 1), (CommandKind::Write, 1), (CommandKind::Status, 1)]);
     }
+}
+
+/// Events name hosts, not disks, and the numbers of disks say nothing of their hosts.
+#[test]
+fn of_several_cards_the_one_with_such_a_request_got_the_command() {
+    let (emmc, card) = (DISK, DISK | 96);
+    let issue = |ns, disk| {
+        let [queue, issue, complete] = <[Line; 3]>::try_from(request(ns, disk)).ok().unwrap();
+        [queue, issue, complete].map(|line| event(&line, Unknown::Named))
+    };
+    let issues = |read: &Trace| -> Vec<_> {
+        read.requests
+            .iter()
+            .map(|request| {
+                (read.devices[request.device.unwrap().0 as usize].clone(), request.issue.unwrap().0)
+            })
+            .collect()
+    };
+    let named = |found: &Trace, expected: [(&str, i64); 3]| {
+        assert_eq!(issues(found), expected.map(|(disk, time)| (disk.to_owned(), time)));
+    };
+    let [a1, a2, a3] = issue(10_000, emmc);
+    let [b1, b2, b3] = issue(20_000, card);
+    let [c1, c2, c3] = issue(20_100, emmc);
+    let first = [a1, a2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), a3];
+    // Now both have a write there: mmc0 is known to be the first disk, of mmc1 nothing is known.
+    for (host, issued) in [("mmc0", 21_500), ("mmc1", 21_100)] {
+        let then = [
+            b1.clone(),
+            c1.clone(),
+            b2.clone(),
+            c2.clone(),
+            mmc(21_500, host, 25, 8, Unknown::Named),
+            b3.clone(),
+            c3.clone(),
+        ];
+        let found = open(&trace([packet(bundle(0, first.iter().cloned().chain(then)))]));
+        named(&found, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
+        assert_eq!((found.ledger.ambiguous, found.ledger.skipped), (1, 0), "{host}");
+    }
+    // A disk that is no card is never taken for one.
+    let [d1, d2, d3] = issue(10_000, 8 << 8);
+    let found = open(&trace([packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), d3]))]));
+    assert_eq!(issues(&found), [("8,0".to_owned(), 11_000)]);
+}
+
+#[test]
+fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
+    let process = Message::default().number(1, 1_200).bytes(3, "com.example.chat");
+    let thread = Message::default().number(1, 1_240).number(3, 1_200);
+    let tree = Message::default().bytes(2, Message::default().bytes(1, process).bytes(2, thread));
+    let sync = |ns: u64, pid: u64, field, fields: &[(u32, i64)]| {
+        let device = Message::default().number(1, DISK | 3);
+        let message =
+            fields.iter().fold(device, |message, (number, value)| message.number(*number, *value as u64));
+        Message::default().number(1, ns).number(2, pid).bytes(field, message)
+    };
+    let events = [
+        sync(1_000, 1_240, 43, &[(4, 1)]),
+        sync(2_000, 1_234, 255, &[]),
+        sync(3_000, 99, 43, &[]),
+        sync(4_500, 1_240, 44, &[(3, -5)]),
+        sync(5_500, 1_234, 256, &[(5, 0)]),
+        sync(6_000, 99, 44, &[(3, 0)]),
+    ];
+    let own = request(10_000, DISK).iter().map(|line| event(line, Unknown::Named)).collect::<Vec<_>>();
+    let found = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
+    let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    let rows: Vec<_> = activity
+        .syncs
+        .iter()
+        .map(|row| (&*row.process, &*row.file_system, row.calls, row.errors, row.time.0))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("Thread-7", "f2fs", 1, 0, 3_500),
+            ("com.example.chat", "ext4", 1, 1, 3_500),
+            ("pid 99", "ext4", 1, 0, 3_000)
+        ]
+    );
+    assert_eq!((found.ledger.skipped, found.ledger.seen), (0, 9));
 }
 
 #[test]

@@ -1,83 +1,67 @@
 """The command line: one file per command.
 
-Each is imported whatever runs, so what takes long to import (charts, SQL, studies) is imported inside the
-command that needs it.
+Only the command that runs is imported, and of what takes long to import (tables, charts, SQL, studies) only
+what it needs.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from emmclab import __version__
-from emmclab.cli import (
-    advise,
-    calibrate,
-    claims,
-    compare,
-    compare_profiles,
-    convert,
-    demo,
-    devices,
-    explain,
-    fit,
-    formats,
-    head,
-    layers,
-    probe,
-    profile,
-    published,
-    query,
-    record,
-    report,
-    reproduce,
-    run,
-    simulate,
-    synth,
-    top,
-)
 from emmclab.cli.console import stdout
 from emmclab.cli.failures import run as run_command
 
-app = typer.Typer(
-    name="emmclab",
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+#: The commands in the order of the help; each is registered by the module of its name.
+COMMANDS = (
+    "demo",
+    "profile",
+    "record",
+    "top",
+    "convert",
+    "head",
+    "explain",
+    "formats",
+    "simulate",
+    "compare",
+    "advise",
+    "devices",
+    "calibrate",
+    "layers",
+    "probe",
+    "published",
+    "synth",
+    "fit",
+    "compare-profiles",
+    "run",
+    "query",
+    "report",
+    "claims",
+    "reproduce",
 )
-for command in (
-    demo,
-    profile,
-    record,
-    top,
-    convert,
-    head,
-    explain,
-    formats,
-    simulate,
-    compare,
-    advise,
-    devices,
-    calibrate,
-    layers,
-    probe,
-    published,
-    synth,
-    fit,
-    compare_profiles,
-    run,
-    query,
-    report,
-    claims,
-    reproduce,
-):
-    command.register(app)
 
 
-@app.callback(
-    invoke_without_command=True, epilog="Example: [cyan]emmclab profile trace.txt --html report.html[/]"
-)
+def application(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Make the application with these commands."""
+    app = typer.Typer(
+        name="emmclab",
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(
+        invoke_without_command=True, epilog="Example: [cyan]emmclab profile trace.txt --html report.html[/]"
+    )(emmclab)
+    for name in commands:
+        import_module(f"{__name__}.{name.replace('-', '_')}").register(app)
+    return app
+
+
 def emmclab(
     context: typer.Context,
     version: Annotated[
@@ -94,4 +78,6 @@ def emmclab(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 2 bad input, 1 failed run, 130 Ctrl-C, 141 closed pipe."""
-    return run_command(typer.main.get_command(app), arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    wanted = words[:1] if words and words[0] in COMMANDS else COMMANDS
+    return run_command(typer.main.get_command(application(wanted)), arguments)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
+from emmclab.advise import Life, said
 from emmclab.advise import advise as try_options
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.show import framed
+from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
     DeviceName,
     Fold,
@@ -22,7 +24,6 @@ from emmclab.cli.simulation import (
     Precondition,
     Settings,
     configured,
-    show_provenance,
 )
 
 
@@ -45,6 +46,13 @@ def advise(
     precondition: Precondition = "none",
     fold: Fold = False,
     images: Images = None,
+    lifetime: Annotated[
+        bool,
+        typer.Option(
+            "--lifetime",
+            help="Also say how long the device lives, on one in use: seconds more for each option and 32 GB.",
+        ),
+    ] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: AsJson = False,
     reading: Reading,
@@ -57,10 +65,11 @@ def advise(
         def note(done: int, total: int) -> None:
             meter(done, total, done)
 
-        base, found, refused = try_options(
+        advised = try_options(
             configuration,
             opened,
             by=by,
+            lifetime=lifetime,
             progress=note,
             mode=mode,
             precondition=precondition,
@@ -70,36 +79,36 @@ def advise(
     if html is not None:
         from emmclab.report.advice import write_advice
 
-        write_advice(base, found, refused, by, html)
-        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+        write_advice(advised, by, html)
+        say(f"report: {html}")
+    base, found = advised.base, advised.options
     if as_json:
         print_json(
             {
                 "device": base.to_dict(),
+                "life": None if advised.life is None else asdict(advised.life),
                 "ranked_by": by,
                 "options": [advice.to_dict() for advice in found],
-                "refused": refused,
+                "refused": advised.refused,
             }
         )
         return
     console = stdout()
     show_provenance(console, [base])
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in (
-        "Option",
-        "Mean ms",
-        "%",
-        "p99 ms",
-        "%",
-        "WAF",
-        "Life GB",
-        "Capacity %",
-        "RAM KB",
-        "Note",
-    ):
+    table = framed()
+    lives = ("WAF in use", "TB", "years") if lifetime or by == "lifetime" else ()
+    for heading in ("Option", "Mean ms", "%", "p99 ms", "%", "WAF", *lives, "Capacity %", "RAM KB", "Note"):
         left = heading in ("Option", "Note")
         table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
-    life = base["lifetime"]
+
+    def life_cells(life: Life | None) -> tuple[str, ...]:
+        if not lives:
+            return ()
+        if life is None:
+            return ("–", "–", "–")
+        years = "–" if life.years is None else f"{life.years:,.2f}"
+        return (f"{life.waf:.2f}", f"{life.host_gb / 1024:,.2f}", years)
+
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
         f"{base['mean_response_ms']:,.3f}",
@@ -107,7 +116,7 @@ def advise(
         f"{base['p99_response_ms']:,.3f}",
         "",
         f"{base['waf']:.3f}",
-        f"{life['even_host_bytes'] / 2**30:,.0f}" if life else "–",
+        *life_cells(advised.life),
         "",
         f"{base['ram_kb']}",
         "",
@@ -120,11 +129,13 @@ def advise(
             f"{advice.p99_response_ms:,.3f}",
             f"{advice.p99_change_pct:+.1f}",
             f"{advice.waf:.3f}",
-            "–" if advice.lifetime_gb is None else f"{advice.lifetime_gb:,.0f}",
+            *life_cells(advice.life),
             f"{advice.capacity_change_pct:+.1f}",
             f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
             Text(advice.note, "dim"),
         )
     console.print(table)
-    for name, reason in refused.items():
+    if life := advised.life:
+        console.print(Text(said(life, base), "dim"), soft_wrap=True)
+    for name, reason in advised.refused.items():
         console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)

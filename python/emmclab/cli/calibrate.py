@@ -11,7 +11,7 @@ from rich.console import Console
 
 from emmclab.calibration import calibrate as calibrate_device
 from emmclab.calibration import is_fio
-from emmclab.cli.console import print_json, stderr
+from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
@@ -67,7 +67,7 @@ def calibrate(
         return
     _show(stderr(), found)
     line = f"{output}: `emmclab simulate TRACE --device {output}` runs on it"
-    stderr().print(line, markup=False, soft_wrap=True)
+    say(line)
 
 
 def _show(console: Console, found: dict[str, Any]) -> None:

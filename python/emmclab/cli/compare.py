@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation import (
@@ -15,7 +15,6 @@ from emmclab.cli.simulation import (
     Settings,
     configured,
     device_names,
-    show_compared_results,
 )
 from emmclab.device import Result
 from emmclab.errors import ConfigError
@@ -61,12 +60,14 @@ def compare(
     if as_json:
         print_json([result.to_dict() | {"space_gain_ratio": gain} for result, gain in _gains(results)])
     else:
+        from emmclab.cli.show_runs import show_compared_results
+
         show_compared_results(stdout(), results)
     if html is not None:
         from emmclab.report import write_simulation_report
 
         write_simulation_report(results, configurations, html)
-        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+        say(f"report: {html}")
 
 
 def _gains(results: list[Result]) -> list[tuple[Result, float]]:

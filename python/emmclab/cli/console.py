@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Columns of output that goes to a file or a pipe, where nothing says how wide the reader's window is.
 _PIPE_WIDTH = 160
@@ -17,23 +19,25 @@ class ClosedPipe(Exception):  # noqa: N818 - not an error: whoever reads has see
     """Nobody reads stdout any more. Not a `BrokenPipeError`, of which typer would make its own exit code."""
 
 
-class DataConsole(Console):
-    """A console that leaves a closed pipe to the one place where exceptions become exit codes."""
-
-    def on_broken_pipe(self) -> None:
-        """Pass it on, where rich would exit."""
-        raise ClosedPipe
-
-
 def stdout() -> Console:
     """Give the console for data; colours only on a terminal and without NO_COLOR."""
+    from emmclab.cli.data_console import DataConsole
+
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
     return DataConsole(file=sys.stdout, highlight=False, width=wide, soft_wrap=False, emoji=False)
 
 
 def stderr() -> Console:
     """Give the console for words."""
+    from rich.console import Console
+
     return Console(file=sys.stderr, highlight=False, emoji=False)
+
+
+def say(text: str) -> None:
+    """Say a line on stderr, where nobody may be listening."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

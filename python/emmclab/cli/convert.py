@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from emmclab import _core
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.errors import ConfigError
@@ -69,4 +69,4 @@ def convert(
 
 
 def _note(text: str) -> None:
-    stderr().print(f"note: {text}", markup=False, soft_wrap=True)
+    say(f"note: {text}")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +14,7 @@ from emmclab import _core
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.show import framed
 from emmclab.device import Device
 
 #: Why a file was read as the format it was read as.
@@ -79,7 +79,7 @@ def _explain_device(device: Device, as_json: bool) -> None:
     if as_json:
         print_json(settings)
         return
-    table = _table(f"Settings of {device.name}", ("Setting", "Value", "Unit", "From", "Meaning"))
+    table = _headed(f"Settings of {device.name}", "Setting", "Value", "Unit", "From", "Meaning")
     for setting in settings:
         table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin", "doc")))
     stdout().print(table)
@@ -103,26 +103,19 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
         facts.add_row(name, Text(header[name] or "not recorded"))
     console.print(facts)
     labels = _core.ledger_labels()
-    ledger = _table("Ledger", ("Count", "Of"))
+    ledger = _headed("Ledger", "Count", "Of")
     ledger.columns[0].justify = "right"
     for name, count in explained["ledger"].items():
         ledger.add_row(f"{count:,}", labels[name])
     console.print(ledger)
-    columns = _table("Columns", ("Name", "Type", "Unit", "Meaning"))
+    columns = _headed("Columns", "Name", "Type", "Unit", "Meaning")
     for column in explained["columns"]:
         columns.add_row(column["name"], column["type"], column["unit"], Text(column["about"]))
     console.print(columns)
 
 
-def _table(title: str, headings: tuple[str, ...]) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-    )
+def _headed(title: str, *headings: str) -> Table:
+    table = framed(title)
     for heading in headings:
         table.add_column(heading)
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
@@ -15,26 +14,19 @@ from typing import Any
 import typer
 
 from emmclab import __version__
-from emmclab.cli.console import ClosedPipe
-from emmclab.errors import EmmclabError
+from emmclab.cli.console import ClosedPipe, say
+from emmclab.errors import EmmclabError, InputError
 
 BAD_INPUT, FAILED_RUN, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
 
 #: Refusals of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
 
-_HINTS = {
-    errno.ENOENT: "check the path; the folder of an output has to exist",
-    errno.EISDIR: "name a file, not a folder",
-    errno.EACCES: "check the permissions of the file and its folder",
-    errno.ENOSPC: "free some space or write elsewhere; nothing was left behind",
-}
-
 
 def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
     signal.signal(signal.SIGTERM, _terminate)
-    _buffer_stdout()
+    _prepare_stdout()
     try:
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
         sys.stdout.flush()
@@ -42,7 +34,7 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted; unfinished files were removed")
+        say("interrupted; unfinished files were removed")
         return INTERRUPTED
     except EmmclabError as error:
         _report(str(error), error.hint)
@@ -54,8 +46,8 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> int:
         _report(message[:1].lower() + message[1:], f"`{path} --help` lists what it takes")
         return BAD_INPUT
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        _report(f"{place}{error.strerror or error}", _HINTS.get(error.errno or 0))
+        refusal = InputError.of(error)
+        _report(str(refusal), refusal.hint)
         return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
     except MemoryError:
         _report("there is not enough memory", "profile fewer traces at once, or a part of the trace")
@@ -80,10 +72,16 @@ def _settle_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _buffer_stdout() -> None:
-    """Put a buffer under stdout where PYTHONUNBUFFERED took it away: Python would lose short writes."""
+def _prepare_stdout() -> None:
+    """Let stdout take any character, and put a buffer under it where PYTHONUNBUFFERED took it away.
+
+    Python would lose short writes without one. Names of files may hold bytes that are no text, and the
+    encoding may be ASCII.
+    """
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _terminate(number: int, _frame: object) -> None:
@@ -91,12 +89,7 @@ def _terminate(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # Nobody may be listening.
-        print(text, file=sys.stderr, flush=True)
-
-
 def _report(message: str, hint: str | None) -> None:
-    _say(f"error: {message}")
+    say(f"error: {message}")
     if hint:
-        _say(f"hint: {hint}")
+        say(f"hint: {hint}")

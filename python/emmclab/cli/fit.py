@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import stderr
+from emmclab.cli.console import say
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
 from emmclab.files import write_whole
@@ -37,4 +37,4 @@ def fit(
         return
     write_whole(output, model.to_toml())
     line = f"{output}: model {model.digest}; `emmclab synth {output} OUT` makes traces of it"
-    stderr().print(line, markup=False, soft_wrap=True)
+    say(line)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import typer
-from rich import box
-from rich.table import Table
 
 from emmclab import _core
 from emmclab.cli.console import print_json, stdout
@@ -22,7 +20,9 @@ def formats(as_json: AsJson = False) -> None:
     if as_json:
         print_json(entries)
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    from emmclab.cli.show import framed
+
+    table = framed()
     for heading in ("Format", "Read", "Write", "About", "Known by"):
         table.add_column(heading)
     for entry in entries:

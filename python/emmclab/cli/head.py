@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
+from emmclab.cli.show import framed
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +55,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     ]
     for name in ("pid", "process", "device"):
         columns.append((name, ["" if row[name] is None else str(row[name]) for row in rows]))
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = framed()
     shown = [(heading, texts) for heading, texts in columns if any(texts)]
     for heading, _ in shown:
         table.add_column(heading, justify="right" if "\n" in heading or heading == "pid" else "left")

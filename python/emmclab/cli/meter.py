@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Self
-
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Self
 
 from emmclab.cli.console import stderr
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 #: Work shorter than this passes in silence, seconds.
 _SILENCE_S = 1.0
@@ -26,7 +27,6 @@ class Meter:
         self._started = time.monotonic()
         self._next = self._started + _SILENCE_S
         self._bar: Progress | None = None
-        self._task = TaskID(0)
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +53,14 @@ class Meter:
 
     def _update_bar(self, done: int, total: int | None, rate: str) -> None:
         if self._bar is None:
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeRemainingColumn,
+            )
+
             columns = (
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
@@ -62,5 +70,5 @@ class Meter:
             )
             self._bar = Progress(*columns, console=stderr(), transient=True)
             self._bar.start()
-            self._task = self._bar.add_task(self.what, rate=rate)
-        self._bar.update(self._task, completed=done, total=total, rate=rate)
+            self._bar.add_task(self.what, rate=rate)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=rate)

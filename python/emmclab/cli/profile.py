@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.show import show_compared, show_each
 from emmclab.profile import Profile
 from emmclab.trace import Trace, combine
 
@@ -48,20 +47,21 @@ def profile(
     profiles = [run(source) for source in sources]
     if as_json:
         print_json([found.to_dict() for found in profiles])
-    elif compare:
-        show_compared(stdout(), profiles)
     else:
-        show_each(stdout(), profiles)
+        # Tables take long to import, which programs that want JSON do not wait for.
+        from emmclab.cli.show import show_compared, show_each
+
+        (show_compared if compare else show_each)(stdout(), profiles)
     if html is not None:
         from emmclab.report import write_report
 
         write_report(profiles, html)
-        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+        say(f"report: {html}")
     if figures is not None:
         from emmclab.plots import write_figures
 
         count = write_figures(profiles, figures)
-        stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
+        say(f"figures: {count} in {figures}")
 
 
 def run(source: Trace) -> Profile:

@@ -41,7 +41,7 @@ def query(
     if as_json:
         print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
         return
-    table = framed("")
+    table = framed()
     for number, name in enumerate(names):
         numeric = any(isinstance(row[number], (int, float)) for row in rows)
         table.add_column(Text(name), justify="right" if numeric else "left")

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.endings import asked_by_signal
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
@@ -69,7 +69,7 @@ def record(
     with closing(machine.record()) as recorder:
         writer = _core.Writer(output, recorder.header())
         try:
-            stderr().print(f"recording {', '.join(recorder.disks())}; Ctrl-C ends it", markup=False)
+            say(f"recording {', '.join(recorder.disks())}; Ctrl-C ends it")
             ended = _run(recorder, writer, output, list(command or []), seconds)
             writer.finish(ended.ledger, ended.header)
         except BaseException:
@@ -77,7 +77,7 @@ def record(
             raise
     early = [f"the recording ended early: {ended.early}"] if ended.early else []
     for remark in early + ended.remarks:
-        stderr().print(f"note: {remark}", markup=False, soft_wrap=True)
+        say(f"note: {remark}")
     activity = json.loads(ended.header["activity"] or "{}")
     if as_json:
         header = {name: text for name, text in ended.header.items() if name != "activity"}
@@ -136,7 +136,7 @@ def _run(
                     break
                 if now - told >= _LINE_S:
                     told = now
-                    stderr().print(f"{now - begin:,.0f} s, {written:,} requests", markup=False)
+                    say(f"{now - begin:,.0f} s, {written:,} requests")
             batches, ledger, header, early, remarks = recorder.stop()
             for batch in batches:
                 writer.write(batch)

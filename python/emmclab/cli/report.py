@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab import _core
-from emmclab.cli.console import stderr
+from emmclab.cli.console import say
 from emmclab.cli.studies import RESULTS, ResultsFolder, StudyName
 
 
@@ -45,5 +45,5 @@ def report(
         write_report(profiles, page)
         count = write_figures(profiles, figures) if figures is not None else 0
     if figures is not None:
-        stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
-    stderr().print(f"report: {page}", markup=False, soft_wrap=True)
+        say(f"figures: {count} in {figures}")
+    say(f"report: {page}")

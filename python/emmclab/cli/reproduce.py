@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.studies import (
     RESULTS,
@@ -63,6 +63,6 @@ def reproduce(
     console = stdout()
     show_claims(console, judged)
     if figures is not None:
-        stderr().print(f"figures: {count} in {figures}", markup=False, soft_wrap=True)
+        say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)

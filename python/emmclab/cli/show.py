@@ -181,10 +181,10 @@ def _title(finding: dict[str, Any]) -> str:
     return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
 
 
-def framed(title: str) -> Table:
-    """Make an empty table with a title, in the look that all commands share."""
+def framed(title: str = "") -> Table:
+    """Make an empty table, in the look that all commands share."""
     return Table(
-        title=title,
+        title=title or None,
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,

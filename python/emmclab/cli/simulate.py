@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
     DeviceName,
@@ -17,7 +17,6 @@ from emmclab.cli.simulation import (
     Settings,
     configured,
     layered,
-    show_result,
 )
 
 
@@ -55,9 +54,11 @@ def simulate(
     if as_json:
         print_json(result.to_dict())
     else:
+        from emmclab.cli.show_runs import show_result
+
         show_result(stdout(), result)
     if html is not None:
         from emmclab.report import write_simulation_report
 
         write_simulation_report([result], [configuration], html)
-        stderr().print(f"report: {html}", markup=False, soft_wrap=True)
+        say(f"report: {html}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Format
 from emmclab.cli.show import framed
@@ -77,7 +77,7 @@ def synth(
         print_json(made)
     else:
         line = f"{out}: {ledger['kept']:,} requests of {model.name} (model {model.digest}, seed {seed})"
-        stderr().print(line, markup=False, soft_wrap=True)
+        say(line)
 
 
 def _list(as_json: bool) -> None:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import ClosedPipe, stderr, stdout
+from emmclab.cli.console import ClosedPipe, say, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import with_groups
@@ -65,7 +65,7 @@ def top(
     ):
         disks = ", ".join(recorder.disks())
         if live is None:
-            stderr().print(f"watching {disks}; Ctrl-C ends it", markup=False)
+            say(f"watching {disks}; Ctrl-C ends it")
         else:
             live.update(Text(f"watching {disks}; Ctrl-C ends it"), refresh=True)
         begin = time.monotonic()
@@ -84,7 +84,7 @@ def top(
                     _line(line)
         *_, early, _ = recorder.stop()
     if early:
-        stderr().print(f"note: the recording ended early: {early}", markup=False, soft_wrap=True)
+        say(f"note: the recording ended early: {early}")
 
 
 def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> dict[str, Any]:
@@ -165,8 +165,7 @@ _HEADS = ("requests/s", "KB/s", "mean KB", "max KB", "p50 ms", "p99 ms", "no-wai
 
 def _table(stats: dict[str, Any], disks: str, rows: int) -> Group:
     """Draw the view for a terminal."""
-    table = framed("")
-    table.title = None
+    table = framed()
     table.add_column("process")
     table.add_column("op")
     for head in _HEADS:

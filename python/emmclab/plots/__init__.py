@@ -7,7 +7,7 @@ that the data beside a figure are exactly what it was drawn from.
 from emmclab.plots.catalogue import FIGURES
 from emmclab.plots.figure import Chart, Figure, Row, Rows, rows_of, to_csv
 from emmclab.plots.files import write_figures
-from emmclab.plots.marks import chart_of, tooltip
+from emmclab.plots.marks import chart_of, dots, in_order, tooltip
 
 __all__ = [
     "FIGURES",
@@ -16,6 +16,8 @@ __all__ = [
     "Row",
     "Rows",
     "chart_of",
+    "dots",
+    "in_order",
     "rows_of",
     "to_csv",
     "tooltip",

@@ -13,19 +13,34 @@ from emmclab.theme import OP_COLOURS
 _HEIGHT = 240
 
 
-def chart_of(rows: Rows) -> Chart:
-    """Start a chart on rows, as wide as its place."""
-    return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=_HEIGHT)
+def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
+    """Start a chart on rows, which the page holds once, as wide as its place."""
+    return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
+
+
+def in_order(rows: Rows, field: str) -> list[Any]:
+    """Give each value of a field once, in the order of the rows: ranges stand from small to large."""
+    return list(dict.fromkeys(row[field] for row in rows))
 
 
 def traces_of(rows: Rows) -> list[str]:
     """Name the traces, in the order of their rows."""
-    return list(dict.fromkeys(row["trace"] for row in rows))
+    return in_order(rows, "trace")
 
 
-def in_order(rows: Rows, field: str) -> list[Any]:
-    """Give the values of a field from the smallest range to the largest; the rows of each trace stand so."""
-    return list(dict.fromkeys(row[field] for row in rows))
+def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = None) -> Chart:
+    """Draw points in one line for each `name`, in the order of the rows, coloured by a field."""
+    names = in_order(rows, name)
+    shades = sort or in_order(rows, colour)
+    return (
+        chart_of(rows, 20 * len(names))
+        .mark_point(filled=True, size=70)
+        .encode(
+            y=alt.Y(f"{name}:N", sort=names, title=None),
+            x=x,
+            color=alt.Color(f"{colour}:N", title=None, sort=shades),
+        )
+    )
 
 
 def op_colour(rows: Rows) -> alt.Color:

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import altair as alt
 
 from emmclab import plots
-from emmclab.advise import Advice
-from emmclab.device import Result
+from emmclab.advise import Advised, said
 from emmclab.files import write_whole
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
 
-def write_advice(base: Result, found: Sequence[Advice], refused: dict[str, str], by: str, html: Path) -> None:
+def write_advice(advised: Advised, by: str, html: Path) -> None:
     """Write the page; the same results give the same bytes."""
+    base, found = advised.base, advised.options
     rows = [
         {"trace": base["trace"], "option": advice.option, "time": kind, "change_pct": change}
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
-    names = [advice.option for advice in found]
-    chart = (
-        alt.Chart(alt.InlineData(values=rows, name="rows"))
-        .properties(width="container", height=26 * len(names))
-        .mark_point(filled=True, size=80)
-        .encode(
-            y=alt.Y("option:N", sort=names, title=None),
-            x=alt.X("change_pct:Q", title="response time against the device as it is, %"),
-            color=alt.Color("time:N", title=None, sort=["mean", "p99"]),
-        )
-    )
+    x = alt.X("change_pct:Q", title="response time against the device as it is, %")
+    chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",
         "What each option does to response times",
@@ -50,7 +40,9 @@ def write_advice(base: Result, found: Sequence[Advice], refused: dict[str, str],
             title=f"Advice for {base['trace']}",
             base=base,
             options=found,
-            refused=refused,
+            refused=advised.refused,
+            life=advised.life,
+            reasoning=said(advised.life, base) if advised.life else "",
             by=by,
             ledger=ledger_line(base["ledger"]),
         ),

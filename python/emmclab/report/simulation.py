@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from emmclab import simulation_plots as plots
 from emmclab.device import Device, Result
-from emmclab.plots import Figure, Row, Rows
+from emmclab.plots import Figure, Row, Rows, simulated
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
@@ -155,51 +154,51 @@ FIGURES = (
         "mean_response",
         "Figure 8: mean response time",
         "Mean of complete - arrival.",
-        plots.mean_response,
+        simulated.mean_response,
         paper=True,
     ),
     Figure(
         "space_utilisation",
         "Figure 9: space utilisation",
         "Bytes the host wrote over flash bytes that they took; a 4 KB page device has 1.",
-        plots.space_utilisation,
+        simulated.space_utilisation,
         paper=True,
     ),
     Figure(
         "response_percentiles",
         "Response time percentiles",
         "By operation, in ms.",
-        plots.response_percentiles,
+        simulated.response_percentiles,
         each=True,
     ),
     Figure(
         "waits",
         "Where the response time goes",
         "Means of its parts; they add up to the mean response.",
-        plots.waits,
+        simulated.waits,
     ),
     Figure(
         "waf_by_cause",
         "Write amplification by cause",
         "Bytes programmed over bytes the host wrote.",
-        plots.waf_by_cause,
+        simulated.waf_by_cause,
     ),
     Figure(
         "utilisation",
         "How busy the parts are",
         "Share of the simulated time.",
-        plots.utilisation,
+        simulated.utilisation,
         each=True,
         wide=True,
     ),
     Figure(
-        "erase_counts", "Erase counts", "Blocks by erases, in equal steps.", plots.erase_counts, each=True
+        "erase_counts", "Erase counts", "Blocks by erases, in equal steps.", simulated.erase_counts, each=True
     ),
     Figure(
         "valid_units",
         "Valid data in full blocks",
         "Blocks by valid map units: what a collection would move.",
-        plots.valid_units,
+        simulated.valid_units,
         each=True,
     ),
 )

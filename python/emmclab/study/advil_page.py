@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import altair as alt
 
 from emmclab.claims import DIRECTION, REPRODUCED, Claim
-from emmclab.plots import Rows
+from emmclab.plots import Rows, chart_of
 from emmclab.profile import ledger_line
 from emmclab.study.advil import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
 from emmclab.study.measures import table
 from emmclab.study.paper_page import assemble_page
-from emmclab.study.plots import Drawing, base_chart
+from emmclab.study.plots import Drawing
 from emmclab.study.results import Results
 
 #: Counts of a layer that the page shows, with their headings.
@@ -121,7 +121,7 @@ def _bars(
         for grid, label in grids.items()
         for workload, gain in gains(results, grid).items()
     ]
-    chart = base_chart(rows, 260)
+    chart = chart_of(rows, 260)
     x = alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=0))
     offset = alt.XOffset("layer:N", sort=list(grids.values()))
     bars = chart.mark_bar().encode(
@@ -144,7 +144,7 @@ def _pattern(results: Results, grid: str, letter: str, words: str, source: str) 
         for number, (sector, sectors) in enumerate(pattern(results, grid))
     ]
     chart = (
-        base_chart(rows, 260)
+        chart_of(rows, 260)
         .mark_circle(size=6, opacity=0.7)
         .encode(
             x=alt.X("write:Q", title="write to the original area"),

@@ -72,9 +72,7 @@ def _file_digest(path: str) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError as error:
         hint = "name a workload (`emmclab synth` lists them) or the path of a trace"
-        raise InputError(
-            f"{path}: {error.strerror}", kind="io", file=path, hint=hint, errno=error.errno
-        ) from error
+        raise InputError.of(error, path, hint) from error
 
 
 @functools.cache

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from emmclab import _core
 from emmclab.device import Device, parse_routing
-from emmclab.errors import ConfigError, InputError
+from emmclab.errors import ConfigError
+from emmclab.files import read_text
 from emmclab.layers import stack
 from emmclab.study.cell import Cell, Input
 from emmclab.workload import workloads
@@ -70,12 +71,7 @@ class Study:
     def named(name: str) -> Study:
         """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
         if name.endswith(".toml") or "/" in name:
-            try:
-                return Study.parse(Path(name).read_text(encoding="utf-8"), name)
-            except OSError as error:
-                raise InputError(
-                    f"{name}: {error.strerror}", kind="io", file=name, errno=error.errno
-                ) from error
+            return Study.parse(read_text(name), name)
         texts = _core.study_presets()
         if name not in texts:
             raise ConfigError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from emmclab.study.measures import Measurement, measure
+from emmclab.study.measures import Measurement, measure, table
 from emmclab.study.results import Results, Run
 
 #: The five applications that the paper names in Characteristic 4.
@@ -60,12 +60,31 @@ def low_rate_service(results: Results) -> Measurement:
     sleepy = [service[name] for name in _SLEEPY]
     rest = [value for name, value in service.items() if name not in _SLEEPY]
     asleep = statistics.median(100 * runs[name]["wake_ups"] / runs[name]["requests"] for name in _SLEEPY)
+    published = {row["application"]: row for row in table("iiswc15_table4_timing")}
+    beyond = [
+        name
+        for name in _SLEEPY
+        if _every_idle_wakes_ms(runs[name], published[name]) < float(published[name]["mean_service_ms"])
+    ]
+    out_of_reach = (
+        f"Were every request that found the device idle to wake it, {' and '.join(beyond)} would still stay "
+        "below Table IV: its phone woke more slowly than the one whose wake-ups are known."
+        if beyond
+        else "With more wake-ups each of the five could reach Table IV; how many there were is not published."
+    )
     return Measurement(
         f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
         {"low": min(sleepy), "high": max(sleepy), "ratio": min(sleepy) / statistics.median(rest)},
         f"Below one request a second the device sleeps before {asleep:.0f} % of the requests (median of the "
-        "five), and whoever wakes it pays.",
+        f"five), and whoever wakes it pays. {out_of_reach}",
     )
+
+
+def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
+    """Give the mean service time if every request that found the device idle had to wake it."""
+    awake: float = run["mean_service_ms"] - run["wait_wake_up_ms"]
+    wake = run["wait_wake_up_ms"] * run["requests"] / run["wake_ups"] if run["wake_ups"] else 0.0
+    return awake + float(published["no_wait_pct"]) / 100 * wake
 
 
 @measure

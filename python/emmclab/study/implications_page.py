@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
 from emmclab.claims import Claim
-from emmclab.plots import Rows
+from emmclab.plots import Rows, dots
 from emmclab.study.implications import by_input, change_pct, routed, routings
 from emmclab.study.paper_page import assemble_page
 from emmclab.study.plots import Drawing
@@ -106,18 +105,7 @@ _SOURCES = {
 
 def _points(name: str, title: str, rows: Rows, axis: str) -> Drawing:
     """Draw a point for each workload and option."""
-    names = list(dict.fromkeys(row["trace"] for row in rows))
-    options = list(dict.fromkeys(row["option"] for row in rows))
-    chart: Any = (
-        alt.Chart(alt.InlineData(values=rows, name="rows"))
-        .properties(width="container", height=18 * len(names))
-        .mark_point(filled=True, size=60)
-        .encode(
-            y=alt.Y("trace:N", sort=names, title=None),
-            x=alt.X("value:Q", title=axis),
-            color=alt.Color("option:N", title=None, sort=options),
-        )
-    )
+    chart = dots(rows, "trace", alt.X("value:Q", title=axis), "option")
     return Drawing(
         name, title, f"One point for each workload: {axis}.", rows, chart, _SOURCES[name], wide=True
     )

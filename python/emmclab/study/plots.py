@@ -11,7 +11,7 @@ import altair as alt
 
 from emmclab import plots
 from emmclab.files import write_whole
-from emmclab.plots import Rows
+from emmclab.plots import Chart, Rows, chart_of, dots, in_order
 from emmclab.profile import Profile
 from emmclab.study.measures import rate_by_size
 from emmclab.study.readings import (
@@ -24,8 +24,7 @@ from emmclab.study.readings import (
     utilisation,
 )
 from emmclab.study.results import Results
-
-Chart = Any
+from emmclab.theme import LIGHT
 
 _DEVICES = {"iiswc15-4ps": "4 KB pages", "iiswc15-8ps": "8 KB pages", "iiswc15-hps": "hybrid"}
 #: Seen on light and on dark ground.
@@ -80,8 +79,6 @@ def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
     """Write each chart as SVG and PDF, and its rows as CSV; return how many there are."""
     import vl_convert
 
-    from emmclab.theme import LIGHT
-
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for drawing in drawn:
@@ -96,15 +93,6 @@ def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
         aside.replace(folder / f"{drawing.name}.pdf")
         write_whole(folder / f"{drawing.name}.csv", plots.to_csv(drawing.rows))
     return count
-
-
-def base_chart(rows: Rows, height: int = 240) -> Chart:
-    """Give a chart on rows that the page holds once."""
-    return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
-
-
-def _order(rows: Rows, field: str) -> list[Any]:
-    return list(dict.fromkeys(row[field] for row in rows))
 
 
 def _shapes(orient: Any) -> alt.Legend:
@@ -125,8 +113,8 @@ def _reductions(results: Results) -> Drawing:
     found = sorted(reductions(results, PRIMARY).items(), key=lambda item: item[1])
     said = {"Movie": PUBLISHED["worst"], "Booting": PUBLISHED["best"]}
     rows = [{"trace": name, "reduction_pct": gain, "published_pct": said.get(name)} for name, gain in found]
-    base = base_chart(rows, 20 * len(rows))
-    y = alt.Y("trace:N", sort=_order(rows, "trace"), title=None)
+    base = chart_of(rows, 20 * len(rows))
+    y = alt.Y("trace:N", sort=in_order(rows, "trace"), title=None)
     x_axis = alt.X("reduction_pct:Q", title="mean response shortened, %")
     bars = base.mark_bar().encode(y=y, x=x_axis)
     points = (
@@ -158,10 +146,10 @@ def _readings(results: Results) -> Drawing:
         }
         for reading, parts in readings(results).items()
     ]
-    base = base_chart(rows, 20 * len(rows))
+    base = chart_of(rows, 20 * len(rows))
     axis = alt.Axis(labelLimit=220)
-    y = alt.Y("trace:N", sort=_order(rows, "trace"), title=None, axis=axis)
-    colour = alt.Color("loop:N", title=None, sort=_order(rows, "loop"), legend=None)
+    y = alt.Y("trace:N", sort=in_order(rows, "trace"), title=None, axis=axis)
+    colour = alt.Color("loop:N", title=None, sort=in_order(rows, "loop"), legend=None)
     spans = base.mark_bar(height=5, opacity=0.55).encode(
         y=y,
         x=alt.X("worst_pct:Q", title="shortened, %"),
@@ -188,19 +176,9 @@ def _utilisation(results: Results) -> Drawing:
         use = utilisation(results, name)
         rows.append({"trace": name, "8 KB pages": use["8ps"], "hybrid": use["hps"]})
     rows.sort(key=lambda row: row["8 KB pages"])
-    base = base_chart(rows, 20 * len(rows))
-    y = alt.Y("trace:N", sort=_order(rows, "trace"), title=None)
-    chart = (
-        base.transform_fold(["hybrid", "8 KB pages"], ["device", "utilisation"])
-        .mark_point(filled=True, size=70)
-        .encode(
-            y=y,
-            x=alt.X(
-                "utilisation:Q", title="space utilisation, of 4 KB pages", scale=alt.Scale(domain=[0.6, 1.0])
-            ),
-            color=alt.Color("device:N", title=None, sort=["8 KB pages", "hybrid"]),
-        )
-    )
+    x = alt.X("utilisation:Q", title="space utilisation, of 4 KB pages", scale=alt.Scale(domain=[0.6, 1.0]))
+    chart = dots(rows, "trace", x, "device", ["8 KB pages", "hybrid"])
+    chart = chart.transform_fold(["hybrid", "8 KB pages"], ["device", "utilisation"])
     return Drawing(
         "utilisation",
         "Figure 9: what hybrid pages save",
@@ -227,12 +205,12 @@ def _throughput(results: Results) -> Drawing:
                 rate = rate_by_size(profiles, op, 2.0**power)
                 if rate is not None:
                     rows.append({"trace": name, "op": op, "size_kb": 2**power, "mb_per_s": rate})
-    base = base_chart(rows).encode(
+    base = chart_of(rows).encode(
         x=alt.X("size_kb:Q", title="request size, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),
-        strokeDash=alt.StrokeDash("trace:N", sort=_order(rows, "trace"), legend=None),
-        shape=alt.Shape("trace:N", title=None, sort=_order(rows, "trace"), legend=_shapes("bottom")),
+        strokeDash=alt.StrokeDash("trace:N", sort=in_order(rows, "trace"), legend=None),
+        shape=alt.Shape("trace:N", title=None, sort=in_order(rows, "trace"), legend=_shapes("bottom")),
     )
     return Drawing(
         "throughput",
@@ -272,19 +250,9 @@ def _responses(results: Results) -> Drawing:
                 }
                 for name in results.applications + results.recorded
             ]
-    names = _order(rows, "trace")
-    chart = (
-        base_chart(rows, 22 * len(names))
-        .mark_point(filled=True, size=55)
-        .encode(
-            y=alt.Y("trace:N", sort=names, title=None),
-            x=alt.X("mean_response_ms:Q", title="mean response, ms", scale=alt.Scale(type="log")),
-            color=alt.Color("device:N", title=None, sort=list(_DEVICES.values())),
-            shape=alt.Shape(
-                "complete:N", title=None, sort=["transferred", "programmed"], legend=_shapes("top")
-            ),
-        )
-    )
+    x = alt.X("mean_response_ms:Q", title="mean response, ms", scale=alt.Scale(type="log"))
+    shape = alt.Shape("complete:N", title=None, sort=["transferred", "programmed"], legend=_shapes("top"))
+    chart = dots(rows, "trace", x, "device").encode(shape=shape)
     return Drawing(
         "mean_response",
         "Figure 8: mean response times",
@@ -306,22 +274,14 @@ def _collection(results: Results) -> Drawing:
         }
         for run in results.select("idle-gc")
     ]
-    names = _order(rows, "trace")
-    chart = (
-        base_chart(rows, 20 * len(names))
-        .transform_calculate(shown="max(datum.wait_gc_ms, 0.001)")
-        .mark_point(filled=True, size=70)
-        .encode(
-            y=alt.Y("trace:N", sort=names, title=None),
-            x=alt.X(
-                "shown:Q",
-                title="mean wait for collection, ms",
-                scale=alt.Scale(type="log"),
-                axis=alt.Axis(format="~r"),
-            ),
-            color=alt.Color("collection:N", title=None, sort=["on demand", "in idle gaps"]),
-        )
+    x = alt.X(
+        "shown:Q",
+        title="mean wait for collection, ms",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format="~r"),
     )
+    chart = dots(rows, "trace", x, "collection", ["on demand", "in idle gaps"])
+    chart = chart.transform_calculate(shown="max(datum.wait_gc_ms, 0.001)")
     return Drawing(
         "collection",
         "Implication 2: collection in idle gaps",

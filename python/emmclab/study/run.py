@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from emmclab import __version__
+from emmclab.files import printable
 from emmclab.study.cell import Cell, Input, run_cells
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
@@ -46,7 +47,9 @@ def run_study(
         done += len(task)
         if progress is not None:
             progress(done, len(cells), before)
-    recorded = dict.fromkeys(Path(cell.input.source).name for cell in cells if not cell.input.synthetic)
+    recorded = dict.fromkeys(
+        printable(Path(cell.input.source).name) for cell in cells if not cell.input.synthetic
+    )
     about = {
         "name": study.name,
         "about": study.about,

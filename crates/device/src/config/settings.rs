@@ -242,6 +242,9 @@ pub struct ControllerSettings {
     pub bus_mode: BusMode,
     /// Time that a reliable write takes on top, for keeping the old data until the new is whole.
     pub reliable_write_us: f64,
+    /// The data of a packed write is programmed as one stream, so that a page may hold units of several entries; otherwise
+    /// each entry fills pages of its own. The standard (eMMC 5.1, 6.6.29) says how a pack is transferred, not how it lies.
+    pub share_packed_pages: bool,
 }
 
 /// Order of page operations.

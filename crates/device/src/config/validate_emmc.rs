@@ -14,6 +14,7 @@ const MOST_KB: u32 = 1 << 20;
 pub(super) fn faults(settings: &Settings, collects: bool, faults: &mut Faults) {
     controller(settings, faults);
     host(settings, faults);
+    shared_pages(settings, faults);
     cache(settings, faults);
     idle_collection(settings, collects, faults);
     slc(settings, collects, faults);
@@ -60,6 +61,28 @@ fn host(settings: &Settings, faults: &mut Faults) {
     }
     if packs && (host.packed_max_kb < 8 || host.packed_max_kb > MOST_KB) {
         faults.add(format!("`host.packed_max_kb` is {}; it must lie in 8..={MOST_KB}", host.packed_max_kb));
+    }
+}
+
+/// What else decides on pages by the request, or by the block, and cannot take a stream of several.
+fn shared_pages(settings: &Settings, faults: &mut Faults) {
+    if !settings.controller.share_packed_pages {
+        return;
+    }
+    if settings.host.packed_writes == 0 {
+        faults.add("`controller.share_packed_pages` is given but nothing is packed: set host.packed_writes");
+    }
+    if settings.mapping.scheme != Scheme::Page {
+        faults.add(
+            "`controller.share_packed_pages` lets any units share a page: set mapping.scheme = \"page\"",
+        );
+    }
+    if settings.cache.size_kb > 0 {
+        faults.add("`controller.share_packed_pages` contradicts cache.size_kb, which writes back by address");
+    }
+    if settings.slc.mode != SlcMode::Off {
+        faults
+            .add("`controller.share_packed_pages` contradicts slc.mode, which routes each request by itself");
     }
 }
 
@@ -143,7 +166,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
         faults.add("`slc.mode` moves data by collection, but gc.policy = \"none\"");
     }
     if settings.mapping.scheme != Scheme::Page {
-        faults.add("`slc.mode` needs mapping.scheme = \"page\"");
+        faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not follow: set mapping.scheme = \"page\"");
     }
     let needed = settings.gc.hard_free_blocks.saturating_add(3);
     if slc.blocks < needed {

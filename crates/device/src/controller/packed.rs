@@ -1,6 +1,7 @@
 //! Packed commands: several reads or writes in one command, with one overhead and a header block of one sector that says
 //! what they are (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device takes the data of all
-//! entries, works on them in their order, and all are complete when the last is.
+//! entries, works on them in their order, and all are complete when the last is. Whether pages are filled across entries is
+//! a setting (`ftl/stream.rs`).
 
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
@@ -46,20 +47,26 @@ impl Device {
         self.counters.packs += 1;
         let mut told = std::mem::take(&mut self.pack);
         told.clear();
-        let mut complete = i64::MIN;
+        let plain = entries.iter().all(|entry| entry.modifiers.is_none());
+        let stream = write && self.share_packed_pages && plain;
         for entry in entries {
             let mut progress = shared;
             (progress.event.sector, progress.event.sectors) = (entry.sector, entry.sectors);
-            if !write {
+            if stream {
+                // All of them at once, below.
+            } else if !write {
                 self.read_data(&mut progress, observer);
             } else if self.cache.is_some() || !entry.modifiers.is_none() {
                 self.write_modified(&mut progress, entry.modifiers, observer);
             } else {
                 self.write_data(&mut progress, observer);
             }
-            complete = complete.max(progress.event.complete);
             told.push(progress);
         }
+        if stream {
+            self.write_stream(&mut told, observer);
+        }
+        let complete = told.iter().map(|progress| progress.event.complete).max().unwrap_or(i64::MIN);
         let out = if write { 0 } else { self.commands.host(sectors) };
         if self.stop.is_none() {
             for progress in &mut told {

@@ -10,3 +10,4 @@ mod page;
 pub(crate) mod place;
 pub(crate) mod slc;
 pub(crate) mod split;
+mod stream;

@@ -42,7 +42,7 @@ impl Device {
 
     /// Reads what a write leaves of the units that it covers in part. Returns when that is there, and the waits for it.
     #[cold]
-    fn merge<O: Observer>(
+    pub(super) fn merge<O: Observer>(
         &mut self,
         span: Span,
         first: u32,

@@ -118,7 +118,7 @@ impl Device {
     }
 
     /// Bytes that cross the bus for a page of which the host covers a part: what it covers, and what is kept of the old.
-    fn bytes_to_move(&self, span: Span, first: u32, units: u32) -> u32 {
+    pub(super) fn bytes_to_move(&self, span: Span, first: u32, units: u32) -> u32 {
         (first..first + units)
             .map(|unit| match self.lookup(unit) {
                 Some(_) => self.geometry.unit_bytes,

@@ -51,4 +51,8 @@ counters! {
     hot_bytes,
     /// Records that hold no data: sections, voids, releases, starts.
     bare_records,
+    /// Checkpoints written.
+    checkpoints,
+    /// Their bytes, heads included.
+    checkpoint_bytes,
 }

@@ -5,53 +5,71 @@ use emmclab_trace::Op;
 
 use super::Advil;
 use super::record::{Body, MOST_VOIDS, Record, Void};
+use super::settings::Shape;
+use crate::layer::HostRequest;
 use crate::plan::Plan;
 
 /// Voids that may wait for a flush.
 const MOST_WAITING: usize = 12;
+
+/// A void that is not on disk yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    void: Void,
+    /// The request past the log that made it; none once that is complete. Before, its data may still be lost, and the void
+    /// must not be written.
+    from: Option<u64>,
+    /// The request that writes it.
+    writer: Option<u64>,
+}
 
 /// Voids that are not on disk yet.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     /// Starts of Advil so far.
     pub life: u32,
-    pub pending: Vec<Void>,
-    /// The request that is writing the first so many of them.
-    writing: Option<(u64, usize)>,
+    pending: Vec<Pending>,
+    /// The request that is writing the head of the current section.
+    pub opener: Option<u64>,
     /// Whether there was an earlier life.
     pub recovered: bool,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { life: 1, pending: Vec::with_capacity(MOST_VOIDS), writing: None, recovered: false }
+        Self { life: 1, pending: Vec::with_capacity(MOST_VOIDS), opener: None, recovered: false }
     }
 }
 
 impl Journal {
-    /// A request is complete; voids that it wrote are on disk.
-    #[inline]
-    pub fn completed(&mut self, id: u64) {
-        if let Some((writer, count)) = self.writing
-            && writer == id
-        {
-            self.pending.drain(..count);
-            self.writing = None;
-        }
+    /// Whether a flush has voids to write.
+    pub fn has_voids(&self) -> bool {
+        self.pending.iter().any(|pending| pending.from.is_none())
     }
 
-    fn push(&mut self, void: Void) {
-        // The ones that are being written are counted from the front and stay as they are.
-        let fixed = self.writing.map_or(0, |(_, count)| count);
-        if let Some(last) = self.pending[fixed..].last_mut()
-            && last.generation == void.generation
-            && last.through == void.through
-            && last.sector + u64::from(last.sectors) == void.sector
-            && let Some(sectors) = last.sectors.checked_add(void.sectors)
-        {
-            last.sectors = sectors;
-        } else {
-            self.pending.push(void);
+    /// A request is complete: what it wrote is on disk, and voids that it made may be written.
+    #[inline]
+    pub fn completed(&mut self, id: u64) {
+        self.opener = self.opener.filter(|opener| *opener != id);
+        if self.pending.is_empty() {
+            return;
+        }
+        self.pending.retain(|pending| pending.writer != Some(id));
+        let made = |pending: &Pending| pending.from == Some(id);
+        if let Some(place) = self.pending.iter().position(made) {
+            self.pending[place].from = None;
+            // One after the other they become one.
+            if let [.., last, this] = &mut self.pending[..=place]
+                && last.from.is_none()
+                && last.writer.is_none()
+                && last.void.generation == this.void.generation
+                && last.void.through == this.void.through
+                && last.void.sector + u64::from(last.void.sectors) == this.void.sector
+                && let Some(sectors) = last.void.sectors.checked_add(this.void.sectors)
+            {
+                last.void.sectors = sectors;
+                self.pending.remove(place);
+            }
         }
     }
 }
@@ -94,7 +112,7 @@ impl Advil {
             return;
         }
         let disk = self.shape.reserved.disk;
-        let body = Body::Start { capacity: self.shape.capacity, reserved: self.shape.reserved.sectors };
+        let body = self.start_body();
         let life = self.journal.life;
         self.write_record(&Record { life, generation: 0, place: life % 2, sectors: 0, body }, plan);
         if !self.journal.recovered {
@@ -102,6 +120,12 @@ impl Advil {
         }
         plan.wait();
         plan.bare(disk, Op::Flush, 0, 0);
+    }
+
+    /// What a start says of the areas.
+    pub(super) fn start_body(&self) -> Body<'static> {
+        let Shape { capacity, reserved, slot, .. } = self.shape;
+        Body::Start { capacity, reserved: reserved.sectors, slot }
     }
 
     /// Sectors at the end of a log region that requests leave alone: the release of the section before goes there.
@@ -114,12 +138,13 @@ impl Advil {
         self.shape.header > 0 && (!self.map.is_free(sector, end) || self.moving.passed(sector))
     }
 
-    /// Notes that a range is written past the log. Where the voids are full, the caller has made sure of room.
-    pub(super) fn void(&mut self, sector: u64, sectors: u32) {
+    /// Notes that a request past the log makes its range void. Where the voids are full, the caller has made sure of room.
+    pub(super) fn void(&mut self, &HostRequest { id, sector, sectors, .. }: &HostRequest) {
         let section = &self.sections[self.current];
         let through =
             if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
-        self.journal.push(Void { sector, sectors, generation: section.generation, through });
+        let void = Void { sector, sectors, generation: section.generation, through };
+        self.journal.pending.push(Pending { void, from: Some(id), writer: None });
     }
 
     /// Whether there are as many voids as wait for the next flush: the request that adds one writes them.
@@ -137,15 +162,21 @@ impl Advil {
         (self.journal.pending.len() / MOST_VOIDS) as u32 + 1
     }
 
-    /// Writes the pending voids for a request, once everything before is durable.
+    /// Writes the voids of complete requests, and those of this one, once everything before is durable.
     pub(super) fn write_voids(&mut self, id: u64, plan: &mut Plan) {
         let disk = self.shape.reserved.disk;
         plan.wait();
-        for voids in self.journal.pending.clone().chunks(MOST_VOIDS) {
+        let mut voids = Vec::with_capacity(self.journal.pending.len());
+        for pending in &mut self.journal.pending {
+            if pending.from.is_none_or(|from| from == id) {
+                pending.writer = Some(id);
+                voids.push(pending.void);
+            }
+        }
+        for voids in voids.chunks(MOST_VOIDS) {
             self.write_bare(Body::Voids(voids.to_vec()), plan);
         }
         plan.wait();
         plan.bare(disk, Op::Flush, 0, 0);
-        self.journal.writing = Some((id, self.journal.pending.len()));
     }
 }

@@ -1,9 +1,9 @@
 //! The interval map: which sectors of the original area are in the reserved area, and where.
 
-use std::collections::BTreeMap;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
+    /// First sector, from the start of its list.
+    offset: u32,
     sectors: u32,
     place: u32,
 }
@@ -34,98 +34,215 @@ impl Extent {
     }
 }
 
-/// Runs that never overlap, in order of their sectors.
+/// Sectors of a list, as a power of two: 1 MB.
+const LIST_SHIFT: u32 = 11;
+
+/// Runs that never overlap, in order of their sectors: a table of short sorted lists, one for each MB.
+///
+/// A run stands in the list of its first sector. None is longer than a list, so that the one that reaches a sector is in its
+/// list, or last in the list before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntervalMap {
-    entries: BTreeMap<u64, Entry>,
-    peak: usize,
+    lists: Vec<Vec<Entry>>,
+    shift: u32,
+    runs: u64,
+    most_runs: u64,
+    /// Entries for which there is memory.
+    room: u64,
+    most_room: u64,
 }
 
 impl IntervalMap {
-    /// Bytes that an entry takes, measured: 16 of key and value, in tree nodes that are half full at least.
-    pub const ENTRY_BYTES: u64 = 28;
+    /// Of so many sectors.
+    pub fn new(sectors: u64) -> Self {
+        Self::with_lists(sectors, LIST_SHIFT)
+    }
+
+    fn with_lists(sectors: u64, shift: u32) -> Self {
+        let lists = (sectors >> shift) as usize + 1;
+        Self { lists: vec![Vec::new(); lists], shift, ..Self::default() }
+    }
+
+    /// Bytes that it took at most so far.
+    pub fn most_bytes(&self) -> u64 {
+        (self.lists.len() * size_of::<Vec<Entry>>()) as u64 + self.most_room * size_of::<Entry>() as u64
+    }
 
     /// Most runs so far.
-    pub fn peak(&self) -> u64 {
-        self.peak as u64
+    pub fn most_runs(&self) -> u64 {
+        self.most_runs
     }
 
     /// Runs now.
     pub fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.runs
     }
 
     /// Whether nothing between two sectors is logged.
     pub fn is_free(&self, sector: u64, end: u64) -> bool {
-        self.entries
-            .range(..end)
-            .next_back()
-            .is_none_or(|(&first, entry)| first + u64::from(entry.sectors) <= sector)
+        self.find(sector, end).is_none()
     }
 
     /// Maps a run, in place of what it overlaps; gives the sectors that were logged before.
     #[inline]
     pub fn insert(&mut self, extent: Extent) -> u32 {
-        let Extent { sector, sectors, place } = extent;
-        let entry = Entry { sectors, place };
-        let end = extent.end();
+        let longest = 1 << self.shift;
         let mut replaced = 0;
-        if let Some((&first, last)) = self.entries.range_mut(..end).next_back()
-            && first + u64::from(last.sectors) > sector
-        {
-            if first == sector && last.sectors == sectors {
-                *last = entry;
-                return sectors;
-            }
-            replaced = self.remove(sector, end, |_| true);
+        let mut at = extent.sector;
+        while at + longest < extent.end() {
+            replaced += self.insert_one(extent.clip(at, at + longest));
+            at += longest;
         }
-        self.entries.insert(sector, entry);
-        self.peak = self.peak.max(self.entries.len());
+        replaced + self.insert_one(extent.clip(at, extent.end()))
+    }
+
+    #[inline]
+    fn insert_one(&mut self, extent: Extent) -> u32 {
+        let Extent { sector, sectors, place } = extent;
+        let (list, index) = self.seek(sector);
+        let home = (sector >> self.shift) as usize;
+        let (offset, end) = ((sector - self.first(home)) as u32, extent.end());
+        if let Some(entry) = self.lists[list].get_mut(index)
+            && list == home
+            && entry.offset == offset
+            && entry.sectors == sectors
+        {
+            entry.place = place;
+            return sectors;
+        }
+        let mut replaced = 0;
+        if self.up_to(end, (list, index)).is_none() {
+            self.put_at(home, index, Entry { offset, sectors, place });
+        } else {
+            replaced = self.remove(sector, end, |_| true);
+            self.put(extent);
+        }
+        self.most_runs = self.most_runs.max(self.runs);
         replaced
     }
 
     /// Forgets what is logged between two sectors and `wanted`; gives how many sectors that were.
     pub fn remove(&mut self, sector: u64, end: u64, wanted: impl Fn(&Extent) -> bool) -> u32 {
         let mut removed = 0;
-        let mut before = end;
-        while let Some(found) = self.last_before(before).filter(|found| found.end() > sector) {
-            before = found.sector;
+        let mut at = self.find(sector, end);
+        while let Some((list, index)) = at {
+            let found = self.run(list, index);
             if !wanted(&found) {
+                at = self.up_to(end, (list, index + 1));
                 continue;
             }
             let cut = found.clip(sector, end);
             removed += cut.sectors;
-            self.entries.remove(&found.sector);
+            self.take(list, index);
+            if cut == found {
+                at = self.up_to(end, (list, index));
+                continue;
+            }
             if found.sector < cut.sector {
-                let head = Entry { sectors: (cut.sector - found.sector) as u32, place: found.place };
-                self.entries.insert(found.sector, head);
+                self.put(found.clip(found.sector, cut.sector));
             }
             if cut.end() < found.end() {
-                let tail = found.clip(cut.end(), found.end());
-                self.entries.insert(tail.sector, Entry { sectors: tail.sectors, place: tail.place });
+                self.put(found.clip(cut.end(), found.end()));
             }
+            at = self.find(cut.end(), end);
         }
-        self.peak = self.peak.max(self.entries.len());
+        self.most_runs = self.most_runs.max(self.runs);
         removed
-    }
-
-    fn last_before(&self, end: u64) -> Option<Extent> {
-        let (&sector, entry) = self.entries.range(..end).next_back()?;
-        Some(Extent { sector, sectors: entry.sectors, place: entry.place })
     }
 
     /// The logged runs between two sectors, cut to them, in order.
     #[inline]
     pub fn between(&self, sector: u64, end: u64) -> impl Iterator<Item = Extent> {
-        let first =
-            self.last_before(sector).filter(|first| first.end() > sector).map_or(sector, |run| run.sector);
-        self.entries.range(first..end).map(move |(&first, entry)| {
-            Extent { sector: first, sectors: entry.sectors, place: entry.place }.clip(sector, end)
+        let mut at = self.find(sector, end);
+        std::iter::from_fn(move || {
+            let (list, index) = at?;
+            at = self.up_to(end, (list, index + 1));
+            Some(self.run(list, index).clip(sector, end))
         })
+    }
+
+    /// First sector of a list.
+    #[inline]
+    fn first(&self, list: usize) -> u64 {
+        (list as u64) << self.shift
+    }
+
+    #[inline]
+    fn run(&self, list: usize, index: usize) -> Extent {
+        let Entry { offset, sectors, place } = self.lists[list][index];
+        Extent { sector: self.first(list) + u64::from(offset), sectors, place }
+    }
+
+    /// List and index of the first run that ends behind `sector`, if it begins before `end`.
+    #[inline]
+    fn find(&self, sector: u64, end: u64) -> Option<(usize, usize)> {
+        self.up_to(end, self.seek(sector))
+    }
+
+    /// Where the first run that ends behind `sector` stands, if it is in its list or the one before; else the end of its list.
+    #[inline]
+    fn seek(&self, sector: u64) -> (usize, usize) {
+        let list = ((sector >> self.shift) as usize).min(self.lists.len() - 1);
+        if let Some(before) = list.checked_sub(1)
+            && let Some(index) = self.lists[before].len().checked_sub(1)
+            && self.run(before, index).end() > sector
+        {
+            return (before, index);
+        }
+        let offset = (sector - self.first(list)) as u32;
+        (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
+    }
+
+    /// This place, or that of the next run if it is the end of a list; `None` where no run before `end` follows.
+    #[inline]
+    fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
+        while index == self.lists[list].len() {
+            (list, index) = (list + 1, 0);
+            if self.first(list) >= end || list == self.lists.len() {
+                return None;
+            }
+        }
+        (self.run(list, index).sector < end).then_some((list, index))
+    }
+
+    /// Puts in a run that overlaps none.
+    fn put(&mut self, run: Extent) {
+        let list = (run.sector >> self.shift) as usize;
+        let offset = (run.sector - self.first(list)) as u32;
+        let index = self.lists[list].partition_point(|entry| entry.offset < offset);
+        self.put_at(list, index, Entry { offset, sectors: run.sectors, place: run.place });
+    }
+
+    #[inline]
+    fn put_at(&mut self, list: usize, index: usize, entry: Entry) {
+        let list = &mut self.lists[list];
+        let room = list.capacity();
+        list.insert(index, entry);
+        self.room += (list.capacity() - room) as u64;
+        self.most_room = self.most_room.max(self.room);
+        self.runs += 1;
+    }
+
+    fn take(&mut self, list: usize, index: usize) {
+        let list = &mut self.lists[list];
+        list.remove(index);
+        self.runs -= 1;
+        if list.is_empty() {
+            // Data moves about: memory stays only where it is used.
+            self.room -= list.capacity() as u64;
+            *list = Vec::new();
+        }
     }
 
     /// Moves a run that was copied to another place, as far as it still is where it was copied from.
     pub fn relocate(&mut self, extent: &Extent, to: u32, moved: &mut Vec<Extent>) {
+        // Mostly it is as it was.
+        if let Some((list, index)) = self.find(extent.sector, extent.end())
+            && self.run(list, index) == *extent
+        {
+            self.lists[list][index].place = to;
+            return;
+        }
         moved.clear();
         moved
             .extend(self.between(extent.sector, extent.end()).filter(|run| {
@@ -139,6 +256,8 @@ impl IntervalMap {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -146,9 +265,10 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map_of_single_sectors(
-            steps in proptest::collection::vec((0_u64..200, 1_u32..40, 0_u8..3), 1..200)
+            shift in 6_u32..9,
+            steps in proptest::collection::vec((0_u64..200, 1_u32..90, 0_u8..3), 1..200)
         ) {
-            let mut map = IntervalMap::default();
+            let mut map = IntervalMap::with_lists(300, shift);
             let mut model: BTreeMap<u64, u32> = BTreeMap::new();
             let mut place = 0;
             for (sector, sectors, what) in steps {
@@ -157,7 +277,7 @@ mod tests {
                 prop_assert_eq!(map.is_free(range.start, range.end), logged == 0);
                 if what == 0 {
                     // Only what lies at even places.
-                    let even = |place: u32| (place / 64).is_multiple_of(2);
+                    let even = |place: u32| (place / 128).is_multiple_of(2);
                     let gone = map.remove(range.start, range.end, |run| even(run.place));
                     let before = model.len();
                     model.retain(|at, place| !(range.contains(at) && even(*place)));
@@ -167,13 +287,16 @@ mod tests {
                     for (i, at) in range.clone().enumerate() {
                         model.insert(at, place + i as u32);
                     }
-                    place += 64;
+                    place += 128;
                 }
                 let flat: Vec<_> = map.between(20, 150).flat_map(|run| {
                     (0..run.sectors).map(move |i| (run.sector + u64::from(i), run.place + i))
                 }).collect();
                 let wanted: Vec<_> = model.range(20..150).map(|(at, place)| (*at, *place)).collect();
                 prop_assert_eq!(flat, wanted);
+                prop_assert_eq!(map.len(), map.between(0, 300).count() as u64);
+                let room: usize = map.lists.iter().map(Vec::capacity).sum();
+                prop_assert_eq!(map.room, room as u64);
             }
         }
     }

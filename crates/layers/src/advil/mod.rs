@@ -4,6 +4,7 @@
 //! Beyond the paper: log records from which the state comes back after a cut of power (`recovery`), and a hot-data policy
 //! that keeps only what was overwritten in the log (`hot = "rewritten"`).
 
+mod checkpoint;
 mod counters;
 mod filler;
 mod heat;
@@ -26,6 +27,7 @@ use crate::layer::{Answer, Area, Below, HostRequest, Layer, ReadAt, Work};
 use crate::plan::Plan;
 use crate::registry::{Kind, settings as parse};
 
+use checkpoint::{Checkpoints, Mark};
 use counters::Counters;
 use heat::Heat;
 use journal::Journal;
@@ -57,6 +59,7 @@ pub struct Advil {
     current: usize,
     moving: Moving,
     journal: Journal,
+    checkpoints: Checkpoints,
     counters: Counters,
     /// Where the request before ended.
     previous_end: u64,
@@ -72,17 +75,20 @@ impl Advil {
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &Below) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = Heat::new(&shape);
-        let mut sections = [0, 1].map(|i| Section::new(shape.before + i * shape.section, shape.section));
+        let mut sections =
+            [0, 1].map(|i| Section::new(shape.before + i * shape.section, shape.section, shape.reach()));
         let hot = heat.first_region(shape.section);
         sections[0].open(1, shape.header, hot);
+        let first = Mark { sequence: 0, generation: 1, log_next: sections[0].log_next };
         Ok(Self {
             name,
-            map: IntervalMap::default(),
+            map: IntervalMap::new(shape.capacity),
             heat,
             sections,
             current: 0,
             moving: Moving::default(),
             journal: Journal::default(),
+            checkpoints: Checkpoints::after(first),
             counters: Counters::default(),
             previous_end: u64::MAX,
             pressed: false,
@@ -92,7 +98,7 @@ impl Advil {
 
     /// Bytes that map and counts take at most so far.
     pub fn memory_bytes(&self) -> u64 {
-        self.map.peak() * IntervalMap::ENTRY_BYTES + self.heat.bytes()
+        self.map.most_bytes() + self.heat.bytes() + self.checkpoints.bytes()
     }
 
     /// The generation of the record or copy at a place.
@@ -144,13 +150,16 @@ impl Layer for Advil {
     }
 
     fn worked(&mut self) {
-        self.moved();
+        self.pressed = false;
+        if !self.checkpointed() {
+            self.moved();
+        }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut all = self.counters.named();
         all.push(("map_entries", self.map.len()));
-        all.push(("map_entries_most", self.map.peak()));
+        all.push(("map_entries_most", self.map.most_runs()));
         all.push(("memory_bytes", self.memory_bytes()));
         all.push(("hot_region_pct", u64::from(self.heat.hot_pct)));
         all

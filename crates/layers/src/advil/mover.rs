@@ -63,6 +63,11 @@ impl Moving {
         matches!(self.step, Some(Step::Evict(first, last)) if first < end && sector < last)
     }
 
+    /// Whether hot pages are still to be copied.
+    pub fn copies_hot(&self) -> bool {
+        matches!(self.phase, Phase::Hot(_))
+    }
+
     /// Whether blocks at or before a sector may have been moved whose records are not released yet.
     pub fn passed(&self, sector: u64) -> bool {
         match self.phase {
@@ -79,8 +84,8 @@ impl Moving {
 }
 
 impl Advil {
-    /// Goes on in the other section, which is free, and has the full one emptied.
-    pub(super) fn switch(&mut self, plan: &mut Plan) {
+    /// Goes on for a request in the other section, which is free, and has the full one emptied.
+    pub(super) fn switch(&mut self, request: u64, plan: &mut Plan) {
         let full = &self.sections[self.current];
         let candidates = self.candidates(full.first, full.end());
         let (sectors, generation) = (full.sectors, full.generation + 1);
@@ -92,6 +97,7 @@ impl Advil {
         self.moving.phase = Phase::Hot(0);
         self.counters.switches += 1;
         if self.shape.header > 0 {
+            self.journal.opener = Some(request);
             self.write_section(plan);
         }
     }
@@ -135,11 +141,15 @@ impl Advil {
 
     /// Plans the next step.
     pub(super) fn next_move(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
-        if self.moving.phase == Phase::Over {
+        let checkpoint = self.checkpoint_due();
+        if self.moving.phase == Phase::Over && !checkpoint {
             return Work::None;
         }
         if self.shape.idle_only && !self.pressed && !flight.is_empty() {
             return Work::Later;
+        }
+        if checkpoint {
+            return self.checkpoint(flight, plan);
         }
         loop {
             match self.moving.phase {
@@ -174,7 +184,6 @@ impl Advil {
 
     /// The step is done: what was moved is where it was moved to.
     pub(super) fn moved(&mut self) {
-        self.pressed = false;
         match self.moving.step.take() {
             None => {}
             Some(Step::Hot(done)) => {

@@ -30,6 +30,21 @@ pub(super) struct Void {
     pub through: u32,
 }
 
+/// A point of the log, in the generation of the record that tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Point {
+    /// Number of the checkpoint.
+    pub sequence: u64,
+    /// Records of this generation and before are void.
+    pub released: u64,
+    /// Where the next hot data would have gone; the end of the hot region when all was there.
+    pub hot_next: u32,
+    /// Where the next record would have gone.
+    pub log_next: u32,
+    /// Runs of the map; `None` when they were too many to be told.
+    pub runs: Option<u32>,
+}
+
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
@@ -41,8 +56,10 @@ pub(super) enum Body<'a> {
     Voids(Vec<Void>),
     /// Every record of this generation and before is void: all is in its place.
     Released { through: u64 },
-    /// Advil was started, on areas of these lengths in sectors.
-    Start { capacity: u64, reserved: u64 },
+    /// Advil was started, on areas and with places for checkpoints of these lengths in sectors.
+    Start { capacity: u64, reserved: u64, slot: u32 },
+    /// The map follows, as it was at a point of the log.
+    Checkpoint(Point),
 }
 
 /// The head of a record.
@@ -94,10 +111,19 @@ impl Record<'_> {
                 put(ENTRIES, &through.to_le_bytes());
                 (4, 0)
             }
-            Body::Start { capacity, reserved } => {
+            Body::Start { capacity, reserved, slot } => {
                 put(ENTRIES, &capacity.to_le_bytes());
                 put(ENTRIES + 8, &reserved.to_le_bytes());
+                put(ENTRIES + 16, &slot.to_le_bytes());
                 (5, 0)
+            }
+            Body::Checkpoint(point) => {
+                put(ENTRIES, &point.sequence.to_le_bytes());
+                put(ENTRIES + 8, &point.released.to_le_bytes());
+                put(ENTRIES + 16, &point.hot_next.to_le_bytes());
+                put(ENTRIES + 20, &point.log_next.to_le_bytes());
+                put(ENTRIES + 24, &point.runs.unwrap_or(u32::MAX).to_le_bytes());
+                (6, 0)
             }
         };
         put(44, &[kind, count as u8]);
@@ -133,7 +159,18 @@ impl Record<'_> {
                     .collect::<Option<_>>()?,
             ),
             4 => Body::Released { through: eight(ENTRIES)? },
-            5 => Body::Start { capacity: eight(ENTRIES)?, reserved: eight(ENTRIES + 8)? },
+            5 => Body::Start {
+                capacity: eight(ENTRIES)?,
+                reserved: eight(ENTRIES + 8)?,
+                slot: four(ENTRIES + 16)?,
+            },
+            6 => Body::Checkpoint(Point {
+                sequence: eight(ENTRIES)?,
+                released: eight(ENTRIES + 8)?,
+                hot_next: four(ENTRIES + 16)?,
+                log_next: four(ENTRIES + 20)?,
+                runs: four(ENTRIES + 24).filter(|runs| *runs != u32::MAX),
+            }),
             _ => return None,
         };
         Some(Record { life: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
@@ -170,7 +207,9 @@ mod tests {
             Body::Data((0..MOST_RUNS).map(|i| (1 << 40 | i as u64, 8)).collect()),
             Body::Voids((0..MOST_VOIDS).map(void).collect()),
             Body::Released { through: 12 },
-            Body::Start { capacity: 1 << 40, reserved: 5 },
+            Body::Start { capacity: 1 << 40, reserved: 5, slot: 16 },
+            Body::Checkpoint(Point { sequence: 1 << 50, released: 9, hot_next: 1, log_next: 2, runs: None }),
+            Body::Checkpoint(Point { runs: Some(77), ..Point::default() }),
         ] {
             let record = Record { life: 3, generation: 1 << 33, place: 99, sectors: 8, body };
             assert_eq!(Record::parse(&record.bytes()), Some(record));

@@ -1,33 +1,76 @@
-//! Reads the state back from the records of both sections.
+//! Reads the state back: the newest checkpoint, and the records behind it.
 
 use std::io;
 
 use super::Advil;
+use super::checkpoint::{Checkpoints, Mark, parse_runs, sectors};
 use super::map::{Extent, IntervalMap};
 use super::mover::Moving;
-use super::record::{Body, Record, SECTOR, Void, sealed, whole};
-use crate::layer::ReadAt;
+use super::record::{Body, Point, Record, SECTOR, Void, sealed, whole};
+use super::section::Section;
+use crate::layer::{Area, ReadAt};
 
-/// Records of data and voids of one region, in order.
-type Found = Vec<Record<'static>>;
+/// Sectors that are read at once.
+const CHUNK: u32 = 2048;
+
+/// What was found out so far.
+struct Back {
+    map: IntervalMap,
+    released: u64,
+}
+
+/// A region whose records are read.
+struct Region {
+    life: u32,
+    generation: u64,
+    from: u32,
+    end: u32,
+}
+
+/// A checkpoint that is whole.
+struct Checkpoint {
+    generation: u64,
+    point: Point,
+    map: IntervalMap,
+}
+
+/// A window on the reserved area, read chunk by chunk.
+struct Window<'a> {
+    disks: &'a mut dyn ReadAt,
+    area: Area,
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The sectors at a place, which lie before `end`.
+    fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
+        let held = (self.bytes.len() / SECTOR) as u32;
+        if place < self.first || place + sectors > self.first + held {
+            self.bytes.resize(CHUNK.min(end - place).max(sectors) as usize * SECTOR, 0);
+            self.disks.read_at(self.area.disk, self.area.sector + u64::from(place), &mut self.bytes)?;
+            self.first = place;
+        }
+        let from = (place - self.first) as usize * SECTOR;
+        Ok(&self.bytes[from..from + sectors as usize * SECTOR])
+    }
+}
 
 impl Advil {
-    /// Rebuilds map and sections from every record that is whole. Those that were not flushed may be missing, between
-    /// others too: they are passed over.
+    /// Rebuilds map and sections. Records that were not flushed may be missing, between others too: they are passed over.
     pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
-        let starts = [self.read_head(disks, 0)?, self.read_head(disks, 1)?];
+        let mut window = Window { disks, area: self.shape.reserved, first: 0, bytes: Vec::new() };
+        let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
         let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.life) else {
             // It was cut off before its very first write was durable: there is nothing to lose.
             return Ok(());
         };
-        let sizes = Body::Start { capacity: self.shape.capacity, reserved: self.shape.reserved.sectors };
-        if start.body != sizes {
+        if start.body != self.start_body() {
             return Err(io::Error::other("the reserved area was set up with other sizes"));
         }
         self.journal.life = start.life + 1;
         self.journal.recovered = true;
-        let heads = [0, 1].map(|i| self.read_head(disks, self.sections[i].first));
-        let [first, second] = heads;
+        let [first, second] = [0, 1].map(|i| self.read_head(&mut window, self.sections[i].first));
         let heads = [first?, second?];
         for (section, head) in self.sections.iter_mut().zip(&heads) {
             section.generation = 0;
@@ -43,46 +86,72 @@ impl Advil {
             // The start was durable, the first section not.
             self.sections[0].open(1, self.shape.header, 0);
             self.current = 0;
+            let log_next = self.sections[0].log_next;
+            self.checkpoints = Checkpoints::after(Mark { sequence: 0, generation: 1, log_next });
             self.journal.recovered = false;
             return Ok(());
         }
-        let mut map = IntervalMap::default();
-        let mut released = 0;
+        let checkpoint = self.read_checkpoint(&mut window, newest)?;
+        let known = checkpoint.as_ref().map(|checkpoint| (checkpoint.generation, checkpoint.point));
+        let mark = known.map(|(generation, point)| Mark {
+            sequence: point.sequence,
+            generation,
+            log_next: point.log_next,
+        });
+        self.checkpoints = Checkpoints::after(mark.unwrap_or_default());
+        // One without runs says no more than that there is one.
+        let known = known.filter(|(_, point)| point.runs.is_some());
+        let mut back = Back {
+            map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |found| found.map),
+            released: known.map_or(0, |(_, point)| point.released),
+        };
         for index in [1 - self.current, self.current] {
-            let generation = self.sections[index].generation;
-            let Some(life) = heads[index].as_ref().filter(|_| generation > 0 && generation + 1 >= newest)
+            let section = self.sections[index].clone();
+            let generation = section.generation;
+            let Some(head) = heads[index].as_ref().filter(|_| generation > 0 && generation + 1 >= newest)
             else {
                 continue;
             };
-            let (life, section) = (life.life, self.sections[index].clone());
-            let (hot, end) = self.read_region(disks, life, generation, section.first + 1, section.hot_end)?;
-            self.sections[index].hot_next = end;
-            let (log, end) = self.read_region(disks, life, generation, section.hot_end, section.end())?;
-            self.sections[index].log_next = end;
-            for record in hot.into_iter().chain(log) {
-                match record.body {
-                    Body::Data(runs) => {
-                        let mut place = record.place + 1;
-                        for &(sector, sectors) in runs.iter() {
-                            map.insert(Extent { sector, sectors, place });
-                            place += sectors;
-                        }
-                    }
-                    Body::Voids(voids) => voids.iter().for_each(|void| self.apply(void, &mut map)),
-                    Body::Released { through } => released = through,
-                    Body::Section { .. } | Body::Start { .. } => {}
-                }
+            if known.is_some_and(|(known, _)| generation < known) {
+                continue;
             }
+            let point = known.filter(|(known, _)| generation == *known).map(|(_, point)| point);
+            let (hot_from, log_from) =
+                point.map_or((section.first + 1, section.hot_end), |point| (point.hot_next, point.log_next));
+            if point.is_none() {
+                // What was here before was released.
+                back.map.remove(0, self.shape.capacity, |run| section.holds(run.place));
+            }
+            let log_end = if known.is_some() { section.seen_from(log_from) } else { section.end() };
+            let region = |from, end| Region { life: head.life, generation, from, end };
+            let hot_next = self.read_region(&mut window, &region(hot_from, section.hot_end), |record| {
+                back.copied(&record, point.is_some().then_some(&section));
+            })?;
+            let log_next = self.read_region(&mut window, &region(log_from, log_end), |record| {
+                self.replay(record, &mut back);
+            })?;
+            let section = &mut self.sections[index];
+            (section.hot_next, section.log_next, section.log_end) = (hot_next, log_next, log_end);
         }
         self.moving = Moving::default();
-        if self.sections[1 - self.current].generation + 1 == newest && released + 1 < newest {
+        if self.sections[1 - self.current].generation + 1 == newest && back.released + 1 < newest {
             self.moving.resume();
         } else {
-            let before = self.sections[1 - self.current].clone();
-            map.remove(0, self.shape.capacity, |run| before.holds(run.place));
+            let before = &self.sections[1 - self.current];
+            back.map.remove(0, self.shape.capacity, |run| before.holds(run.place));
         }
-        self.map = map;
+        self.map = back.map;
         Ok(())
+    }
+
+    /// Does again what a record of the log tells.
+    fn replay(&self, record: Record<'_>, back: &mut Back) {
+        match record.body {
+            Body::Data(_) => back.copied(&record, None),
+            Body::Voids(voids) => voids.iter().for_each(|void| self.apply(void, &mut back.map)),
+            Body::Released { through } => back.released = through,
+            Body::Section { .. } | Body::Start { .. } | Body::Checkpoint(_) => {}
+        }
     }
 
     fn apply(&self, void: &Void, map: &mut IntervalMap) {
@@ -92,54 +161,94 @@ impl Advil {
         });
     }
 
-    /// The whole records of a region, and the place behind the last one. One of a life before that of the section's head
-    /// is left from an attempt at this generation whose head was lost.
+    /// The newest checkpoint that is whole and of this generation or the one before.
+    fn read_checkpoint(&self, window: &mut Window<'_>, newest: u64) -> io::Result<Option<Checkpoint>> {
+        if self.shape.slot == 0 {
+            return Ok(None);
+        }
+        let mut heads = Vec::new();
+        for sequence in 0..2 {
+            let head = self.read_sector(window, self.slot(sequence), self.shape.before)?;
+            if let Some((Record { generation, sectors, place, body: Body::Checkpoint(point), .. }, header)) =
+                head
+                && generation <= newest
+                && generation + 1 >= newest
+            {
+                heads.push((generation, point, place, sectors, header));
+            }
+        }
+        heads.sort_by_key(|(_, point, ..)| std::cmp::Reverse(point.sequence));
+        for (generation, point, place, sectors, header) in heads {
+            let data = if sectors > 0 { window.at(place + 1, sectors, self.shape.before)? } else { &[] };
+            if !whole(&header, data) {
+                continue;
+            }
+            let mut map = IntervalMap::new(self.shape.capacity);
+            let mut sane = true;
+            for run in parse_runs(data, point.runs.unwrap_or(0)) {
+                sane &= run.sectors > 0
+                    && run.sector.saturating_add(u64::from(run.sectors)) <= self.shape.capacity
+                    && u64::from(run.place) + u64::from(run.sectors) <= self.shape.reserved.sectors;
+                if !sane {
+                    break;
+                }
+                map.insert(run);
+            }
+            let index = usize::from(self.sections[1].generation == generation);
+            let section = &self.sections[index];
+            let inside = (section.first..=section.hot_end).contains(&point.hot_next)
+                && (section.hot_end..=section.end()).contains(&point.log_next);
+            if sane && inside && section.generation == generation {
+                return Ok(Some(Checkpoint { generation, point, map }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells the whole records of a region, and gives the place behind the last one. One of a life before that of the
+    /// section's head is left from an attempt at this generation whose head was lost.
     fn read_region(
         &self,
-        disks: &mut dyn ReadAt,
-        life: u32,
-        generation: u64,
-        mut place: u32,
-        end: u32,
-    ) -> io::Result<(Found, u32)> {
-        let mut found = Vec::new();
+        window: &mut Window<'_>,
+        region: &Region,
+        mut tell: impl FnMut(Record<'static>),
+    ) -> io::Result<u32> {
+        let Region { life, generation, end, .. } = *region;
+        let mut place = region.from;
         let mut next = place;
         while place < end {
-            let read = self.read_sector(disks, place)?.filter(|(record, _)| {
+            let read = self.read_sector(window, place, end)?.filter(|(record, _)| {
                 record.generation == generation && record.life >= life && record.sectors < end - place
             });
             let Some((record, header)) = read else {
                 place += 1;
                 continue;
             };
-            let mut data = vec![0; SECTOR * record.sectors as usize];
-            if record.sectors > 0 {
-                let area = self.shape.reserved;
-                disks.read_at(area.disk, area.sector + u64::from(place) + 1, &mut data)?;
-            }
+            let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
+            // Data that is not whole was never flushed, or was erased.
+            let is_whole = whole(&header, data);
             place += 1 + record.sectors;
             next = place;
-            // Data that is not whole was never flushed, or was erased.
-            if whole(&header, &data) {
-                found.push(record);
+            if is_whole {
+                tell(record);
             }
         }
-        Ok((found, next))
+        Ok(next)
     }
 
-    fn read_head(&self, disks: &mut dyn ReadAt, place: u32) -> io::Result<Option<Record<'static>>> {
-        Ok(self.read_sector(disks, place)?.map(|(record, _)| record))
+    fn read_head(&self, window: &mut Window<'_>, place: u32) -> io::Result<Option<Record<'static>>> {
+        Ok(self.read_sector(window, place, place + 1)?.map(|(record, _)| record))
     }
 
-    /// The header at a place, with its bytes; `None` where there is none, or it is broken or makes no sense.
+    /// The header at a place before `end`, with its bytes; `None` where there is none, or it is broken or makes no sense.
     fn read_sector(
         &self,
-        disks: &mut dyn ReadAt,
+        window: &mut Window<'_>,
         place: u32,
+        end: u32,
     ) -> io::Result<Option<(Record<'static>, [u8; SECTOR])>> {
-        let area = self.shape.reserved;
         let mut header = [0; SECTOR];
-        disks.read_at(area.disk, area.sector + u64::from(place), &mut header)?;
+        header.copy_from_slice(window.at(place, 1, end)?);
         let record = Record::parse(&header)
             .filter(|record| record.place == place && sealed(&header) && self.is_sane(record));
         Ok(record.map(|record| (record, header)))
@@ -156,8 +265,37 @@ impl Advil {
                 };
                 sum == u64::from(record.sectors) && runs.iter().all(fit)
             }
+            Body::Checkpoint(point) => {
+                record.sectors < self.shape.slot
+                    && u64::from(record.sectors) == sectors(point.runs.unwrap_or(0))
+            }
             _ => record.sectors == 0,
         };
         inside && data
+    }
+}
+
+impl Back {
+    /// The data of a record counts; of hot data that was copied after a checkpoint (into `only_into`) only what had not been
+    /// logged anew before it.
+    fn copied(&mut self, record: &Record<'_>, only_into: Option<&Section>) {
+        let Body::Data(runs) = &record.body else { return };
+        let mut place = record.place + 1;
+        for &(sector, sectors) in runs.iter() {
+            let end = sector + u64::from(sectors);
+            match only_into {
+                None => {
+                    self.map.insert(Extent { sector, sectors, place });
+                }
+                Some(section) => {
+                    let older: Vec<_> =
+                        self.map.between(sector, end).filter(|run| !section.holds(run.place)).collect();
+                    for run in older {
+                        self.map.insert(Extent { place: place + (run.sector - sector) as u32, ..run });
+                    }
+                }
+            }
+            place += sectors;
+        }
     }
 }

@@ -46,7 +46,7 @@ impl Advil {
             return self.pass(request, plan);
         }
         let header = self.shape.header;
-        if !self.make_room(header + request.sectors, plan) {
+        if !self.make_room(header + request.sectors, request, plan) {
             return Answer::Hold(Hold::Full);
         }
         self.previous_end = request.end();
@@ -115,10 +115,10 @@ impl Advil {
         }
         if self.voids(request.sector, request.end()) {
             // Where the voids are too many to wait for a flush, this request writes them.
-            if self.voids_full() && !self.make_room(self.void_sectors(), plan) {
+            if self.voids_full() && !self.make_room(self.void_sectors(), request, plan) {
                 return Err(Hold::Full);
             }
-            self.void(request.sector, request.sectors);
+            self.void(request);
         }
         let gone = self.map.remove(request.sector, request.end(), |_| true);
         self.counters.voided_bytes += u64::from(gone) * 512;
@@ -135,9 +135,14 @@ impl Advil {
     }
 
     pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
-        let voids = !self.journal.pending.is_empty();
-        if voids && !self.make_room(self.void_sectors(), plan) {
+        let voids = self.journal.has_voids();
+        if voids && !self.make_room(self.void_sectors(), request, plan) {
             return Answer::Hold(Hold::Full);
+        }
+        if self.journal.opener.is_some_and(|opener| opener != request.id) {
+            // What is in the section is durable only with its head.
+            self.write_section(plan);
+            plan.wait();
         }
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.reserved.disk != 0 {
@@ -151,12 +156,14 @@ impl Advil {
 
     /// Makes sure that the log takes so many sectors more, by going on in the other section if need be.
     #[inline]
-    fn make_room(&mut self, sectors: u32, plan: &mut Plan) -> bool {
-        if self.sections[self.current].log_room(self.kept()) >= sectors {
+    fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut Plan) -> bool {
+        let section = &self.sections[self.current];
+        if section.log_room(self.kept()) >= sectors {
             return true;
         }
-        if self.moving.is_over() {
-            self.switch(plan);
+        // Before the end of the section, it is a checkpoint that is waited for.
+        if self.moving.is_over() && section.log_end == section.end() {
+            self.switch(request.id, plan);
             return self.sections[self.current].log_room(self.kept()) >= sectors;
         }
         self.pressed = true;

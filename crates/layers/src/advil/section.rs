@@ -14,11 +14,15 @@ pub(super) struct Section {
     pub hot_end: u32,
     /// Where the next record goes.
     pub log_next: u32,
+    /// Where records end for now: as far as recovery would look, or the end of the section.
+    pub log_end: u32,
+    /// Sectors of log behind a checkpoint that recovery looks at.
+    reach: u32,
 }
 
 impl Section {
-    pub fn new(first: u32, sectors: u32) -> Self {
-        Self { first, sectors, ..Self::default() }
+    pub fn new(first: u32, sectors: u32, reach: u32) -> Self {
+        Self { first, sectors, reach, ..Self::default() }
     }
 
     pub fn end(&self) -> u32 {
@@ -35,10 +39,16 @@ impl Section {
         self.hot_next = self.first + header;
         self.hot_end = self.hot_next + hot;
         self.log_next = self.hot_end;
+        self.log_end = self.seen_from(self.hot_end);
     }
 
-    /// Room left in the log region, of which `kept` sectors at the end are not for requests.
+    /// How far recovery looks from a place in the log on.
+    pub fn seen_from(&self, place: u32) -> u32 {
+        place.saturating_add(self.reach).min(self.end())
+    }
+
+    /// Room left for records, of which `kept` sectors at the end are not for requests.
     pub fn log_room(&self, kept: u32) -> u32 {
-        (self.end() - self.log_next).saturating_sub(kept)
+        self.log_end.saturating_sub(self.log_next).saturating_sub(kept)
     }
 }

@@ -43,6 +43,9 @@ pub struct AdvilSettings {
     pub mover: Mover,
     /// Log records describe themselves, so that nothing flushed is lost at a cut of power.
     pub recovery: bool,
+    /// With recovery, how much is logged from one checkpoint of the map to the next, so that recovery need not read the
+    /// whole reserved area; 0 for none, by default an eighth of the reserved area.
+    pub checkpoint: Option<Size>,
 }
 
 /// What stays in the reserved area when a section is emptied.
@@ -89,6 +92,7 @@ impl Default for AdvilSettings {
             hot_most_pct: 70,
             mover: Mover::Thread,
             recovery: false,
+            checkpoint: None,
         }
     }
 }
@@ -115,6 +119,17 @@ pub(super) struct Shape {
     /// Sectors of a section, and before the first one.
     pub section: u32,
     pub before: u32,
+    /// Sectors of each place for a checkpoint, 0 without.
+    pub slot: u32,
+    /// Sectors that are logged from one checkpoint to the next.
+    pub interval: u32,
+}
+
+impl Shape {
+    /// Sectors of log behind a checkpoint that recovery looks at: where the next one is made, and as much again meanwhile.
+    pub fn reach(&self) -> u32 {
+        if self.slot > 0 { self.interval * 2 } else { u32::MAX }
+    }
 }
 
 const ALIGN: u64 = 4096;
@@ -168,7 +183,29 @@ impl AdvilSettings {
                  others and at most 100"
             ),
         );
-        let log = (reserved.0.saturating_sub(ALIGN) / 2).saturating_sub(ALIGN) / 100
+        let interval = match self.checkpoint {
+            _ if !self.recovery => Size(0),
+            Some(interval) => interval,
+            None => Size((reserved.0 / 8).max(small.0.saturating_add(ALIGN)).div_ceil(ALIGN) * ALIGN),
+        };
+        let least = small.0.saturating_add(ALIGN);
+        need(
+            self.recovery || self.checkpoint.is_none_or(|given| given.0 == 0),
+            format!("`checkpoint` is {}, but `recovery` is false", self.checkpoint.unwrap_or_default()),
+        );
+        need(
+            interval.0 == 0 || (aligned(interval) && interval.0 >= least && interval.0 <= reserved.0),
+            format!(
+                "`checkpoint` is {interval}; it must be 0 or a multiple of 4KB, from a small write and 4KB ({}) to the \
+                 reserved area ({reserved})",
+                Size(least)
+            ),
+        );
+        // The paper's estimate of what a checkpoint takes, twice: 1 MB for 128 MB of reserved area.
+        let slot = if interval.0 > 0 { (reserved.0 / 128).div_ceil(ALIGN) * ALIGN } else { 0 };
+        // With recovery, the first 4 KB count the starts.
+        let before = if self.recovery { ALIGN + 2 * slot } else { 0 };
+        let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100
             * u64::from(100 - most.min(100));
         need(
             log >= small.0.saturating_add(ALIGN),
@@ -226,8 +263,7 @@ impl AdvilSettings {
             return Err(Error::new(Kind::Config, problem)
                 .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
         }
-        // With recovery, the first 4 KB count the starts.
-        let before = if self.recovery { 8 } else { 0 };
+        let before = Size(before).sectors();
         Ok(Shape {
             capacity,
             reserved: Area { disk: u8::from(self.second_device), sector: first, sectors: reserved.sectors() },
@@ -244,6 +280,8 @@ impl AdvilSettings {
             header: u32::from(self.recovery),
             section: ((reserved.sectors() - before) / 16 * 8) as u32,
             before: before as u32,
+            slot: Size(slot).sectors() as u32,
+            interval: interval.sectors() as u32,
         })
     }
 }

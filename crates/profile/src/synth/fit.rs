@@ -84,6 +84,8 @@ impl Fitter {
             sizes_kb: sizes_kb(&self.sizes[op as usize]),
             ..self.places.operation(op)
         };
+        let largest = self.sizes.iter().filter_map(BTreeMap::last_key_value).map(|(sectors, _)| *sectors);
+        let largest = largest.max().unwrap_or(0);
         let note =
             (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
         let model = WorkloadModel {
@@ -92,7 +94,7 @@ impl Fitter {
             source: "fitted to a trace".to_owned(),
             note,
             duration_s: timing.duration_s,
-            address_space_gb: self.places.gigabytes(),
+            address_space_gb: self.places.gigabytes(largest),
             reads: operation(Op::Read),
             writes: operation(Op::Write),
             bursts: timing.bursts,

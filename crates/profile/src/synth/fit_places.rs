@@ -95,8 +95,8 @@ impl Places {
         }
     }
 
-    /// The next power of two of GB that holds everything.
-    pub(super) fn gigabytes(&self) -> u64 {
-        self.furthest.div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
+    /// The next power of two of GB that holds everything, and four times the largest request, in sectors.
+    pub(super) fn gigabytes(&self, largest: u64) -> u64 {
+        self.furthest.max(4 * largest).div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, Kind, Result, unfilled};
 
 use super::parser::{Compression, Parser, damaged, nonsense};
 use crate::byte_order::ByteOrder;
@@ -24,6 +24,7 @@ const TRACE_CLOCK: u16 = 4;
 /// Of version 7: where these sections stand.
 const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
+const NAMES_OF_TASKS: u16 = 21;
 /// Flag of a section that is compressed.
 const COMPRESSED: u16 = 1;
 
@@ -54,6 +55,8 @@ pub(super) struct Contents {
     pub(super) buffers: Vec<Buffer>,
     /// `per_cpu/cpuN/stats` of the main buffer.
     pub(super) statistics: Vec<String>,
+    /// Text of `saved_cmdlines`: numbers and names of tasks.
+    pub(super) saved_names: String,
     /// Text of `trace_clock`.
     clock: String,
 }
@@ -77,6 +80,7 @@ impl Contents {
             files: Files::from([("byte_order".to_owned(), byte_order.to_owned())]),
             buffers: Vec::new(),
             statistics: Vec::new(),
+            saved_names: String::new(),
             clock: String::new(),
         };
         match version.as_str() {
@@ -115,11 +119,12 @@ impl Contents {
             parser.text()?;
         }
         self.event_formats(parser)?;
-        // Symbols, formats of printk, names of tasks.
-        for size_bytes in [4, 4, 8] {
-            let size = parser.number(size_bytes)?;
+        // Symbols, formats of printk.
+        for _ in 0..2 {
+            let size = parser.number(4)?;
             parser.bytes(size)?;
         }
+        self.saved_names = parser.text()?;
         let cpus = parser.number(4)?;
         if cpus > MOST_CPUS {
             return Err(nonsense("CPUs", cpus));
@@ -157,7 +162,7 @@ impl Contents {
             if id == BUFFER {
                 let mut option = Parser { input: &data[..], order: parser.order };
                 let at = option.number(8)?;
-                let name = String::from_utf8_lossy(crate::unfilled(option.input)).into_owned();
+                let name = String::from_utf8_lossy(unfilled(option.input)).into_owned();
                 instances.push((at, name));
             } else {
                 self.text_option(id, &data);
@@ -193,13 +198,13 @@ impl Contents {
                         next = option.number(8)?;
                         break;
                     }
-                    HEADER_INFO | EVENT_FORMATS => {
+                    HEADER_INFO | EVENT_FORMATS | NAMES_OF_TASKS => {
                         let content = self.section(parser, option.number(8)?)?;
                         let mut content = Parser { input: &content[..], order };
-                        if id == HEADER_INFO {
-                            self.header_info(&mut content)?;
-                        } else {
-                            self.event_formats(&mut content)?;
+                        match id {
+                            HEADER_INFO => self.header_info(&mut content)?,
+                            EVENT_FORMATS => self.event_formats(&mut content)?,
+                            _ => self.saved_names = content.text()?,
                         }
                     }
                     BUFFER => self.buffer_7(&mut option)?,

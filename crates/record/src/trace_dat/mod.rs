@@ -6,7 +6,6 @@
 mod contents;
 mod parser;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -23,6 +22,7 @@ use crate::kernel::Kernel;
 use crate::pipeline::Pipeline;
 use crate::recorder::lost_by_counters;
 use crate::stats::Meter;
+use crate::watched::Watched;
 
 pub(crate) static FORMAT: Format = Format {
     name: "trace-cmd",
@@ -59,6 +59,8 @@ struct TraceDat {
     pipeline: Pipeline,
     /// Events that the kernel counts as lost, by CPU, in the main buffer.
     lost: Vec<(usize, u64)>,
+    /// Names of tasks, as the kernel listed them at the end.
+    saved_names: String,
     header: Header,
     total: u64,
     done: u64,
@@ -88,12 +90,13 @@ impl TraceDat {
             compression: contents.compression,
             page,
             behind: Vec::new(),
-            pipeline: Pipeline::new(kernel, BTreeMap::new()),
+            pipeline: Pipeline::new(kernel, Watched::default()),
             lost: if main {
                 contents.statistics.iter().filter_map(|text| lost(text)).collect()
             } else {
                 Vec::new()
             },
+            saved_names: contents.saved_names,
             header: Header {
                 source,
                 format: FORMAT.name.to_owned(),
@@ -129,10 +132,7 @@ impl TraceDat {
     fn finish(&mut self) {
         self.ended = true;
         self.pipeline.finish();
-        let activity = self.pipeline.activity("");
-        if !activity.is_empty() {
-            self.header.activity = serde_json::to_string(&activity).ok();
-        }
+        self.header.activity = self.pipeline.activity(&self.saved_names).to_json();
         for (cpu, lost) in &self.lost {
             self.pipeline.count_lost(*cpu, *lost);
         }

@@ -7,13 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, KernelEvent, Kind, Result};
 use rustix::fs::OFlags;
 
 use crate::byte_order::ByteOrder;
 use crate::disks::Disks;
 use crate::instance::{Instance, denied};
-use crate::kernel::{Files, extra_events};
+use crate::kernel::Files;
 
 use super::{Round, Setup, Transport};
 
@@ -45,7 +45,8 @@ impl Local {
         // Where an event is not there, the kernel's description says whether it is needed.
         let block = fs::read_dir(instance.file("events/block")).into_iter().flatten().flatten();
         let block = block.map(|entry| format!("block/{}", entry.file_name().to_string_lossy()));
-        for event in block.chain(extra_events().map(str::to_owned)) {
+        let extra = KernelEvent::ALL.into_iter().map(|(event, _)| event.to_owned());
+        for event in block.chain(extra) {
             let name = format!("events/{event}/format");
             if let Ok(text) = instance.read(&name) {
                 files.insert(name, text);

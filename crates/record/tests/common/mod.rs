@@ -10,11 +10,26 @@ use std::time::Duration;
 use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
 use emmclab_trace::{Batch, Op, Request};
 
-/// One live test at a time: they look at the instances of the whole machine.
+/// One live test at a time, also of other runs: they look at the instances of the whole machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Holds the machine for a test.
+pub struct Alone {
+    _here: MutexGuard<'static, ()>,
+    _elsewhere: fs::File,
+}
+
+impl Alone {
+    fn wait() -> Self {
+        let here = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = fs::File::create(std::env::temp_dir().join("emmclab-live-tests.lock")).unwrap();
+        lock.lock().unwrap();
+        Self { _here: here, _elsewhere: lock }
+    }
+}
+
 /// Takes the machine for a test; `None`, with the reason printed, where it cannot run. With `CI=true` that is a failure.
-pub fn machine(tools: &[&str]) -> Option<MutexGuard<'static, ()>> {
+pub fn machine(tools: &[&str]) -> Option<Alone> {
     let missing = tools.iter().find(|tool| !has(tool)).map(|tool| format!("`{tool}` is not installed"));
     let root = rustix::process::geteuid().is_root();
     let traced = Path::new("/sys/kernel/tracing/instances").is_dir();
@@ -22,7 +37,7 @@ pub fn machine(tools: &[&str]) -> Option<MutexGuard<'static, ()>> {
         (false, _, _) => "not root".to_owned(),
         (_, false, _) => "no tracefs".to_owned(),
         (_, _, Some(missing)) => missing,
-        _ => return Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)),
+        _ => return Some(Alone::wait()),
     };
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
     eprintln!("skipped: {reason}");

@@ -5,11 +5,16 @@
 //! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
 //! with it, as long as nothing between them touches the same sectors.
 
+#[cfg(test)]
+mod below_layers;
+
 use std::collections::VecDeque;
 
-use emmclab_device::{Command, HostSettings, Modifiers, RequestCompleted, Settings};
-use emmclab_trace::{Nanos, Op};
+use emmclab_device::{Command, HostSettings, Modifiers, Observer, RequestCompleted, Settings};
+use emmclab_trace::{Nanos, Op, Result};
 use serde::Serialize;
+
+use crate::port::Port;
 
 /// Waiting requests that a new one is compared with, youngest first: the length of Linux' request queue.
 const LOOK_BACK: usize = 128;
@@ -89,13 +94,14 @@ impl HostQueue {
         })
     }
 
-    /// Puts a request into the queue, or into one that waits there.
-    pub fn push(&mut self, command: &Command) {
+    /// Puts a request into the queue, or into one that waits there. Returns its number.
+    pub fn push(&mut self, command: &Command) -> u64 {
         let number = self.base + self.tracked.len() as u64;
         self.tracked.push_back(Tracked { command: *command, next: None, event: None });
         if !self.merge(command, number) {
             self.queue.push_back(Queued { command: *command, first: number, last: number });
         }
+        number
     }
 
     fn merge(&mut self, command: &Command, number: u64) -> bool {
@@ -131,8 +137,29 @@ impl HostQueue {
         Some(self.slots.iter().min().map_or(first, |free| first.max(*free)))
     }
 
+    /// Fetches the next command at `at` and has the device do it. `known` hears of every request whose completion is known
+    /// now; [`HostQueue::pop_complete`] tells the same in order of arrival.
+    ///
+    /// # Errors
+    /// As the device gives them.
+    pub fn send<O: Observer>(
+        &mut self,
+        at: i64,
+        port: &mut Port<'_, O>,
+        mut known: impl FnMut(&RequestCompleted),
+    ) -> Result<()> {
+        let commands = self.fetch(at);
+        let mut entry = 0;
+        port.submit_packed(&commands, |event| {
+            self.entry_completed(entry, event, &mut known);
+            entry += 1;
+        })?;
+        self.commands = commands;
+        Ok(())
+    }
+
     /// Fetches the next command, which has several entries where it is packed. All come at `at`.
-    pub fn fetch(&mut self, at: i64) -> Vec<Command> {
+    fn fetch(&mut self, at: i64) -> Vec<Command> {
         self.fetched.clear();
         let mut commands = std::mem::take(&mut self.commands);
         commands.clear();
@@ -163,13 +190,13 @@ impl HostQueue {
         commands
     }
 
-    /// Takes the room of fetched commands back.
-    pub fn reuse(&mut self, commands: Vec<Command>) {
-        self.commands = commands;
-    }
-
     /// The `entry`-th command of the last fetch is complete: notes what that means for the requests it is made of.
-    pub fn entry_completed(&mut self, entry: usize, event: &RequestCompleted) {
+    fn entry_completed(
+        &mut self,
+        entry: usize,
+        event: &RequestCompleted,
+        known: &mut impl FnMut(&RequestCompleted),
+    ) {
         if entry == 0
             && let Some(slot) = self.slots.iter_mut().min()
         {
@@ -184,7 +211,7 @@ impl HostQueue {
             waits.queue_ns += event.arrival - arrival.0;
             // Page operations are shared; they are told with the first request.
             let told = std::mem::take(&mut subrequests);
-            tracked.event = Some(RequestCompleted {
+            let event = RequestCompleted {
                 id: at,
                 arrival: arrival.0,
                 sector,
@@ -192,7 +219,9 @@ impl HostQueue {
                 subrequests: told,
                 waits,
                 ..*event
-            });
+            };
+            tracked.event = Some(event);
+            known(&event);
             number = tracked.next;
         }
     }
@@ -292,7 +321,7 @@ mod tests {
             subrequests: 1,
             waits: emmclab_device::Waits::default(),
         };
-        host.entry_completed(0, &event);
+        host.entry_completed(0, &event, &mut |known| assert_eq!(known, &event));
         assert_eq!(host.pop_complete(), Some(event));
         push(&mut host, 7, Op::Write, 0, 4);
         assert_eq!(host.ready_at(), Some(100));

@@ -3,20 +3,23 @@
 //! Plans run stage by stage: the commands of a stage go out together, and an event at the end of the last one starts the
 //! next stage. Events come in order of time, so devices see arrivals in order. There is no data, so requests that overlap
 //! are not kept apart as under a live device; only their times count here.
+//!
+//! Layers stand above the host's queue, as device mapper does in Linux: what they send is merged and packed. Layers have no
+//! flags; as Linux does above a disk without FUA, a preflush is a flush before the request and FUA is one after it.
 
-mod port;
 mod task;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted};
 use emmclab_layers::{Answer, Below, Flight, Hold, HostRequest, Layer, LayerConfig, Step, Work, build_stack};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
+use crate::host::{HostCounts, HostQueue};
+use crate::port::Port;
 use crate::result::{LayerResult, SecondDevice};
 
-pub(crate) use port::Port;
 use task::{Source, Task, Tasks};
 
 struct Held {
@@ -39,6 +42,11 @@ struct Level {
 /// The layers, the second device, and all that is under way.
 pub(crate) struct Layered {
     levels: Vec<Level>,
+    /// The host's queue above the device, and which task each request in it belongs to.
+    host: Option<HostQueue>,
+    owners: HashMap<u64, u32>,
+    /// What the queue told last, kept to reuse the room.
+    known: Vec<RequestCompleted>,
     second: Option<(String, Device)>,
     tasks: Tasks,
     events: BinaryHeap<Reverse<(i64, u64, u32)>>,
@@ -61,6 +69,9 @@ pub(crate) fn sectors(device: &Device) -> u64 {
     u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors)
 }
 
+/// The level of a request before it comes to the first layer.
+const ABOVE: usize = usize::MAX;
+
 /// Time that the layers have to start before the first request.
 const START_NS: i64 = 1_000_000_000;
 
@@ -68,6 +79,7 @@ impl Layered {
     pub fn new(
         configs: &[LayerConfig],
         main: &Device,
+        host: Option<HostQueue>,
         second: Option<(&DeviceConfig, Device)>,
         first_wanted: u32,
     ) -> Result<Self> {
@@ -89,6 +101,9 @@ impl Layered {
         }
         Ok(Self {
             levels,
+            host,
+            owners: HashMap::new(),
+            known: Vec::new(),
             second: second.map(|(config, mut device)| {
                 device.rewind();
                 (config.name().to_owned(), device)
@@ -122,30 +137,41 @@ impl Layered {
     }
 
     /// Takes a request of the workload, after everything that happens before it.
-    pub fn submit<O: Observer>(
-        &mut self,
-        op: Op,
-        sector: u64,
-        sectors: u32,
-        at: i64,
-        port: &mut Port<'_, O>,
-    ) -> Result<()> {
+    pub fn submit<O: Observer>(&mut self, command: &Command, port: &mut Port<'_, O>) -> Result<()> {
+        let &Command { arrival, op, sector, sectors, modifiers } = command;
+        let at = arrival.0;
         if !self.started {
             self.start(at - START_NS, port)?;
         }
-        while let Some(Reverse((time, ..))) = self.events.peek()
-            && *time <= at
-        {
-            self.step(port)?;
-        }
+        while self.step(at, port)? {}
         self.open += 1;
-        self.enter(0, op, sector, sectors, at, None, port)
+        if modifiers == Modifiers::NONE {
+            return self.enter(0, op, sector, sectors, at, None, port);
+        }
+        let mut plan = self.tasks.plan();
+        if modifiers.contains(Modifiers::PREFLUSH) && op != Op::Flush {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        if op.has_data() {
+            plan.payload(0, op, sector, 0, sectors);
+        } else {
+            plan.bare(0, op, sector, sectors);
+        }
+        if modifiers.contains(Modifiers::RELIABLE) && op == Op::Write {
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+        }
+        let request = HostRequest { id: self.next_id, op, sector, sectors };
+        self.next_id += 1;
+        let task = self.tasks.add(ABOVE, Source::Flagged, request, at, None, plan);
+        self.run(task, at, port)
     }
 
     /// Goes on until every request is complete; background work may go on beyond.
     pub fn settle<O: Observer>(&mut self, port: &mut Port<'_, O>) -> Result<()> {
         while self.open > 0 && !port.stopped() && !self.stopped() {
-            if !self.step(port)? {
+            if !self.step(i64::MAX, port)? {
                 return Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
                     .hint("this is a defect of the layer"));
             }
@@ -156,6 +182,11 @@ impl Layered {
     /// The first writes to the device.
     pub fn first_writes(&self) -> &[(u64, u32)] {
         &self.first_writes
+    }
+
+    /// What the host's queue did, where there is one.
+    pub fn host_counts(&self) -> Option<HostCounts> {
+        self.host.as_ref().map(|host| host.counts.clone())
     }
 
     /// What the layers and the second device did.
@@ -190,8 +221,18 @@ impl Layered {
         Ok(())
     }
 
-    /// Handles the next event; false where there is none.
-    fn step<O: Observer>(&mut self, port: &mut Port<'_, O>) -> Result<bool> {
+    /// Handles what comes next up to `until`, the host's driver after all else of the same time; false where there is
+    /// nothing.
+    fn step<O: Observer>(&mut self, until: i64, port: &mut Port<'_, O>) -> Result<bool> {
+        let fetch = self.host.as_ref().and_then(HostQueue::ready_at).filter(|_| !port.stopped());
+        let event = self.events.peek().map(|Reverse((at, ..))| *at);
+        if let Some(at) = fetch.filter(|at| *at < until && event.is_none_or(|event| *at < event)) {
+            self.fetch(at, port)?;
+            return Ok(true);
+        }
+        if event.is_none_or(|at| at > until) {
+            return Ok(false);
+        }
         let Some(Reverse((at, _, task))) = self.events.pop() else { return Ok(false) };
         if self.tasks[task].is_over() {
             self.finish(task, at, port)?;
@@ -199,6 +240,31 @@ impl Layered {
             self.run(task, at, port)?;
         }
         Ok(true)
+    }
+
+    /// The host's driver fetches its next command.
+    fn fetch<O: Observer>(&mut self, at: i64, port: &mut Port<'_, O>) -> Result<()> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let mut known = std::mem::take(&mut self.known);
+        host.send(at, port, |event| known.push(*event))?;
+        while host.pop_complete().is_some() {}
+        for event in known.drain(..) {
+            if let Some(task) = self.owners.remove(&event.id) {
+                self.child_done(task, &event);
+            }
+        }
+        self.known = known;
+        Ok(())
+    }
+
+    /// A command of a task, which went to a queue or a layer, is or will be complete.
+    fn child_done(&mut self, task: u32, event: &RequestCompleted) {
+        let above = &mut self.tasks[task];
+        above.note(event);
+        above.waiting -= 1;
+        if above.waiting == 0 {
+            self.later(task);
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "a command, when it comes, and for whom")]
@@ -286,10 +352,10 @@ impl Layered {
         self.tasks[task].end = at;
         while let Some(step) = self.tasks[task].next_step() {
             let Step::Command(command) = step else { break };
-            let level = self.tasks[task].level;
-            if command.disk == 0 && level + 1 < self.levels.len() {
+            let below = self.tasks[task].level.wrapping_add(1);
+            if command.disk == 0 && below < self.levels.len() {
                 self.tasks[task].waiting += 1;
-                self.enter(level + 1, command.op, command.sector, command.sectors, at, Some(task), port)?;
+                self.enter(below, command.op, command.sector, command.sectors, at, Some(task), port)?;
                 continue;
             }
             let sent = Command::new(Nanos(at), command.op, command.sector, command.sectors);
@@ -300,6 +366,11 @@ impl Layered {
                 _ => {
                     if sent.op == Op::Write && self.first_writes.len() < self.first_wanted as usize {
                         self.first_writes.push((sent.sector, sent.sectors));
+                    }
+                    if let Some(host) = &mut self.host {
+                        self.owners.insert(host.push(&sent), task);
+                        self.tasks[task].waiting += 1;
+                        continue;
                     }
                     port.submit(&sent)?
                 }
@@ -320,33 +391,30 @@ impl Layered {
 
     fn finish<O: Observer>(&mut self, task: u32, at: i64, port: &mut Port<'_, O>) -> Result<()> {
         let Task { level, source, request, parent, .. } = self.tasks[task];
-        let below = &mut self.levels[level];
         match source {
             Source::Start => {}
             Source::Work => {
-                below.busy = false;
-                below.layer.worked();
+                self.levels[level].busy = false;
+                self.levels[level].layer.worked();
             }
             Source::Request => {
-                below.flight.remove(request.id);
-                below.layer.completed(request.id);
-                let event = self.tasks[task].completed(at);
-                if let Some(parent) = parent {
-                    let above = &mut self.tasks[parent];
-                    above.note(&event);
-                    above.waiting -= 1;
-                    if above.waiting == 0 {
-                        self.later(parent);
-                    }
-                } else {
-                    self.open -= 1;
-                    self.last_complete = self.last_complete.max(at);
-                    port.observer.request_completed(&RequestCompleted { id: self.complete, ..event });
-                    self.complete += 1;
-                }
+                self.levels[level].flight.remove(request.id);
+                self.levels[level].layer.completed(request.id);
+            }
+            Source::Flagged => {}
+        }
+        if matches!(source, Source::Request | Source::Flagged) {
+            let event = self.tasks[task].completed(at);
+            if let Some(parent) = parent {
+                self.child_done(parent, &event);
+            } else {
+                self.open -= 1;
+                self.last_complete = self.last_complete.max(at);
+                port.observer.request_completed(&RequestCompleted { id: self.complete, ..event });
+                self.complete += 1;
             }
         }
         self.tasks.remove(task);
-        self.poke(level, at, port)
+        if level == ABOVE { Ok(()) } else { self.poke(level, at, port) }
     }
 }

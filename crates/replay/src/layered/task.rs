@@ -10,6 +10,8 @@ use emmclab_layers::{HostRequest, Plan, Step};
 pub(super) enum Source {
     Start,
     Request,
+    /// A request of the workload that is done as several, for its flags.
+    Flagged,
     Work,
 }
 

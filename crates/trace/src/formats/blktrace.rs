@@ -10,12 +10,12 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::input::{Input, damaged};
-use super::text::{Context, TimeUnit, device_label, text};
+use super::text::{Context, TimeUnit, text};
 use super::{Format, Times};
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
-use crate::names::{NameId, Names};
+use crate::names::{NameId, Names, dev_t_label};
 use crate::pairing::{Event, EventKind, Pairer};
 use crate::reader::{Header, Progress, ReadOptions, Source};
 use crate::request::{Flags, Op, Request};
@@ -338,7 +338,7 @@ impl Blktrace {
                 record.time.to_string().as_bytes(),
             )
         })?;
-        let label = device_label(u64::from(record.device >> 20), u64::from(record.device & 0xf_ffff));
+        let label = dev_t_label(record.device);
         let (op, flags) = operation(category, record.bytes);
         let event = Event {
             time: Nanos(time),

@@ -11,6 +11,8 @@ use crate::units::{Bytes, Nanos, SECTOR_BYTES};
 const MAX_RATE: f64 = 20e6;
 /// Fewer requests than this show no rate.
 const RATE_SAMPLE: u64 = 1_000;
+/// 100 years: no recording is as long, and sums of times stay within 64 bits.
+const MAX_SPAN_NS: i64 = 100 * 365 * 86_400 * 1_000_000_000;
 /// A phone asleep does ten times more.
 const MIN_RATE: f64 = 0.02;
 /// Fewer requests than this show no idleness.
@@ -174,6 +176,11 @@ impl UnitGuard {
         let span = self.last.saturating_sub(self.first);
         if span <= 0 {
             return Ok(());
+        }
+        if span > MAX_SPAN_NS {
+            let problem = format!("a span of {:.0} years is absurd", span as f64 / 365.0 / 86_400e9);
+            let fits = |unit| span as f64 * self.times_larger(unit) <= MAX_SPAN_NS as f64 / 100.0;
+            return Err(self.likely(problem, fits, false));
         }
         let rate = self.count as f64 / Nanos(span).as_secs_f64();
         if self.count >= RATE_SAMPLE && rate > MAX_RATE {
@@ -340,6 +347,18 @@ mod tests {
             ..Request::new(Nanos(i * 1_000_000_000), Op::Read, Sector(8), 8)
         });
         assert!(hint(judge(times, slow)).contains("--time-unit us"));
+    }
+
+    #[test]
+    fn a_span_of_centuries_is_refused_even_of_two_requests() {
+        let at = |arrival: i64| Request::new(Nanos(arrival), Op::Read, Sector(8), 8);
+        let error = judge(OPEN, [at(-9_000_000_000_000_000_000), at(9_000_000_000_000_000_000)].into_iter());
+        assert!(hint(error).contains("check the times"));
+        let seconds = Times::Open(TimeUnit::Seconds);
+        let error = judge(seconds, [at(0), at(4_000_000_000_000_000_000)].into_iter());
+        assert!(hint(error).contains("--time-unit ms"));
+        // The clock of a phone that starts in 1970 before it knows the year.
+        judge(OPEN, [at(0), at(1_700_000_000_000_000_000)].into_iter()).unwrap();
     }
 
     #[test]

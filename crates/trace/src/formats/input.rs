@@ -105,11 +105,8 @@ impl Input {
 
 /// An error while decompressing: the file is cut or damaged.
 pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
-    let hint = match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-            "the compressed file is cut short or damaged"
-        }
-        _ => "reading the file failed",
-    };
-    Error::io(path, error).hint(hint)
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    let cut = matches!(error.kind(), UnexpectedEof | InvalidData | InvalidInput);
+    let error = Error::io(path, error);
+    if cut { error.hint("the compressed file is cut short or damaged") } else { error }
 }

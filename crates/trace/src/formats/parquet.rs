@@ -73,7 +73,7 @@ fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Re
     Err(Error::new(Kind::Syntax, problem).hint(hint))
 }
 
-fn open(input: Input, _options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     if !input.is_regular() {
         return Err(Error::new(
             Kind::Unsupported,
@@ -81,7 +81,7 @@ fn open(input: Input, _options: &ReadOptions) -> Result<Box<dyn Source>> {
         )
         .hint("name the file itself, or write it to one"));
     }
-    Ok(Box::new(ParquetSource::open(input.path())?))
+    Ok(Box::new(ParquetSource::open(input.path(), options.lenient)?))
 }
 
 struct ParquetSource {
@@ -92,6 +92,9 @@ struct ParquetSource {
     extent: Option<Extent>,
     processes: Arc<Names>,
     devices: Arc<Names>,
+    lenient: bool,
+    /// Rows left out because they are no requests.
+    skipped: u64,
     last_arrival: i64,
     rows_done: u64,
     rows: u64,
@@ -99,7 +102,7 @@ struct ParquetSource {
 }
 
 impl ParquetSource {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, lenient: bool) -> Result<Self> {
         let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
         let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
@@ -135,6 +138,8 @@ impl ParquetSource {
             extent,
             processes: Arc::default(),
             devices: Arc::default(),
+            lenient,
+            skipped: 0,
             last_arrival: i64::MIN,
             rows_done: 0,
             rows,
@@ -151,10 +156,19 @@ impl ParquetSource {
 
     fn decode(&mut self, record: &RecordBatch) -> Result<Batch> {
         let batch = Batch::from_record_batch(record, &mut self.processes, &mut self.devices)?;
-        batch
-            .check(&mut self.last_arrival)
-            .map_err(|error| error.hint("rows must stand in order of `arrival_ns`"))?;
-        self.rows_done += batch.len() as u64;
+        batch.check_order(&mut self.last_arrival)?;
+        let rows = batch.len() as u64;
+        let batch = match batch.first_fault() {
+            None => batch,
+            Some(_) if self.lenient => batch.sound(),
+            Some((row, error)) => {
+                return Err(error
+                    .at_line(self.rows_done + row as u64 + 1)
+                    .hint("give --lenient to skip and count bad rows"));
+            }
+        };
+        self.skipped += rows - batch.len() as u64;
+        self.rows_done += rows;
         Ok(batch)
     }
 }
@@ -255,7 +269,10 @@ impl Source for ParquetSource {
     }
 
     fn ledger(&self) -> Ledger {
-        self.ledger.clone()
+        let mut ledger = self.ledger.clone();
+        ledger.kept = ledger.kept.saturating_sub(self.skipped);
+        ledger.skipped += self.skipped;
+        ledger
     }
 
     fn header(&self) -> Header {

@@ -11,11 +11,12 @@ use std::path::Path;
 
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, device_label, first_line, is_digits,
-    need, pid, sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, first_line, is_digits, need, pid,
+    sectors, text, unsigned,
 };
 use super::{Format, Times, rwbs};
 use crate::error::Result;
+use crate::names::device_label;
 use crate::reader::{Header, ReadOptions, Source};
 use crate::request::{Op, Request};
 use crate::units::{Nanos, Sector};

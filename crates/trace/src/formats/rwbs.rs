@@ -6,7 +6,8 @@ use crate::request::{Flags, Op};
 /// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///
 /// A leading `F` is a cache flush before the operation, an `F` behind it forced unit access; `FF` and blkparse's `FN`
-/// are the flush itself. `N` is a write of zeroes, which carries no data and is taken as a discard.
+/// are the flush itself. `N` is a write of zeroes or anything else that carries no data, and is taken as a discard; so
+/// are the commands to zones, which newer kernels (6.18) tell apart (`ZR`, `ZF`, ...). `ZA` appends data to a zone.
 ///
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.
@@ -19,7 +20,8 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
         [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
-        [b'W', rest @ ..] => (Op::Write, rest),
+        [b'Z', b'R' | b'F' | b'O' | b'C', rest @ ..] => (Op::Discard, rest),
+        [b'W', rest @ ..] | [b'Z', b'A', rest @ ..] => (Op::Write, rest),
         [b'R', rest @ ..] => (Op::Read, rest),
         [b'N', rest @ ..] if flags == Flags::PREFLUSH => (Op::Flush, rest),
         [b'N', rest @ ..] => (Op::Discard, rest),
@@ -57,6 +59,12 @@ mod tests {
         assert_eq!(read("F").0, Op::Flush);
         assert_eq!(read("NS"), (Op::Discard, Flags::SYNC));
         assert_eq!(read("DE").0, Op::SecureErase);
+        assert_eq!(read("ZAS"), (Op::Write, Flags::SYNC));
+        assert_eq!(read("WZFS").0, Op::Discard);
+        for letters in ["ZR", "ZRA", "ZO", "ZC", "ZFS"] {
+            assert_eq!(read(letters).0, Op::Discard);
+        }
+        assert!(parse(b"Z", 1).is_err());
         assert!(parse(b"", 1).is_err());
         assert!(parse(b"X", 1).is_err());
         assert!(parse(b"R?", 1).is_err());

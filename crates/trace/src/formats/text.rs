@@ -451,8 +451,3 @@ impl LastName {
         }
     }
 }
-
-/// The kernel's name of a device: `major,minor`.
-pub(crate) fn device_label(major: u64, minor: u64) -> String {
-    format!("{major},{minor}")
-}

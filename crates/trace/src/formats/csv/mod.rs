@@ -118,6 +118,22 @@ impl Csv {
     }
 }
 
+impl Csv {
+    /// The error for a time that cannot be; a completion may stand in the line as a duration.
+    #[cold]
+    fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
+        let mut fields = Fields::of(line);
+        for (meaning, column) in self.columns.iter().zip(1..) {
+            let field = fields.next().ok().flatten();
+            let named = matches!(meaning, Meaning::Time(moment, _) if moment.name() == name);
+            if let Some(field) = field.filter(|_| named) {
+                return Error::new(Kind::Value, problem).of_field(name, column, field.raw);
+            }
+        }
+        Error::new(Kind::Value, problem).of_field(name, 0, b"")
+    }
+}
+
 #[cold]
 fn wrong_count(line: &[u8], columns: &[Meaning]) -> Error {
     match Fields::count(line) {
@@ -146,13 +162,18 @@ impl LineFormat for Csv {
         let after = |begin: Option<i64>, took: Moment| {
             row.times[took as usize].and_then(|took| begin.and_then(|begin| begin.checked_add(took)))
         };
+        for took in [Moment::Response, Moment::Service] {
+            if row.times[took as usize].is_some_and(|took| took < 0) {
+                return Err(self.refused(line, took.name(), "is a negative duration"));
+            }
+        }
         let complete = row.times[Moment::Complete as usize]
             .or_else(|| after(Some(arrival), Moment::Response))
             .or_else(|| after(start, Moment::Service));
         let (op, letters) = row.op.ok_or_else(|| missing("op"))?;
         let size = row.size.ok_or_else(|| missing("sectors"));
         let (sector, count) = place(op, row.offset.ok_or_else(|| missing("sector"))?, size?)?;
-        out.push(Request {
+        let request = Request {
             start: start.map(Nanos),
             issue: row.times[Moment::Issue as usize].map(Nanos),
             complete: complete.map(Nanos),
@@ -161,7 +182,11 @@ impl LineFormat for Csv {
             process: name(row.process, &mut self.process, &mut context.processes)?,
             device: name(row.device, &mut self.device, &mut context.devices)?,
             ..Request::new(Nanos(arrival), op, sector, count)
-        });
+        };
+        if let Some((name, _)) = request.early_time() {
+            return Err(self.refused(line, name, "is earlier than the time before it"));
+        }
+        out.push(request);
         Ok(())
     }
 

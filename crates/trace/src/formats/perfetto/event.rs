@@ -6,56 +6,24 @@
 
 use std::collections::HashMap;
 
-use Slot::{Device, Letters, SecondSector, Sector, Sectors, Task};
+use Slot::{
+    Bytes, Device, Host, Letters, Opcode, Result as Returned, SecondSector, Sector, Sectors, Step, Tag, Task,
+    Word,
+};
 
 use super::wire::{Fields, Value};
 use crate::error::Result;
+use crate::events::{KernelEvent, Slot, Told, Values};
 use crate::formats::rwbs;
+use crate::names::fixed;
 use crate::pairing::EventKind;
 use crate::request::{Flags, Op};
-use crate::units::SECTOR_BYTES;
-
-/// What a field of an event holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
-    Device,
-    Sector,
-    Sectors,
-    SecondSector,
-    Letters,
-    Task,
-    Host,
-    Address,
-    Blocks,
-    BlockBytes,
-    DataFlags,
-}
-
-impl Slot {
-    /// By the kernel's name of the field.
-    fn by_name(name: &[u8]) -> Option<Slot> {
-        Some(match name {
-            b"dev" => Slot::Device,
-            b"sector" => Slot::Sector,
-            b"nr_sector" => Slot::Sectors,
-            b"new_sector" => Slot::SecondSector,
-            b"rwbs" => Slot::Letters,
-            b"comm" => Slot::Task,
-            b"name" => Slot::Host,
-            b"blk_addr" => Slot::Address,
-            b"blocks" => Slot::Blocks,
-            b"blksz" => Slot::BlockBytes,
-            b"data_flags" => Slot::DataFlags,
-            _ => return None,
-        })
-    }
-}
 
 /// The events that are of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
     Block(EventKind),
-    MmcRequestStart,
+    Beside(KernelEvent),
     /// `block_io_start` and `block_io_done`, which tell neither merges nor lengths.
     Accounting,
 }
@@ -63,9 +31,11 @@ enum Kernel {
 impl Kernel {
     fn by_name(name: &[u8]) -> Option<Kernel> {
         match name {
-            b"mmc_request_start" => Some(Kernel::MmcRequestStart),
             b"block_io_start" | b"block_io_done" => Some(Kernel::Accounting),
-            name => EventKind::of_event(name).map(Kernel::Block),
+            name => {
+                let beside = || KernelEvent::by_name(name).map(Kernel::Beside);
+                EventKind::of_event(name).map(Kernel::Block).or_else(beside)
+            }
         }
     }
 }
@@ -85,8 +55,15 @@ const LONG: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, 
 const ENDED: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters)];
 const SPLIT: Slots = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
 
+const SYNC: Slots = &[(1, Device)];
+const EXT4_END: Slots = &[(1, Device), (3, Returned)];
+const F2FS_END: Slots = &[(1, Device), (5, Returned)];
+const UFS: Slots = &[(1, Host), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (10, Step)];
+
 /// The events with a message of their own: number of the field in `FtraceEvent`, event, fields.
-const KNOWN: [(u32, Kernel, Slots); 11] = [
+const KNOWN: [(u32, Kernel, Slots); 16] = [
+    (43, Kernel::Beside(KernelEvent::SyncBegin("ext4")), SYNC),
+    (44, Kernel::Beside(KernelEvent::SyncEnd("ext4")), EXT4_END),
     (45, Kernel::Block(EventKind::Issue), LONG),
     (115, Kernel::Block(EventKind::BackMerge), SHORT),
     (118, Kernel::Block(EventKind::FrontMerge), SHORT),
@@ -96,6 +73,9 @@ const KNOWN: [(u32, Kernel, Slots); 11] = [
     (126, Kernel::Block(EventKind::Insert), LONG),
     (129, Kernel::Block(EventKind::Requeue), ENDED),
     (131, Kernel::Block(EventKind::Split(0)), SPLIT),
+    (255, Kernel::Beside(KernelEvent::SyncBegin("f2fs")), SYNC),
+    (256, Kernel::Beside(KernelEvent::SyncEnd("f2fs")), F2FS_END),
+    (406, Kernel::Beside(KernelEvent::Ufs), UFS),
     (546, Kernel::Accounting, &[]),
     (547, Kernel::Accounting, &[]),
 ];
@@ -105,32 +85,35 @@ const TIMESTAMP: u32 = 1;
 const PID: u32 = 2;
 const GENERIC: u32 = 327;
 
-/// `MMC_DATA_WRITE` in `data_flags`.
-const MMC_DATA_WRITE: u64 = 1 << 8;
 /// More descriptions than a kernel has events are nonsense.
 const MOST_DESCRIBED: usize = 1 << 14;
 
 /// An event of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
+    pub(super) pid: i32,
+    /// Name of the task, filled with zeros; empty where the event has none.
+    pub(super) task: [u8; 16],
+    pub(super) what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Block(Block),
+    Beside(Told),
+}
+
+/// An event of the block layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
     pub(super) kind: EventKind,
-    pub(super) place: Place,
+    /// As the kernel's `dev_t`.
+    pub(super) device: u32,
     pub(super) op: Op,
     pub(super) flags: Flags,
     pub(super) sector: u64,
     pub(super) sectors: u32,
-    pub(super) pid: i32,
-    /// Name of the task, filled with zeros; empty where the event has none.
-    pub(super) task: [u8; 16],
-}
-
-/// Where an event happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A disk: major, minor.
-    Disk(u32, u32),
-    /// The disk of an MMC host.
-    Mmc,
 }
 
 /// What a record is.
@@ -166,78 +149,47 @@ impl Default for Decoder {
     }
 }
 
-/// The values of one event.
-#[derive(Default)]
-struct Values<'a> {
-    numbers: [u64; Slot::DataFlags as usize + 1],
-    letters: &'a [u8],
-    task: &'a [u8],
-}
-
-impl<'a> Values<'a> {
-    #[inline]
-    fn set(&mut self, slot: Slot, value: Value<'a>) {
-        match slot {
-            Slot::Letters => self.letters = value.bytes(),
-            Slot::Task => self.task = value.bytes(),
-            Slot::Host => {}
-            slot => self.numbers[slot as usize] = value.number(),
-        }
-    }
-
-    #[inline]
-    fn number(&self, slot: Slot) -> u64 {
-        self.numbers[slot as usize]
-    }
-
-    /// The event; `None` for commands that pass through the block layer, and for those of the card without data.
-    fn found(&self, event: Kernel, pid: i32) -> Option<Found> {
-        let mut task = [0; 16];
-        let length = self.task.len().min(task.len());
-        task[..length].copy_from_slice(&self.task[..length]);
-        match event {
-            Kernel::Block(kind) => {
-                let (op, flags) = rwbs::parse(self.letters, 0).ok()?;
-                let kind = match kind {
-                    EventKind::Split(_) => EventKind::Split(self.number(Slot::SecondSector)),
-                    kind => kind,
-                };
-                let (major, minor) = disk(self.number(Slot::Device));
-                Some(Found {
-                    kind,
-                    place: Place::Disk(major, minor),
-                    op,
-                    flags,
-                    sector: self.number(Slot::Sector),
-                    sectors: u32::try_from(self.number(Slot::Sectors)).ok()?,
-                    pid,
-                    task,
-                })
-            }
-            Kernel::MmcRequestStart => {
-                let bytes = self.number(Slot::Blocks).saturating_mul(self.number(Slot::BlockBytes));
-                let write = self.number(Slot::DataFlags) & MMC_DATA_WRITE != 0;
-                (bytes >= SECTOR_BYTES).then(|| Found {
-                    kind: EventKind::Submit,
-                    place: Place::Mmc,
-                    op: if write { Op::Write } else { Op::Read },
-                    flags: Flags(0),
-                    sector: self.number(Slot::Address),
-                    sectors: u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX),
-                    pid,
-                    task,
-                })
-            }
-            Kernel::Accounting => None,
-        }
+/// Notes the value of a field.
+#[inline]
+fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
+    if slot.is_text() {
+        values.set_text(slot, value.bytes());
+    } else if slot == Device {
+        values.set(slot, i64::from(dev_t(value.number())));
+    } else {
+        values.set(slot, value.number() as i64);
     }
 }
 
-/// Major and minor number: Perfetto stores devices as C libraries do (`makedev`), not as the kernel does.
-fn disk(device: u64) -> (u32, u32) {
-    let major = (device >> 8 & 0xfff) | (device >> 32 & 0xffff_f000);
-    let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
-    (major as u32, minor as u32)
+/// The event; `None` for commands that pass through the block layer, and where fields are missing.
+fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
+    let what = match event {
+        Kernel::Block(kind) => {
+            let (op, flags) = rwbs::parse(values.text(Letters), 0).ok()?;
+            let kind = match kind {
+                EventKind::Split(_) => EventKind::Split(values.number(SecondSector) as u64),
+                kind => kind,
+            };
+            What::Block(Block {
+                kind,
+                device: values.number(Device) as u32,
+                op,
+                flags,
+                sector: values.number(Sector) as u64,
+                sectors: u32::try_from(values.number(Sectors)).ok()?,
+            })
+        }
+        Kernel::Beside(event) => What::Beside(values.read(event, pid)?),
+        Kernel::Accounting => return None,
+    };
+    Some(Found { pid, task: fixed(values.text(Task)), what })
+}
+
+/// The kernel's `dev_t`: Perfetto stores devices as C libraries do (`makedev`).
+fn dev_t(device: u64) -> u32 {
+    let major = device >> 8 & 0xfff;
+    let minor = (device & 0xff) | (device >> 12 & 0xf_ff00);
+    (major << 20 | minor) as u32
 }
 
 impl Decoder {
@@ -294,24 +246,26 @@ impl Decoder {
                 }
             }
         }
-        let mut values = Values::default();
+        let mut values;
         let event = if let Some((layout, message)) = known {
+            values = Values::default();
             for field in Fields::of(message) {
                 let (number, value) = field?;
                 if let Some((_, slot)) = layout.fields.iter().find(|(known, _)| *known == number) {
-                    values.set(*slot, value);
+                    set(&mut values, *slot, value);
                 }
             }
             layout.event
         } else {
-            let event = generic.map(|message| generic_event(message, &mut values)).transpose()?.flatten();
-            let Some(event) = event else { return Ok(Seen::Other) };
+            let Some(message) = generic else { return Ok(Seen::Other) };
+            values = Values::default();
+            let Some(event) = generic_event(message, &mut values)? else { return Ok(Seen::Other) };
             event
         };
         if event == Kernel::Accounting {
             return Ok(Seen::Accounting);
         }
-        Ok(values.found(event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
+        Ok(found(&values, event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
     }
 }
 
@@ -349,7 +303,7 @@ fn generic_event<'a>(message: &'a [u8], values: &mut Values<'a>) -> Result<Optio
                     }
                 }
                 if let (Some(slot), Some(value)) = (slot, value) {
-                    values.set(slot, value);
+                    set(values, slot, value);
                 }
             }
             _ => {}
@@ -364,9 +318,9 @@ mod tests {
 
     #[test]
     fn devices_are_stored_as_by_makedev() {
-        assert_eq!(disk(0xb300), (179, 0));
-        assert_eq!(disk(0x10_0805), (8, 0x105));
-        // makedev(0x12345678, 0x9abcdef0)
-        assert_eq!(disk(0x1234_59ab_cde6_78f0), (0x1234_5678, 0x9abc_def0));
+        assert_eq!(dev_t(0xb300), 179 << 20);
+        assert_eq!(dev_t(0x10_0805), 8 << 20 | 0x105);
+        // makedev(0xabc, 0x12345)
+        assert_eq!(dev_t(0x123a_bc45), 0xabc << 20 | 0x1_2345);
     }
 }

@@ -2,7 +2,7 @@
 //! `protos/perfetto/trace/trace.proto` and those that it names, in Perfetto's repository.
 //!
 //! A file is a row of packets, some of them compressed together. Bundles of ftrace events come from one CPU each, in
-//! order within a CPU; they are merged by time here, in a window, and [`Pairer`] brings the events together. Names of
+//! order within a CPU; they are merged by time here, in a window, and [`Matcher`] brings the events together. Names of
 //! processes come from the process tree where the trace has one. Everything else in a trace is passed over.
 
 mod clock;
@@ -14,20 +14,21 @@ mod wire;
 use std::io::{self, Read};
 
 use clock::Clocks;
-use event::{Decoder, Found, Place, Seen};
+use event::{Decoder, Found, Seen, What};
 use loss::Losses;
 use process::Processes;
 use wire::Fields;
 
 use super::input::Input;
-use super::text::{TimeUnit, device_label};
+use super::text::TimeUnit;
 use super::{Format, Times};
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Kind, Result};
+use crate::events::{Matcher, Told};
 use crate::ledger::Ledger;
 use crate::merge::Merge;
-use crate::names::{NameId, Names};
-use crate::pairing::{Event, EventKind, Pairer};
+use crate::names::{NameId, Names, dev_t_label, unfilled};
+use crate::pairing::Event;
 use crate::reader::{Header, Progress, ReadOptions, Source};
 use crate::request::Request;
 use crate::units::Nanos;
@@ -47,11 +48,9 @@ pub(super) static FORMAT: Format = Format {
 const PACKET: u8 = 1 << 3 | 2;
 /// Packets have some hundred KB at most; those beyond this are nonsense.
 const LARGEST_PACKET: u64 = 1 << 28;
-/// Block events between two rounds of the merge. What a CPU has buffered when it is read must not be further apart from
+/// Events between two rounds of the merge. What a CPU has buffered when it is read must not be further apart from
 /// the others: this is seconds of a fast device, and minutes of a phone.
 const WINDOW: usize = 1 << 17;
-/// Major number of MMC disks.
-const MMC_MAJOR: u32 = 179;
 
 /// Fields of `TracePacket`.
 mod packet {
@@ -238,12 +237,11 @@ struct Events {
     window: usize,
     /// Latest time that was given on.
     given: u64,
-    pairer: Pairer,
+    matcher: Matcher,
     ledger: Ledger,
     processes: Names,
     devices: Names,
-    last_disk: Option<((u32, u32), NameId)>,
-    mmc: MmcDisk,
+    last_disk: Option<(u32, NameId)>,
     /// Whether any packet with events came before.
     begun: bool,
     /// Events of which the block layer makes its statistics, met instead of those that are needed.
@@ -251,15 +249,8 @@ struct Events {
     /// For packets within packets.
     inner: Vec<u8>,
     made: u64,
-}
-
-/// The disk that commands of MMC hosts go to: events name hosts, not disks.
-#[derive(Clone, Copy, Debug, Default)]
-enum MmcDisk {
-    #[default]
-    Unknown,
-    One(NameId),
-    Several,
+    /// What was learned beside the requests, at the end.
+    activity: Option<String>,
 }
 
 impl Events {
@@ -381,7 +372,8 @@ impl Events {
         for (time, found) in merge.finish() {
             self.event(time, &found, out);
         }
-        self.pairer.finish(&mut self.ledger, out);
+        self.matcher.finish(&mut self.ledger, out);
+        self.activity = self.matcher.activity(|pid| self.tree.process_name(pid)).to_json();
         if self.made + out.len() as u64 == 0 && self.accounting > 0 {
             return Err(Error::new(
                 Kind::Unsupported,
@@ -393,48 +385,47 @@ impl Events {
     }
 
     fn event(&mut self, time: u64, found: &Found, out: &mut Vec<Request>) {
-        let device = match found.place {
-            Place::Disk(major, minor) => self.disk(major, minor),
-            Place::Mmc => match self.mmc {
-                MmcDisk::One(disk) => disk,
-                MmcDisk::Unknown | MmcDisk::Several => {
-                    self.ledger.skipped += 1;
-                    return;
-                }
-            },
-        };
-        let opens = matches!(
-            found.kind,
-            EventKind::Queue | EventKind::GetRequest | EventKind::Insert | EventKind::Issue
-        );
-        let process = if opens { self.tree.name(found.pid, found.task, &mut self.processes) } else { None };
-        let event = Event {
-            time: Nanos(time as i64),
-            kind: found.kind,
-            device,
-            op: found.op,
-            flags: found.flags,
-            sector: found.sector,
-            sectors: found.sectors,
-            pid: opens.then_some(found.pid),
-            process,
-        };
-        self.pairer.feed(&event, &mut self.ledger, out);
+        let time = Nanos(time as i64);
+        match &found.what {
+            What::Block(block) => {
+                let device = self.disk(block.device);
+                let process = if block.kind.is_by_submitter() {
+                    self.tree.name(found.pid, found.task, &mut self.processes)
+                } else {
+                    None
+                };
+                let event = Event {
+                    time,
+                    kind: block.kind,
+                    device,
+                    op: block.op,
+                    flags: block.flags,
+                    sector: block.sector,
+                    sectors: block.sectors,
+                    pid: Some(found.pid),
+                    process,
+                };
+                self.matcher.block(event, unfilled(&found.task), &mut self.ledger, out);
+            }
+            What::Beside(Told::Command(command)) => {
+                self.matcher.command(time, command, None, &mut self.ledger, out);
+            }
+            What::Beside(Told::File(event)) => {
+                let process = self.tree.process_name(event.pid);
+                self.matcher.file_system(time, event, &dev_t_label(event.device), process.as_deref());
+            }
+        }
     }
 
     #[inline]
-    fn disk(&mut self, major: u32, minor: u32) -> NameId {
+    fn disk(&mut self, device: u32) -> NameId {
         match self.last_disk {
-            Some((numbers, id)) if numbers == (major, minor) => id,
+            Some((last, id)) if last == device => id,
             _ => {
-                let id = self.devices.intern(&device_label(u64::from(major), u64::from(minor)));
-                self.last_disk = Some(((major, minor), id));
-                if major == MMC_MAJOR {
-                    self.mmc = match self.mmc {
-                        MmcDisk::Unknown => MmcDisk::One(id),
-                        MmcDisk::One(disk) if disk == id => MmcDisk::One(id),
-                        _ => MmcDisk::Several,
-                    };
+                let id = self.devices.intern(&dev_t_label(device));
+                self.last_disk = Some((device, id));
+                if device >> 20 == Matcher::MMC_MAJOR {
+                    self.matcher.add_mmc_disk(id);
                 }
                 id
             }
@@ -472,6 +463,7 @@ impl Source for Perfetto {
             format: FORMAT.name.into(),
             clock: "monotonic".into(),
             note: (!note.is_empty()).then(|| note.join("; ")),
+            activity: self.events.activity.clone(),
             ..Header::default()
         }
     }

@@ -72,6 +72,12 @@ impl Processes {
         Ok(())
     }
 
+    /// The process of a thread, where the tree names it.
+    pub(super) fn process_name(&self, pid: i32) -> Option<String> {
+        let process = self.process_of.get(&pid).unwrap_or(&pid);
+        self.names.get(process).map(|name| text(name).into_owned())
+    }
+
     /// The name behind a thread, whose event names it `task` (filled with zeros).
     #[inline]
     pub(super) fn name(&mut self, pid: i32, task: [u8; 16], names: &mut Names) -> Option<NameId> {

@@ -2,29 +2,40 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use emmclab_trace::{Bytes, Nanos};
-
-use crate::activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
-use crate::block_event::unfilled;
-use crate::command_event::{CommandEvent, CommandKind, CommandStep};
-use crate::fs_event::{FsEvent, FsStep};
-use crate::tasks::Tasks;
+use super::activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
+use super::command::{CommandEvent, CommandKind, CommandStep};
+use super::file::{FsEvent, FsStep};
+use crate::names::unfilled;
+use crate::units::{Bytes, Nanos};
 
 /// Commands or calls that may be open at a time; more are left overs of lost events.
 const MOST_OPEN: usize = 4096;
-/// Rows of processes; what further ones do is counted together, without a name.
+/// Rows of processes, hosts or journals; what further ones do is counted together, without a name.
 const MOST_ROWS: usize = 4096;
 
 /// Counts of a recording.
-#[derive(Default)]
-pub(crate) struct ActivityMeter {
+#[derive(Debug, Default)]
+pub(super) struct Meter {
     hosts: BTreeMap<[u8; 16], Host>,
     /// When the call of a task began.
     open_syncs: HashMap<i32, Nanos>,
     syncs: Syncs,
     /// Those since they were last taken.
     recent: Syncs,
-    journals: BTreeMap<String, JournalCounts>,
+    journals: BTreeMap<String, Journal>,
+}
+
+/// The entry of this name, or of no name where there are very many.
+fn place<K: Ord + Default, V: Default>(rows: &mut BTreeMap<K, V>, name: K) -> &mut V {
+    let full = rows.len() >= MOST_ROWS && !rows.contains_key(&name);
+    rows.entry(if full { K::default() } else { name }).or_default()
+}
+
+#[derive(Debug, Default)]
+struct Journal {
+    commits: u64,
+    handles: u64,
+    blocks: u64,
 }
 
 type Syncs = BTreeMap<(Task, &'static str), Sync>;
@@ -36,7 +47,7 @@ enum Task {
     Number(i32),
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sync {
     calls: u64,
     errors: u64,
@@ -48,12 +59,21 @@ impl Sync {
     fn add(&mut self, other: Sync) {
         self.calls += other.calls;
         self.errors += other.errors;
-        self.time += other.time;
+        self.time = sum(self.time, other.time);
         self.longest = self.longest.max(other.longest);
     }
 }
 
-#[derive(Default)]
+/// How long it took; nothing where foreign times go backwards.
+fn between(begin: Nanos, end: Nanos) -> Nanos {
+    Nanos(end.0.saturating_sub(begin.0).max(0))
+}
+
+fn sum(a: Nanos, b: Nanos) -> Nanos {
+    Nanos(a.0.saturating_add(b.0))
+}
+
+#[derive(Debug, Default)]
 struct Host {
     open: HashMap<u64, (Nanos, CommandKind)>,
     busy_since: Nanos,
@@ -93,26 +113,26 @@ impl Host {
             return;
         };
         if self.open.is_empty() {
-            self.busy += time - self.busy_since;
+            self.busy = sum(self.busy, between(self.busy_since, time));
         }
-        let took = time - start;
+        let took = between(start, time);
         let row = self.kind(kind);
         row.errors += u64::from(failed);
         row.retries += u64::from(again);
-        row.time += took;
+        row.time = sum(row.time, took);
         row.longest = row.longest.max(took);
     }
 }
 
-impl ActivityMeter {
+impl Meter {
     /// Counts the beginning or the end of a command.
-    pub(crate) fn command(&mut self, time: Nanos, event: &CommandEvent) {
-        let host = self.hosts.entry(event.host).or_default();
+    pub(super) fn command(&mut self, time: Nanos, event: &CommandEvent) {
+        let host = place(&mut self.hosts, event.host);
         match event.step {
             CommandStep::Start { kind, bytes, packed, reliable, .. } => {
                 let row = host.kind(kind);
                 row.count += 1;
-                row.bytes += Bytes(bytes);
+                row.bytes = Bytes(row.bytes.0.saturating_add(bytes));
                 row.packed += u64::from(packed);
                 row.reliable += u64::from(reliable);
                 host.start(time, event.id, kind);
@@ -121,8 +141,8 @@ impl ActivityMeter {
         }
     }
 
-    /// Counts a file system's event on the mounted device of this name.
-    pub(crate) fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, tasks: &Tasks) {
+    /// Counts a file system's event on the mounted device of this name, by a task of this name.
+    pub(super) fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, task: Option<&str>) {
         match event.step {
             FsStep::SyncBegin => {
                 if self.open_syncs.len() >= MOST_OPEN {
@@ -133,65 +153,61 @@ impl ActivityMeter {
             FsStep::SyncEnd { failed } => {
                 // A call that began before the recording has no duration, and is left out.
                 let Some(begin) = self.open_syncs.remove(&event.pid) else { return };
-                let took = time - begin;
+                let took = between(begin, time);
                 let call = Sync { calls: 1, errors: u64::from(failed), time: took, longest: took };
-                self.sync(tasks.name(event.pid), event.pid, event.system, call);
+                let task = task.map_or(Task::Number(event.pid), |name| Task::Named(name.to_owned()));
+                for syncs in [&mut self.syncs, &mut self.recent] {
+                    let mut key = (task.clone(), event.system);
+                    if syncs.len() >= MOST_ROWS && !syncs.contains_key(&key) {
+                        key.0 = Task::Named(String::new());
+                    }
+                    syncs.entry(key).or_default().add(call);
+                }
             }
             FsStep::Commit { handles, blocks } => {
-                if !self.journals.contains_key(device) {
-                    let counts =
-                        JournalCounts { device: device.to_owned(), commits: 0, handles: 0, blocks: 0 };
-                    self.journals.insert(device.to_owned(), counts);
-                }
-                if let Some(counts) = self.journals.get_mut(device) {
-                    counts.commits += 1;
-                    counts.handles += handles;
-                    counts.blocks += blocks;
-                }
+                let journal = place(&mut self.journals, device.to_owned());
+                journal.commits += 1;
+                journal.handles = journal.handles.saturating_add(handles);
+                journal.blocks = journal.blocks.saturating_add(blocks);
             }
-        }
-    }
-
-    fn sync(&mut self, name: Option<&str>, pid: i32, system: &'static str, call: Sync) {
-        let task = name.map_or(Task::Number(pid), |name| Task::Named(name.to_owned()));
-        for syncs in [&mut self.syncs, &mut self.recent] {
-            let mut key = (task.clone(), system);
-            if syncs.len() >= MOST_ROWS && !syncs.contains_key(&key) {
-                key.0 = Task::Named(String::new());
-            }
-            syncs.entry(key).or_default().add(call);
         }
     }
 
     /// Takes the syncs since the last call.
-    pub(crate) fn take_syncs(&mut self, tasks: &Tasks) -> Vec<SyncCounts> {
-        rows(&std::mem::take(&mut self.recent), tasks)
+    pub(super) fn take_syncs(&mut self, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
+        if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// What was learned so far.
-    pub(crate) fn activity(&self, tasks: &Tasks) -> Activity {
+    /// What was learned so far. `name_of` knows tasks that had no name when they were counted.
+    pub(super) fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
         let host = |(name, host): (&[u8; 16], &Host)| HostActivity {
             host: String::from_utf8_lossy(unfilled(name)).into_owned(),
             busy: host.busy,
             unpaired: host.unpaired + host.open.len() as u64,
             commands: host.kinds.values().cloned().collect(),
         };
+        let journal = |(device, journal): (&String, &Journal)| JournalCounts {
+            device: device.clone(),
+            commits: journal.commits,
+            handles: journal.handles,
+            blocks: journal.blocks,
+        };
         Activity {
             hosts: self.hosts.iter().map(host).collect(),
-            syncs: rows(&self.syncs, tasks),
-            journals: self.journals.values().cloned().collect(),
+            syncs: rows(&self.syncs, name_of),
+            journals: self.journals.iter().map(journal).collect(),
         }
     }
 }
 
 /// By process and file system, the most calls first.
-fn rows(syncs: &Syncs, tasks: &Tasks) -> Vec<SyncCounts> {
+fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
     // A name may have become known after the call.
     let mut named: BTreeMap<(String, &str), Sync> = BTreeMap::new();
     for ((task, system), sync) in syncs {
         let name = match task {
             Task::Named(name) => name.clone(),
-            Task::Number(pid) => tasks.name(*pid).map_or_else(|| format!("pid {pid}"), str::to_owned),
+            Task::Number(pid) => name_of(*pid).unwrap_or_else(|| format!("pid {pid}")),
         };
         named.entry((name, system)).or_default().add(*sync);
     }
@@ -213,11 +229,11 @@ fn rows(syncs: &Syncs, tasks: &Tasks) -> Vec<SyncCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block_event::fixed;
+    use crate::names::fixed;
 
     fn start(id: u64, kind: CommandKind) -> CommandEvent {
         let step = CommandStep::Start { kind, bytes: 4096, sector: None, packed: id == 2, reliable: false };
-        CommandEvent { host: fixed(b"mmc0"), device: 1, id, step }
+        CommandEvent { host: fixed(b"mmc0"), id, step }
     }
 
     fn done(id: u64, failed: bool) -> CommandEvent {
@@ -226,7 +242,7 @@ mod tests {
 
     #[test]
     fn busy_time_is_that_in_which_any_command_is_under_way() {
-        let mut meter = ActivityMeter::default();
+        let mut meter = Meter::default();
         for (time, event) in [
             (100, start(1, CommandKind::Write)),
             (150, start(2, CommandKind::Write)),
@@ -239,7 +255,7 @@ mod tests {
         ] {
             meter.command(Nanos(time), &event);
         }
-        let activity = meter.activity(&Tasks::default());
+        let activity = meter.activity(|_| None);
         let host = &activity.hosts[0];
         assert_eq!((&*host.host, host.busy, host.unpaired), ("mmc0", Nanos(200 + 400), 2));
         let kinds: Vec<_> = host.commands.iter().map(|row| (row.kind, row.count)).collect();
@@ -251,9 +267,7 @@ mod tests {
 
     #[test]
     fn a_sync_is_its_process_s_also_where_the_name_comes_later() {
-        let mut meter = ActivityMeter::default();
-        let mut tasks = Tasks::default();
-        tasks.learn(7, b"sqlite3");
+        let mut meter = Meter::default();
         let event = |pid, step| FsEvent { system: "ext4", device: 5, pid, step };
         for (time, pid, step) in [
             (10, 7, FsStep::SyncBegin),
@@ -263,13 +277,12 @@ mod tests {
             (60, 9, FsStep::SyncEnd { failed: false }),
             (70, 3, FsStep::Commit { handles: 4, blocks: 9 }),
         ] {
-            meter.file_system(Nanos(time), &event(pid, step), "sda1", &tasks);
+            meter.file_system(Nanos(time), &event(pid, step), "sda1", (pid == 7).then_some("sqlite3"));
         }
-        let recent = meter.take_syncs(&tasks);
+        let recent = meter.take_syncs(|_| None);
         assert_eq!(recent.iter().map(|row| &*row.process).collect::<Vec<_>>(), ["pid 8", "sqlite3"]);
-        assert!(meter.take_syncs(&tasks).is_empty());
-        tasks.learn_list("7 renamed\n8 sqlite3\n");
-        let activity = meter.activity(&tasks);
+        assert!(meter.take_syncs(|_| None).is_empty());
+        let activity = meter.activity(|pid| (pid == 8).then(|| "sqlite3".to_owned()));
         let row = &activity.syncs[0];
         assert_eq!((activity.syncs.len(), &*row.process, row.calls, row.errors), (1, "sqlite3", 2, 1));
         assert_eq!((row.time, row.longest), (Nanos(30 + 35), Nanos(35)));

@@ -2,8 +2,10 @@
 //! (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`).
 //!
 //! A line names the task, the processor, the time in seconds and the event; `perf script` sets `block:` before the
-//! event and a blank between name and id. [`crate::Pairer`] brings the events together. Other events are skipped and
-//! counted, events that the buffer lost are counted as lost.
+//! event and a blank between name and id. [`crate::Matcher`] brings the events together, those of the MMC and UFS
+//! drivers and of file systems too. Others are skipped and counted, events that the buffer lost are counted as lost.
+
+mod payload;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,8 +19,9 @@ use super::text::{
 };
 use super::{Format, Times, rwbs};
 use crate::error::{Error, Kind, Result};
-use crate::names::Names;
-use crate::pairing::{Event, EventKind, Pairer};
+use crate::events::{KernelEvent, Matcher, Told};
+use crate::names::dev_t_label;
+use crate::pairing::{Event, EventKind};
 use crate::reader::{Header, ReadOptions, Source};
 use crate::request::Request;
 use crate::units::Nanos;
@@ -37,7 +40,10 @@ pub(super) static FORMAT: Format = Format {
 fn sniff(head: &[u8], _path: &Path) -> bool {
     head.starts_with(b"# tracer:")
         || head.split(|byte| *byte == b'\n').take(100).any(|line| {
-            Line::of(line).is_some_and(|line| line.event.starts_with(b"block_") && line.cpu.len() > 2)
+            Line::of(line).is_some_and(|line| {
+                let known = line.event.starts_with(b"block_") || KernelEvent::by_name(line.event).is_some();
+                known && line.cpu.len() > 2
+            })
         })
 }
 
@@ -74,18 +80,38 @@ impl<'a> Line<'a> {
                 Some(end) => (&rest[..end], &rest[end + 2..]),
                 None => (rest.strip_suffix(b":").unwrap_or(rest), &[][..]),
             };
-            let event = event.strip_prefix(b"block:").unwrap_or(event);
+            let system = event.iter().rposition(|byte| *byte == b':').map_or(0, |colon| colon + 1);
+            let event = &event[system..];
             Some(Line { task: line[..open].trim_ascii(), cpu, time, event, payload })
         })
+    }
+}
+
+impl<'a> Line<'a> {
+    fn time(&self) -> Result<Nanos> {
+        let time = decimal_time(self.time, TimeUnit::Seconds, "time", 0)?;
+        if !self.time.contains(&b'.') {
+            return Err(Error::new(Kind::Value, "is not in seconds")
+                .of_field("time", 0, self.time)
+                .hint("record with a clock that counts time: `echo mono > trace_clock`"));
+        }
+        Ok(Nanos(time))
+    }
+
+    /// Name and id of the task; the name is empty where the kernel had forgotten it.
+    fn task(&self) -> Result<(&'a [u8], i32)> {
+        let (name, id) = task(self.task)?;
+        Ok((if name == b"<...>" { b"" } else { name }, id))
     }
 }
 
 /// The tracer's text, in a file of its own or in one of `format`.
 pub(super) struct Ftrace {
     format: &'static str,
-    pairer: Pairer,
+    matcher: Matcher,
     process: LastName,
     device: LastName,
+    activity: Option<String>,
 }
 
 /// The name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID`, `NAME PID/TID`.
@@ -160,35 +186,65 @@ fn after_command(rest: &[u8]) -> &[u8] {
 
 impl Ftrace {
     pub(super) fn of_format(format: &'static str) -> Self {
-        Self { format, pairer: Pairer::default(), process: LastName::default(), device: LastName::default() }
+        Self {
+            format,
+            matcher: Matcher::default(),
+            process: LastName::default(),
+            device: LastName::default(),
+            activity: None,
+        }
     }
 
-    fn event(
+    fn block(
         &mut self,
         kind: EventKind,
         line: &Line,
-        processes: &mut Names,
-        devices: &mut Names,
-    ) -> Result<Event> {
-        let time = Nanos(decimal_time(line.time, TimeUnit::Seconds, "time", 0)?);
-        if !line.time.contains(&b'.') {
-            return Err(Error::new(Kind::Value, "is not in seconds")
-                .of_field("time", 0, line.time)
-                .hint("record with a clock that counts time: `echo mono > trace_clock`"));
-        }
+        context: &mut Context,
+        out: &mut Vec<Request>,
+    ) -> Result<()> {
+        let time = line.time()?;
         let mut fields = blank_separated(line.payload);
         let device = need(&mut fields, "device", 0)?;
-        let device = self.device.id(device, devices, |raw| device_name(raw, 0))?;
+        let is_mmc = device.starts_with(b"179,");
+        let known = context.devices.len();
+        let device = self.device.id(device, &mut context.devices, |raw| device_name(raw, 0))?;
+        if is_mmc && context.devices.len() > known {
+            self.matcher.add_mmc_disk(device);
+        }
         let (op, flags) = rwbs::parse(need(&mut fields, "rwbs", 0)?, 0)?;
         // Request events put `bytes (command)` or `(command)` before the range.
         let mut fields = blank_separated(after_command(payload_of(line.payload)));
         let (sector, sectors, kind) = range(&mut fields, kind)?;
-        let (name, id) = task(line.task)?;
+        let (name, id) = line.task()?;
         let process = match name {
-            b"<...>" => None,
-            name => Some(self.process.id(name, processes, |raw| Ok(text(raw)))?),
+            b"" => None,
+            name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
-        Ok(Event { time, kind, device, op, flags, sector, sectors, pid: Some(id), process })
+        let event = Event { time, kind, device, op, flags, sector, sectors, pid: Some(id), process };
+        self.matcher.block(event, name, &mut context.ledger, out);
+        Ok(())
+    }
+
+    fn beside(
+        &mut self,
+        event: KernelEvent,
+        line: &Line,
+        context: &mut Context,
+        out: &mut Vec<Request>,
+    ) -> Result<()> {
+        let (time, (name, id)) = (line.time()?, line.task()?);
+        match payload::values(event, line.payload).read(event, id) {
+            Some(Told::Command(event)) => {
+                self.matcher.command(time, &event, None, &mut context.ledger, out);
+            }
+            Some(Told::File(event)) => {
+                self.matcher.learn_task(id, name);
+                self.matcher.file_system(time, &event, &dev_t_label(event.device), None);
+            }
+            // Of a vendor's kernel, with other fields.
+            None => context.skip(),
+        }
+        Ok(())
     }
 }
 
@@ -206,17 +262,19 @@ impl LineFormat for Ftrace {
             context.ledger.lost += lost;
             return Ok(());
         };
-        let Some(kind) = EventKind::of_event(parts.event) else {
-            context.skip();
-            return Ok(());
-        };
-        let event = self.event(kind, &parts, &mut context.processes, &mut context.devices)?;
-        self.pairer.feed(&event, &mut context.ledger, out);
+        if let Some(kind) = EventKind::of_event(parts.event) {
+            return self.block(kind, &parts, context, out);
+        }
+        if let Some(event) = KernelEvent::by_name(parts.event) {
+            return self.beside(event, &parts, context, out);
+        }
+        context.skip();
         Ok(())
     }
 
     fn finish(&mut self, context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        self.pairer.finish(&mut context.ledger, out);
+        self.matcher.finish(&mut context.ledger, out);
+        self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
             return Err(Error::new(Kind::Empty, "there is no event of the kernel's tracer in it").hint(
                 "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
@@ -226,7 +284,12 @@ impl LineFormat for Ftrace {
     }
 
     fn header(&self) -> Header {
-        Header { format: self.format.into(), clock: "monotonic".into(), ..Header::default() }
+        Header {
+            format: self.format.into(),
+            clock: "monotonic".into(),
+            activity: self.activity.clone(),
+            ..Header::default()
+        }
     }
 }
 

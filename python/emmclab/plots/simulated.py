@@ -6,18 +6,15 @@ from typing import Literal
 
 import altair as alt
 
-from emmclab.plots import Chart, Rows, chart_of, tooltip
+from emmclab.plots.figure import Chart, Rows
+from emmclab.plots.marks import chart_of, in_order, tooltip, traces_of
 
 #: Ratio of means from which the axis is logarithmic.
 _FAR_APART = 50
 
 
 def _devices(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["device"] for row in rows))
-
-
-def _traces(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["trace"] for row in rows))
+    return in_order(rows, "device")
 
 
 def _colour(rows: Rows) -> alt.Color:
@@ -31,7 +28,9 @@ def _by_device(rows: Rows, value: str, title: str, scale: alt.Scale) -> Chart:
         chart_of(rows)
         .mark_bar()
         .encode(
-            x=alt.X("trace:N", title=None, sort=_traces(rows), axis=alt.Axis(labelAngle=-30, labelLimit=120)),
+            x=alt.X(
+                "trace:N", title=None, sort=traces_of(rows), axis=alt.Axis(labelAngle=-30, labelLimit=120)
+            ),
             y=alt.Y(f"{value}:Q", title=title, scale=scale),
             xOffset=alt.XOffset("device:N", sort=_devices(rows)),
             color=_colour(rows),
@@ -56,7 +55,7 @@ def space_utilisation(rows: Rows) -> Chart:
 
 def response_percentiles(rows: Rows) -> Chart:
     """Response times from the mean to the longest."""
-    points = list(dict.fromkeys(row["point"] for row in rows))
+    points = in_order(rows, "point")
     return (
         chart_of(rows)
         .mark_line(point=True)
@@ -71,7 +70,7 @@ def response_percentiles(rows: Rows) -> Chart:
 
 
 def _stacked(rows: Rows, value: str, title: str, stack: Literal["zero", "normalize"] = "zero") -> Chart:
-    causes = list(dict.fromkeys(row["cause"] for row in rows))
+    causes = in_order(rows, "cause")
     return (
         chart_of(rows)
         .transform_calculate(run="datum.device + (length(datum.trace) ? ', ' + datum.trace : '')")
@@ -97,7 +96,7 @@ def waf_by_cause(rows: Rows) -> Chart:
 
 def utilisation(rows: Rows) -> Chart:
     """Share of the time in which channels, dies and planes work."""
-    parts = list(dict.fromkeys(row["part"] for row in rows))
+    parts = in_order(rows, "part")
     return (
         chart_of(rows)
         .mark_bar()

@@ -2,32 +2,36 @@
 
 use std::collections::HashMap;
 
-use crate::block_event::{fixed, unfilled};
+use crate::names::{fixed, unfilled};
 
 /// Tasks that are remembered; beyond it, all are forgotten and learned anew.
 const MOST_TASKS: usize = 1 << 16;
 
 /// Names learned from events, and from the kernel's own list.
-#[derive(Default)]
-pub(crate) struct Tasks {
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
     names: HashMap<i32, [u8; 16]>,
+    /// The last one learned: runs of events of one task are the rule.
+    last: (i32, [u8; 16]),
 }
 
 impl Tasks {
     /// Notes that an event of this task names it.
     #[inline]
-    pub(crate) fn learn(&mut self, pid: i32, name: &[u8]) {
-        if name.is_empty() {
+    pub(super) fn learn(&mut self, pid: i32, name: &[u8]) {
+        let name = fixed(name);
+        if name[0] == 0 || self.last == (pid, name) {
             return;
         }
+        self.last = (pid, name);
         if self.names.len() >= MOST_TASKS && !self.names.contains_key(&pid) {
             self.names.clear();
         }
-        self.names.insert(pid, fixed(name));
+        self.names.insert(pid, name);
     }
 
     /// Takes the lines `PID NAME` of `saved_cmdlines` for tasks that no event named.
-    pub(crate) fn learn_list(&mut self, text: &str) {
+    pub(super) fn learn_list(&mut self, text: &str) {
         for line in text.lines() {
             let Some((pid, name)) = line.trim_start().split_once(' ') else { continue };
             if let Ok(pid) = pid.parse::<i32>()
@@ -39,7 +43,7 @@ impl Tasks {
     }
 
     /// The name of a task; `None` where it is unknown.
-    pub(crate) fn name(&self, pid: i32) -> Option<&str> {
+    pub(super) fn name(&self, pid: i32) -> Option<&str> {
         self.names.get(&pid).and_then(|name| std::str::from_utf8(unfilled(name)).ok())
     }
 }

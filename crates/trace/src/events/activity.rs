@@ -1,10 +1,10 @@
 //! What a recording learns beside the requests: the device's commands, who waits for files to be durable, and the
 //! journal's commits. Stored as JSON in the header of the trace.
 
-use emmclab_trace::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::command_event::CommandKind;
+use super::command::CommandKind;
+use crate::units::{Bytes, Nanos};
 
 /// Commands of one kind to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,10 +66,10 @@ pub struct SyncCounts {
 
 impl SyncCounts {
     /// Adds the calls of another row.
-    pub(crate) fn add(&mut self, other: &SyncCounts) {
+    pub fn add(&mut self, other: &SyncCounts) {
         self.calls += other.calls;
         self.errors += other.errors;
-        self.time += other.time;
+        self.time = Nanos(self.time.0.saturating_add(other.time.0));
         self.longest = self.longest.max(other.longest);
     }
 }
@@ -103,5 +103,10 @@ impl Activity {
     /// True where nothing was learned: no such device, file system or event.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.syncs.is_empty() && self.journals.is_empty()
+    }
+
+    /// As it is stored in [`crate::Header::activity`]; `None` where nothing was learned.
+    pub fn to_json(&self) -> Option<String> {
+        if self.is_empty() { None } else { serde_json::to_string(self).ok() }
     }
 }

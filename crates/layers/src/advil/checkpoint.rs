@@ -1,0 +1,169 @@
+//! Checkpoints: the map as it was at a point of the log, so that recovery reads only what was logged after that point.
+//!
+//! Two places take turns, so that one that is cut off leaves the one before whole. The map knows of writes as soon as they
+//! are planned: a checkpoint is drawn up at once, but written when every request of then is complete and durable. Requests
+//! log no further than two intervals behind the newest checkpoint, so recovery knows where the log ends.
+
+use emmclab_trace::Op;
+
+use super::Advil;
+use super::map::Extent;
+use super::record::{Body, Point, Record, SECTOR};
+use crate::flight::Flight;
+use crate::layer::Work;
+use crate::plan::Plan;
+
+/// Bytes of a run: sector (8), length (4), place (4).
+const RUN_BYTES: usize = 16;
+
+/// A checkpoint by its number, and where in the log it was drawn up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    pub sequence: u64,
+    pub generation: u64,
+    pub log_next: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    /// One is drawn up; requests up to this number must be complete first.
+    Settle(Option<u64>),
+    /// It is being written.
+    Write,
+}
+
+/// Where checkpoints stand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Checkpoints {
+    /// The newest on disk.
+    newest: Mark,
+    /// The one that is drawn up: where, what, and its runs.
+    next: Mark,
+    point: Point,
+    runs: Vec<u8>,
+    phase: Phase,
+}
+
+impl Checkpoints {
+    /// With this one on disk.
+    pub fn after(newest: Mark) -> Self {
+        Self { newest, ..Self::default() }
+    }
+
+    /// Bytes of the buffer.
+    pub fn bytes(&self) -> u64 {
+        self.runs.capacity() as u64
+    }
+}
+
+/// Sectors that so many runs take.
+pub(super) fn sectors(runs: u32) -> u64 {
+    (u64::from(runs) * RUN_BYTES as u64).div_ceil(SECTOR as u64)
+}
+
+/// The runs of a checkpoint.
+pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Extent> {
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    bytes.chunks_exact(RUN_BYTES).take(runs as usize).map(move |run| Extent {
+        sector: number(&run[..8]),
+        sectors: number(&run[8..12]) as u32,
+        place: number(&run[12..]) as u32,
+    })
+}
+
+impl Advil {
+    /// Whether a checkpoint is to be made before anything else is moved.
+    pub(super) fn checkpoint_due(&self) -> bool {
+        let Mark { generation, log_next, .. } = self.checkpoints.newest;
+        let section = &self.sections[self.current];
+        self.shape.slot > 0
+            && (self.checkpoints.phase != Phase::Idle
+                || generation != section.generation
+                || section.log_next.saturating_sub(log_next) >= self.shape.interval)
+    }
+
+    /// Draws one up, or plans to write it.
+    pub(super) fn checkpoint(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
+        if self.checkpoints.phase == Phase::Idle {
+            self.draw_up();
+            self.checkpoints.phase = Phase::Settle(flight.newest());
+        }
+        if let Phase::Settle(Some(newest)) = self.checkpoints.phase
+            && flight.oldest().is_some_and(|oldest| oldest <= newest)
+        {
+            return Work::Later;
+        }
+        let disk = self.shape.reserved.disk;
+        plan.bare(0, Op::Flush, 0, 0);
+        if disk != 0 {
+            plan.bare(disk, Op::Flush, 0, 0);
+        }
+        plan.wait();
+        let Mark { sequence, generation, .. } = self.checkpoints.next;
+        let place = self.slot(sequence);
+        let sectors = self.checkpoints.runs.len().div_ceil(SECTOR) as u32;
+        let body = Body::Checkpoint(self.checkpoints.point);
+        let record = Record { life: self.journal.life, generation, place, sectors, body };
+        plan.begin(disk, Op::Write, self.shape.reserved.sector + u64::from(place));
+        plan.record(&record.bytes(), sectors);
+        if sectors > 0 {
+            plan.metadata(&self.checkpoints.runs);
+        }
+        plan.wait();
+        plan.bare(disk, Op::Flush, 0, 0);
+        self.counters.checkpoints += 1;
+        self.counters.checkpoint_bytes += (1 + u64::from(sectors)) * SECTOR as u64;
+        self.checkpoints.phase = Phase::Write;
+        Work::Run
+    }
+
+    /// If it was a checkpoint that was written: requests may log further.
+    pub(super) fn checkpointed(&mut self) -> bool {
+        if self.checkpoints.phase != Phase::Write {
+            return false;
+        }
+        let Checkpoints { next, point, .. } = self.checkpoints;
+        self.checkpoints.phase = Phase::Idle;
+        self.checkpoints.newest = next;
+        let section = &mut self.sections[self.current];
+        if section.generation == next.generation {
+            // Without runs it sends recovery over the whole section.
+            section.log_end =
+                if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
+        }
+        true
+    }
+
+    /// Where a checkpoint goes.
+    pub(super) fn slot(&self, sequence: u64) -> u32 {
+        self.shape.before - self.shape.slot * (2 - (sequence % 2) as u32)
+    }
+
+    fn draw_up(&mut self) {
+        let section = &mut self.sections[self.current];
+        let Checkpoints { newest, next, point, runs, .. } = &mut self.checkpoints;
+        let sequence = newest.sequence + 1;
+        *next = Mark { sequence, generation: section.generation, log_next: section.log_next };
+        let count = self.map.len() as u32;
+        let fits = sectors(count) < u64::from(self.shape.slot);
+        *point = Point {
+            sequence,
+            released: section.generation - if self.moving.is_over() { 1 } else { 2 },
+            hot_next: if self.moving.copies_hot() { section.hot_next } else { section.hot_end },
+            log_next: section.log_next,
+            runs: fits.then_some(count),
+        };
+        runs.clear();
+        if fits {
+            // From now on, recovery may find it.
+            section.log_end = section.log_end.min(section.seen_from(section.log_next));
+            for run in self.map.between(0, self.shape.capacity) {
+                runs.extend_from_slice(&run.sector.to_le_bytes());
+                runs.extend_from_slice(&run.sectors.to_le_bytes());
+                runs.extend_from_slice(&run.place.to_le_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a recording is of: its disks, the hosts that drive them, and the file systems on them, by name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emmclab_trace::{CommandEvent, NameId, Names, dev_t_label, fixed};
+
+/// Disks by `dev_t`; where none are named, everything is watched.
+#[derive(Default)]
+pub(crate) struct Watched {
+    disks: BTreeMap<u32, String>,
+    /// The disk behind each MMC host: `mmcblkN` is that of `mmcN`.
+    hosts: BTreeMap<[u8; 16], u32>,
+    /// Mounted devices whose file systems are watched; all where `None`.
+    mounted: Option<BTreeMap<u32, String>>,
+    names: Arc<Names>,
+    ids: BTreeMap<u32, NameId>,
+}
+
+impl Watched {
+    /// Names by `dev_t`; disks not in it are named `MAJOR,MINOR`.
+    pub(crate) fn new(disks: BTreeMap<u32, String>) -> Self {
+        let host = |(device, name): (&u32, &String)| {
+            let number = name.strip_prefix("mmcblk")?;
+            let whole = number.bytes().all(|byte| byte.is_ascii_digit());
+            whole.then(|| (fixed(format!("mmc{number}").as_bytes()), *device))
+        };
+        let hosts = disks.iter().filter_map(host).collect();
+        Self { disks, hosts, ..Self::default() }
+    }
+
+    /// Watches file systems on these devices only: name by `dev_t`.
+    pub(crate) fn mounted_on(&mut self, mounted: BTreeMap<u32, String>) {
+        self.mounted = Some(mounted);
+    }
+
+    /// The name of a device whose file system is watched.
+    pub(crate) fn file_system(&self, device: u32) -> Option<Cow<'_, str>> {
+        match &self.mounted {
+            Some(mounted) => mounted.get(&device).map(Into::into),
+            None => Some(dev_t_label(device).into()),
+        }
+    }
+
+    /// The drivers' events cannot be filtered by disk: there are other cards, and wireless chips behind MMC hosts.
+    pub(crate) fn is_recorded(&self, event: &CommandEvent) -> bool {
+        if self.disks.is_empty() {
+            return true;
+        }
+        if event.host.starts_with(b"mmc") {
+            // `mmc_blk_rw_start` does not say which.
+            let is_any = event.host == fixed(b"mmc") && !self.hosts.is_empty();
+            return is_any || self.hosts.contains_key(&event.host);
+        }
+        // A UFS controller does not say which of its disks it is; they are SCSI disks.
+        self.disks.values().any(|name| name.starts_with("sd"))
+    }
+
+    /// The disk behind a host, where it is known by name.
+    pub(crate) fn disk_of(&mut self, event: &CommandEvent) -> Option<NameId> {
+        let device = *self.hosts.get(&event.host)?;
+        Some(self.disk(device).0)
+    }
+
+    /// The id of a disk's name, and whether it is new.
+    pub(crate) fn disk(&mut self, device: u32) -> (NameId, bool) {
+        if let Some(id) = self.ids.get(&device) {
+            return (*id, false);
+        }
+        let name = self.disks.get(&device).cloned().unwrap_or_else(|| dev_t_label(device));
+        let id = Arc::make_mut(&mut self.names).intern(&name);
+        self.ids.insert(device, id);
+        (id, true)
+    }
+
+    /// Names of the disks met so far.
+    pub(crate) fn names(&self) -> &Arc<Names> {
+        &self.names
+    }
+}

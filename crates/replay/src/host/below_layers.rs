@@ -1,0 +1,193 @@
+//! Real data through layers, the host's queue, merging and packing: every sector reads back what was last written.
+
+use std::collections::HashMap;
+use std::io;
+
+use emmclab_device::{Command, DeviceConfig, RequestCompleted, Waits};
+use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
+use emmclab_trace::{Nanos, Op};
+use proptest::prelude::*;
+
+use super::HostQueue;
+
+const SECTOR: usize = 512;
+const BELOW: Below = Below { main: 4096, second: None };
+
+/// A disk behind the host's queue: data moves when the driver fetches the command, and only as its entries say.
+struct QueueDisk {
+    host: HostQueue,
+    data: Vec<u8>,
+    /// Data of writes that wait, by number; of reads, once they were fetched.
+    moving: HashMap<u64, Vec<u8>>,
+    now: i64,
+    /// Requests that come while a command is under way.
+    burst: i64,
+}
+
+impl QueueDisk {
+    fn new(settings: &[(&str, &str)], burst: i64) -> Self {
+        let mut config = DeviceConfig::preset("nexus5").unwrap();
+        config.set_all(settings).unwrap();
+        Self {
+            host: HostQueue::new(config.settings()).unwrap(),
+            data: vec![0; BELOW.main as usize * SECTOR],
+            moving: HashMap::new(),
+            now: 0,
+            burst,
+        }
+    }
+
+    fn push(&mut self, op: Op, sector: u64, sectors: u32) -> u64 {
+        self.now += 1;
+        while self.host.ready_at().is_some_and(|at| at < self.now) {
+            self.fetch();
+        }
+        self.host.push(&Command::new(Nanos(self.now), op, sector, sectors))
+    }
+
+    fn fetch(&mut self) {
+        let Some(at) = self.host.ready_at() else { return };
+        let commands = self.host.fetch(at);
+        for (entry, command) in commands.iter().enumerate() {
+            let whole = RequestCompleted {
+                id: 0,
+                op: command.op,
+                sector: command.sector,
+                sectors: command.sectors,
+                arrival: at,
+                start: at,
+                complete: at + self.burst,
+                subrequests: 1,
+                waits: Waits::default(),
+            };
+            let (mut parts, mut sectors) = (Vec::new(), 0);
+            self.host.entry_completed(entry, &whole, &mut |event| parts.push(*event));
+            for part in parts {
+                sectors += part.sectors;
+                assert!(part.sector >= command.sector && part.op == command.op);
+                assert!(part.sector + u64::from(part.sectors) <= command.sector + u64::from(command.sectors));
+                let inside = part.sector as usize * SECTOR..;
+                let inside = &mut self.data[inside][..part.sectors as usize * SECTOR];
+                match part.op {
+                    Op::Write => inside.copy_from_slice(&self.moving.remove(&part.id).unwrap()),
+                    Op::Read => drop(self.moving.insert(part.id, inside.to_vec())),
+                    Op::Discard | Op::SecureErase => inside.fill(0xDD),
+                    Op::Flush => {}
+                }
+            }
+            assert_eq!(sectors, command.sectors, "the parts of a merged command are the command");
+        }
+        self.host.commands = commands;
+        while self.host.pop_complete().is_some() {}
+    }
+
+    fn drain(&mut self) {
+        while self.host.ready_at().is_some() {
+            self.fetch();
+        }
+    }
+}
+
+impl Disk for QueueDisk {
+    fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let number = self.push(Op::Read, sector, (buffer.len() / SECTOR) as u32);
+        self.drain();
+        buffer.copy_from_slice(&self.moving.remove(&number).unwrap());
+        Ok(())
+    }
+
+    fn write(&mut self, sector: u64, data: &[u8]) -> io::Result<()> {
+        let number = self.push(Op::Write, sector, (data.len() / SECTOR) as u32);
+        self.moving.insert(number, data.to_vec());
+        Ok(())
+    }
+
+    fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()> {
+        self.push(if secure { Op::SecureErase } else { Op::Discard }, sector, sectors);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.push(Op::Flush, 0, 0);
+        self.drain();
+        Ok(())
+    }
+}
+
+fn stack(names: &[&str]) -> Vec<LayerConfig> {
+    let layer = |name: &&str| match *name {
+        "pass-through" => LayerConfig::named(name),
+        name => LayerConfig::named(name).with("reserved", "256KB").with("clustered_block", "32KB"),
+    };
+    names.iter().map(layer).collect()
+}
+
+fn executor(names: &[&str], merge: &str, writes: &str, depth: &str, burst: i64) -> Executor<QueueDisk> {
+    let settings = [
+        ("host.merge_max_kb", merge),
+        ("host.packed_writes", writes),
+        ("host.packed_max_kb", "64"),
+        ("controller.queue_depth", depth),
+    ];
+    let layers = build_stack(&stack(names), &BELOW).unwrap();
+    Executor::start(layers, vec![QueueDisk::new(&settings, burst)], false).unwrap()
+}
+
+#[test]
+fn what_a_layer_sends_is_merged_and_packed() {
+    let mut executor = executor(&["pass-through"], "16", "8", "1", 100);
+    for i in 0..40u64 {
+        let place = i / 2 * 24 + i % 2 * 8;
+        executor.submit(Op::Write, place, &mut vec![i as u8; 8 * SECTOR]).unwrap();
+    }
+    let disk = &mut executor.disks()[0];
+    disk.drain();
+    assert!(disk.host.counts.merged >= 18 && disk.host.counts.packs >= 2, "{:?}", disk.host.counts);
+}
+
+/// Operation, place, length in sectors.
+type Step = (u8, u16, u8);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sector_reads_back_what_was_last_written(
+        names in prop::sample::select(vec![
+            vec!["pass-through"], vec!["advil"], vec!["ressd"], vec!["advil", "pass-through"], vec!["ressd", "advil"],
+        ]),
+        merge in prop::sample::select(vec!["8", "16", "512"]),
+        (writes, depth) in prop::sample::select(vec![("0", "1"), ("8", "1"), ("63", "1"), ("0", "4")]),
+        burst in 0i64..40,
+        steps in prop::collection::vec(any::<Step>(), 1..300),
+    ) {
+        let mut executor = executor(&names, merge, writes, depth, burst);
+        let capacity = executor.layer(0).capacity();
+        // What was written last to each sector; discarded ones hold anything.
+        let mut model: Vec<Option<u8>> = vec![Some(0); capacity as usize];
+        for (i, (op, place, length)) in steps.iter().enumerate() {
+            let sectors = u64::from(length % 24 + 1);
+            let sector = u64::from(place % 300) * 4 % (capacity - sectors);
+            let range = sector as usize..(sector + sectors) as usize;
+            let mut data = vec![i as u8; sectors as usize * SECTOR];
+            match op {
+                0..=170 => {
+                    executor.submit(Op::Write, sector, &mut data).unwrap();
+                    model[range].fill(Some(i as u8));
+                }
+                171..=220 => {
+                    executor.submit(Op::Read, sector, &mut data).unwrap();
+                    for (part, wanted) in data.chunks(SECTOR).zip(&model[range]) {
+                        prop_assert!(wanted.is_none_or(|wanted| part == [wanted; SECTOR]));
+                    }
+                }
+                221..=230 => {
+                    executor.submit_bare(Op::Discard, sector, sectors as u32).unwrap();
+                    model[range].fill(None);
+                }
+                231..=240 => executor.submit_bare(Op::Flush, 0, 0).unwrap(),
+                _ => drop(executor.background(usize::from(*op) % names.len()).unwrap()),
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Commands that a host controller gives its device, as the MMC and UFS drivers report them. Source: the kernel's
+//! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and
+//! arguments: JEDEC JESD84-B51, 6.10.4, and SBC-4.
+
+use memchr::memmem;
+use serde::{Deserialize, Serialize};
+
+use super::kernel_event::{KernelEvent, Slot, Values};
+use crate::names::fixed;
+use crate::units::SECTOR_BYTES;
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandKind {
+    /// Data from the device.
+    Read,
+    /// Data to the device.
+    Write,
+    /// The cache is written back: eMMC `CMD6` to `FLUSH_CACHE`, SCSI `SYNCHRONIZE CACHE`.
+    Flush,
+    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`.
+    Discard,
+    /// The device is asked for its status (`CMD13`), which is how its busy time is polled.
+    Status,
+    /// Any other setting (`CMD6`): power class, background operations, partition, ...
+    Switch,
+    /// Sleep and awake: `CMD5`, SCSI `START STOP UNIT`.
+    Sleep,
+    /// Anything else.
+    Other,
+}
+
+impl CommandKind {
+    /// All kinds, in the order of their codes.
+    pub const ALL: [CommandKind; 8] = [
+        CommandKind::Read,
+        CommandKind::Write,
+        CommandKind::Flush,
+        CommandKind::Discard,
+        CommandKind::Status,
+        CommandKind::Switch,
+        CommandKind::Sleep,
+        CommandKind::Other,
+    ];
+}
+
+/// The beginning or the end of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandStep {
+    /// It was given to the device.
+    Start {
+        /// What it is for.
+        kind: CommandKind,
+        /// Its data.
+        bytes: u64,
+        /// Where its data begins, of a read or write whose driver tells that in sectors.
+        sector: Option<u64>,
+        /// Whether it is an eMMC packed command: several writes in one.
+        packed: bool,
+        /// Whether it is an eMMC reliable write.
+        reliable: bool,
+    },
+    /// The device has finished it.
+    Done {
+        /// Whether the command, its data, or the commands around it failed.
+        failed: bool,
+        /// Whether the driver gives it once more after this failure.
+        again: bool,
+    },
+}
+
+/// A command begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandEvent {
+    /// Name of the host controller (`mmc0`, `1d84000.ufshc`), cut or filled with zeros.
+    pub host: [u8; 16],
+    /// The same from start to end, and of no two commands at a time.
+    pub id: u64,
+    /// What happened.
+    pub step: CommandStep,
+}
+
+/// `MMC_DATA_WRITE` in `data_flags`.
+const DATA_WRITE: i64 = 1 << 8;
+/// Argument of `CMD23` (`SET_BLOCK_COUNT`), which goes before a read or write.
+const SBC_RELIABLE: i64 = 1 << 31;
+const SBC_PACKED: i64 = 1 << 30;
+/// The byte of the extended register that `CMD6` writes, and its flush.
+const SWITCH_INDEX_SHIFT: u32 = 16;
+const FLUSH_CACHE: i64 = 32;
+/// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the event's others are ends.
+const UFS_SEND: i64 = 0;
+
+impl CommandEvent {
+    /// What an event with these fields says; `None` for one that is of no command.
+    pub(super) fn read(event: KernelEvent, values: &Values) -> Option<Self> {
+        let host = fixed(values.text(Slot::Host));
+        Some(match event {
+            KernelEvent::MmcStart => {
+                Self { host, id: values.number(Slot::Request) as u64, step: mmc_start(values) }
+            }
+            KernelEvent::MmcDone => {
+                use Slot::{CommandError, CountError, DataError, StopError};
+                let errors = [CommandError, StopError, CountError, DataError];
+                let failed = errors.into_iter().any(|error| values.number(error) != 0);
+                let step = CommandStep::Done { failed, again: failed && values.number(Slot::Retries) > 0 };
+                Self { host, id: values.number(Slot::Request) as u64, step }
+            }
+            // These name neither the host nor the request.
+            KernelEvent::MmcBlock { erase, begins } => Self {
+                host: fixed(b"mmc"),
+                id: values.number(Slot::Address) as u64 & 0xffff_ffff | u64::from(erase) << 32,
+                step: if begins { mmc_block(erase, values) } else { DONE },
+            },
+            KernelEvent::Ufs => {
+                let begins = if values.has(Slot::Step) {
+                    values.number(Slot::Step) == UFS_SEND
+                } else {
+                    // `send`, `send_req`, else `complete`, `complete_rsp`, `dev_complete`
+                    memmem::find(values.text(Slot::Word), b"compl").is_none()
+                };
+                let step = if begins { ufs_start(values) } else { DONE };
+                Self {
+                    host: fixed(ufs_host(values.text(Slot::Host))),
+                    id: values.number(Slot::Tag) as u64,
+                    step,
+                }
+            }
+            KernelEvent::SyncBegin(_) | KernelEvent::SyncEnd(_) | KernelEvent::Commit => return None,
+        })
+    }
+}
+
+/// The end of a command, where nothing is told of its errors.
+const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
+
+fn mmc_start(values: &Values) -> CommandStep {
+    let number = |slot| values.number(slot);
+    let bytes = (number(Slot::Blocks) as u64).saturating_mul(number(Slot::BlockBytes) as u64);
+    let kind = match mmc_kind(number(Slot::Opcode), number(Slot::Argument), bytes) {
+        // A request to the command queue engine has no command of its own.
+        CommandKind::Other if number(Slot::Opcode) == 0 && bytes >= SECTOR_BYTES => {
+            if number(Slot::DataFlags) & DATA_WRITE == 0 { CommandKind::Read } else { CommandKind::Write }
+        }
+        kind => kind,
+    };
+    let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
+    let before = if has_data { number(Slot::CountArgument) } else { 0 };
+    // Cards of more than 2 GB are addressed by sector, in the argument too.
+    let address = if values.has(Slot::Address) { Slot::Address } else { Slot::Argument };
+    let sector = has_data.then(|| number(address) as u64);
+    let (packed, reliable) = (before & SBC_PACKED != 0, before & SBC_RELIABLE != 0);
+    CommandStep::Start { kind, bytes, sector, packed, reliable }
+}
+
+fn mmc_block(erase: bool, values: &Values) -> CommandStep {
+    let bytes = (values.number(Slot::Blocks) as u64).saturating_mul(SECTOR_BYTES);
+    let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(Slot::Opcode), 0, bytes) };
+    let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
+    let sector = has_data.then(|| values.number(Slot::Address) as u64);
+    let bytes = if has_data { bytes } else { 0 };
+    CommandStep::Start { kind, bytes, sector, packed: false, reliable: false }
+}
+
+fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
+    match opcode {
+        17 | 18 | 46 => CommandKind::Read,
+        24 | 25 | 47 => CommandKind::Write,
+        6 if bytes == 0 && argument >> SWITCH_INDEX_SHIFT & 0xff == FLUSH_CACHE => CommandKind::Flush,
+        6 => CommandKind::Switch,
+        5 => CommandKind::Sleep,
+        13 if bytes == 0 => CommandKind::Status,
+        32 | 33 | 35 | 36 | 38 => CommandKind::Discard,
+        _ => CommandKind::Other,
+    }
+}
+
+/// The address counts sectors or logical blocks by the kernel's version, and the controller has several disks: so
+/// commands are counted and timed, and requests keep the times of the block layer.
+fn ufs_start(values: &Values) -> CommandStep {
+    let kind = match values.number(Slot::Opcode) & 0xff {
+        0x08 | 0x28 | 0x88 => CommandKind::Read,
+        0x0a | 0x2a | 0x8a => CommandKind::Write,
+        0x35 | 0x91 => CommandKind::Flush,
+        0x42 => CommandKind::Discard,
+        0x1b => CommandKind::Sleep,
+        _ => CommandKind::Other,
+    };
+    // -1 where the command carries no data, in a field with or without a sign.
+    let bytes =
+        u32::try_from(values.number(Slot::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
+    CommandStep::Start { kind, bytes: u64::from(bytes), sector: None, packed: false, reliable: false }
+}
+
+/// Kernels from 6.15 on name the disk (`0:0:0:1`) or nothing; tags are those of the controller.
+fn ufs_host(name: &[u8]) -> &[u8] {
+    let is_disk = name.iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
+    if is_disk { b"ufs" } else { name }
+}

@@ -1,0 +1,54 @@
+//! Records of file systems: somebody waits for a file to be durable, and a journal commits. Source: the kernel's
+//! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
+
+use super::kernel_event::{KernelEvent, Slot, Values};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsStep {
+    /// `fsync` or `fdatasync` begins.
+    SyncBegin,
+    /// It ends.
+    SyncEnd {
+        /// Whether it returned an error.
+        failed: bool,
+    },
+    /// A transaction of the journal was committed.
+    Commit {
+        /// Changes of metadata that it held together.
+        handles: u64,
+        /// Blocks written to the journal, descriptors and the commit block included.
+        blocks: u64,
+    },
+}
+
+/// An event of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsEvent {
+    /// `ext4`, `f2fs` or `jbd2`.
+    pub system: &'static str,
+    /// The device that is mounted (a partition, a mapped device), as the kernel's `dev_t`.
+    pub device: u32,
+    /// The task that ran.
+    pub pid: i32,
+    /// What happened.
+    pub step: FsStep,
+}
+
+impl FsEvent {
+    /// What an event with these fields says; `None` for one that is of no file system.
+    pub(super) fn read(event: KernelEvent, pid: i32, values: &Values) -> Option<Self> {
+        let (system, step) = match event {
+            KernelEvent::SyncBegin(system) => (system, FsStep::SyncBegin),
+            KernelEvent::SyncEnd(system) => {
+                (system, FsStep::SyncEnd { failed: values.number(Slot::Result) < 0 })
+            }
+            KernelEvent::Commit => {
+                let (handles, blocks) = (values.number(Slot::Handles), values.number(Slot::JournalBlocks));
+                ("jbd2", FsStep::Commit { handles: handles as u64, blocks: blocks as u64 })
+            }
+            _ => return None,
+        };
+        Some(Self { system, device: values.number(Slot::Device) as u32, pid, step })
+    }
+}

@@ -1,0 +1,18 @@
+//! What the kernel's tracer reports, whatever it is written in: ring-buffer pages, text, or Perfetto's packets.
+//!
+//! A reader finds the fields of an event by the kernel's names ([`Slot`]) and puts them into [`Values`]; a [`Matcher`]
+//! makes requests of block events and counts what happened around them.
+
+mod activity;
+mod command;
+mod file;
+mod kernel_event;
+mod matcher;
+mod meter;
+mod tasks;
+
+pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
+pub use command::{CommandEvent, CommandKind, CommandStep};
+pub use file::{FsEvent, FsStep};
+pub use kernel_event::{KernelEvent, Slot, Told, Values};
+pub use matcher::Matcher;

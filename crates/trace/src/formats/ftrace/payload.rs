@@ -1,0 +1,206 @@
+//! Fields in the text of an event of the MMC or UFS driver or of a file system. Source: the `TP_printk` of the events in
+//! the kernel's `include/trace/events/mmc.h`, `ufs.h`, `ext4.h`, `f2fs.h` and `jbd2.h`.
+//!
+//! They write `name=value`, `name = value`, `name: value` or `name value`, with or without commas, and mostly by the
+//! field's own name.
+
+use crate::events::{KernelEvent, Slot, Values};
+
+/// The fields that the text of this event names.
+pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
+    let mut values = Values::default();
+    match event {
+        // `mmc0: start struct mmc_request[00000000c6e80531]: cmd_opcode=18 ...`
+        KernelEvent::MmcStart | KernelEvent::MmcDone => {
+            values.set_text(Slot::Host, until_colon(payload).0);
+        }
+        // `send_req: 1d84000.ufshc: tag: 3, ...`
+        KernelEvent::Ufs => {
+            let (word, rest) = until_colon(payload);
+            values.set_text(Slot::Word, word);
+            values.set_text(Slot::Host, until_colon(rest).0);
+        }
+        _ => {}
+    }
+    let mut words = words(payload).peekable();
+    while let Some(name) = words.next() {
+        let Some(value) = words.peek() else { break };
+        if name == b"mmc_request" {
+            if let Some(number) = number(value, 16) {
+                values.set(Slot::Request, number);
+            }
+        } else if let Some(slot) = slot(event, name)
+            && let Some(mut number) = number(value, 10)
+        {
+            words.next();
+            if slot == Slot::Device {
+                let Some(device) = words.peek().and_then(|minor| dev_t(number, minor)) else { continue };
+                number = device;
+            }
+            values.set(slot, number);
+        }
+    }
+    values
+}
+
+/// What stands before the first `: `, and behind it.
+fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memmem::find(text, b": ") {
+        Some(end) => (&text[..end], &text[end + 2..]),
+        None => (text, &[]),
+    }
+}
+
+/// Names and values in a row.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'=' | b':' | b',' | b'(' | b')' | b'[' | b']');
+    text.split(between).filter(|word| !word.is_empty())
+}
+
+/// By the name in the text; two fields have another name there.
+fn slot(event: KernelEvent, name: &[u8]) -> Option<Slot> {
+    match (event, name) {
+        (KernelEvent::MmcStart, b"block_size") => Some(Slot::BlockBytes),
+        (KernelEvent::Ufs, b"size") => Some(Slot::Bytes),
+        (_, name) => Slot::by_name(name).filter(|slot| !slot.is_text()),
+    }
+}
+
+/// A number with or without sign, of this base or behind `0x` of 16.
+fn number(word: &[u8], base: u32) -> Option<i64> {
+    let word = std::str::from_utf8(word).ok()?;
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok().map(u64::cast_signed),
+        None if base == 16 => u64::from_str_radix(word, 16).ok().map(u64::cast_signed),
+        None => word.parse().ok(),
+    }
+}
+
+fn dev_t(major: i64, minor: &[u8]) -> Option<i64> {
+    let minor = number(minor, 10)?;
+    ((0..1 << 12).contains(&major) && (0..1 << 20).contains(&minor)).then_some(major << 20 | minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, Told};
+    use crate::names::{fixed, unfilled};
+
+    fn read(name: &str, payload: &str) -> Option<Told> {
+        let event = KernelEvent::by_name(name.as_bytes()).unwrap();
+        values(event, payload.as_bytes()).read(event, 7)
+    }
+
+    fn file(system: &'static str, minor: u32, step: FsStep) -> Option<Told> {
+        Some(Told::File(FsEvent { system, device: 179 << 20 | minor, pid: 7, step }))
+    }
+
+    fn command(host: &str, id: u64, step: CommandStep) -> Option<Told> {
+        Some(Told::Command(CommandEvent { host: fixed(host.as_bytes()), id, step }))
+    }
+
+    fn start(kind: CommandKind, bytes: u64, sector: Option<u64>) -> CommandStep {
+        CommandStep::Start { kind, bytes, sector, packed: false, reliable: false }
+    }
+
+    const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
+
+    #[test]
+    fn waits_and_commits_are_read_as_ext4_f2fs_and_jbd2_print_them() {
+        let begin = FsStep::SyncBegin;
+        let end = |failed| FsStep::SyncEnd { failed };
+        assert_eq!(
+            read("ext4_sync_file_enter", "dev 179,1 ino 13 parent 2 datasync 0 "),
+            file("ext4", 1, begin)
+        );
+        assert_eq!(read("ext4_sync_file_exit", "dev 179,1 ino 13 ret -5"), file("ext4", 1, end(true)));
+        let enter =
+            "dev = (179,2), ino = 5, pino = 3, i_mode = 0x81a4, i_size = 81920, i_nlink = 1, i_blocks = 160";
+        assert_eq!(read("f2fs_sync_file_enter", enter), file("f2fs", 2, begin));
+        // As kernel 3.10 prints it, then 4.19, then 6.12.
+        for payload in [
+            "dev = (179,2), ino = 5, checkpoint is not needed, datasync = 0, ret = 0",
+            "dev = (179,2), ino = 5, cp_reason: no needed, datasync = 0, ret = 0",
+            "dev = (179,2), ino = 5, cp_reason: no needed, datasync = 0, ret = 0 ",
+        ] {
+            assert_eq!(read("f2fs_sync_file_exit", payload), file("f2fs", 2, end(false)), "{payload}");
+        }
+        let stats = "dev 179,1 tid 3 wait 0 request_delay 0 running 16 locked 0 flushing 0 logging 4 handle_count 3 blocks 6 \
+                     blocks_logged 8";
+        assert_eq!(read("jbd2_run_stats", stats), file("jbd2", 1, FsStep::Commit { handles: 3, blocks: 8 }));
+    }
+
+    #[test]
+    fn commands_are_read_as_every_kernel_prints_them() {
+        let payload = "mmc0: start struct mmc_request[00000000c6e80531]: cmd_opcode=25 cmd_arg=0x100400 cmd_flags=0xb5 cmd_retries=0 \
+                       sbc_opcode=23 sbc_arg=0x80000008 sbc_flags=0x15 sbc_retires=0 blocks=8 block_size=512 blk_addr=2050 \
+                       data_flags=0x100 tag=50";
+        let step = CommandStep::Start {
+            kind: CommandKind::Write,
+            bytes: 4096,
+            sector: Some(2050),
+            packed: false,
+            reliable: true,
+        };
+        assert_eq!(read("mmc_request_start", payload), command("mmc0", 0xc6e8_0531, step));
+        let payload = "mmc0: end struct mmc_request[00000000c6e80531]: cmd_opcode=25 cmd_err=-110 cmd_resp=0x900 0x0 0x0 0x0 \
+                       cmd_retries=2 data_err=0";
+        let failed = CommandStep::Done { failed: true, again: true };
+        assert_eq!(read("mmc_request_done", payload), command("mmc0", 0xc6e8_0531, failed));
+        // Android's kernels up to 4.9; erased sectors are counted, not bytes.
+        let at = 0x30_2010;
+        assert_eq!(
+            read("mmc_blk_rw_start", "cmd=18,addr=0x00302010,size=0x00000040"),
+            command("mmc", at, start(CommandKind::Read, 0x40 * 512, Some(at)))
+        );
+        assert_eq!(
+            read("mmc_blk_rw_end", "cmd=18,addr=0x00302010,size=0x00000040"),
+            command("mmc", at, DONE)
+        );
+        assert_eq!(
+            read("mmc_blk_erase_start", "cmd=1,addr=0x00302010,size=0x00000040"),
+            command("mmc", 1 << 32 | at, start(CommandKind::Discard, 0, None))
+        );
+        // UFS in kernel 4.19, 5.15 and 6.16, which names the disk.
+        for (payload, host, step) in [
+            (
+                "send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 8, opcode: 0x2a",
+                "624000.ufshc",
+                start(CommandKind::Write, 4096, None),
+            ),
+            (
+                "complete_rsp: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x2a (WRITE_10), group_id: 0x0",
+                "1d84000.ufshc",
+                DONE,
+            ),
+            (
+                "send_req: 0:0:0:49488: tag: 3, DB: 0x0, size: -1, IS: 0, LBA: 0, opcode: 0x35 (SYNC), group_id: 0x0, hwq_id: 2",
+                "ufs",
+                start(CommandKind::Flush, 0, None),
+            ),
+        ] {
+            assert_eq!(read("ufshcd_command", payload), command(host, 3, step), "{payload}");
+        }
+    }
+
+    #[test]
+    fn what_lacks_a_field_says_nothing() {
+        for (name, payload) in [
+            ("ext4_sync_file_exit", "dev 179,1 ino 13"),
+            ("ext4_sync_file_exit", "dev 99999,1 ret 0"),
+            ("ext4_sync_file_exit", "dev 179"),
+            ("jbd2_run_stats", ""),
+            ("mmc_request_start", "mmc0: start struct mmc_request[(ptrval)]: cmd_opcode=x"),
+            ("ufshcd_command", "tag: 99999999999999999999"),
+        ] {
+            assert_eq!(read(name, payload), None, "{payload}");
+        }
+        let done = read(
+            "mmc_request_done",
+            "mmc1: end struct mmc_request[(____ptrval____)]: cmd_opcode=18 cmd_err=0",
+        );
+        let Some(Told::Command(done)) = done else { panic!("{done:?}") };
+        assert_eq!((unfilled(&done.host), done.id), (&b"mmc1"[..], 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! Open requests, found by where they begin.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Event;
+use crate::request::{Flags, Op, Request};
+use crate::units::Sector;
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) request: Request,
+    /// The next sector to be done; moves on with partial completions.
+    pub(super) position: u64,
+    pub(super) end: u64,
+    /// Whether its arrival was seen, or it was first met as issued.
+    pub(super) queued: bool,
+    /// Whether the kernel will end it with a completion of length 0.
+    pub(super) sequenced: bool,
+}
+
+impl Open {
+    pub(super) fn new(event: &Event) -> Self {
+        let request = Request {
+            flags: event.flags,
+            pid: event.pid,
+            process: event.process,
+            device: Some(event.device),
+            ..Request::new(event.time, event.op, Sector(event.sector), event.sectors)
+        };
+        let end = event.sector.saturating_add(u64::from(event.sectors));
+        let sequenced = event.flags.contains(Flags::PREFLUSH);
+        Self { request, position: event.sector, end, queued: true, sequenced }
+    }
+
+    /// Takes in `other`, which lies beside it.
+    pub(super) fn join(&mut self, other: &Open) {
+        self.position = self.position.min(other.position);
+        self.end = self.end.max(other.end);
+        self.request.sector = Sector(self.request.sector.0.min(other.request.sector.0));
+        if other.request.arrival < self.request.arrival {
+            self.request.arrival = other.request.arrival;
+            self.request.pid = other.request.pid;
+            self.request.process = other.request.process;
+        }
+        self.request.flags = self.request.flags.with(other.request.flags);
+        self.measure();
+    }
+
+    /// Sets the length by the range.
+    pub(super) fn measure(&mut self) {
+        let sectors = self.end.saturating_sub(self.request.sector.0);
+        self.request.sectors = u32::try_from(sectors).unwrap_or(u32::MAX);
+    }
+}
+
+/// Requests by the sector that will be named next, first in, first out.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) by_sector: BTreeMap<u64, VecDeque<Open>>,
+    pub(super) len: usize,
+}
+
+impl Shelf {
+    pub(super) fn put(&mut self, open: Open) {
+        self.by_sector.entry(open.position).or_default().push_back(open);
+        self.len += 1;
+    }
+
+    pub(super) fn put_first(&mut self, open: Open) {
+        self.by_sector.entry(open.position).or_default().push_front(open);
+        self.len += 1;
+    }
+
+    /// Takes the request at `sector` that fits: of these sectors if there is one, else the oldest. Also says whether
+    /// there was a choice.
+    pub(super) fn take(&mut self, sector: u64, sectors: u32, op: Op) -> Option<(Open, bool)> {
+        let list = self.by_sector.get_mut(&sector)?;
+        let end = sector.saturating_add(u64::from(sectors));
+        let of_op = || list.iter().enumerate().filter(|(_, open)| open.request.op == op);
+        let exact = of_op().find(|(_, open)| open.end == end);
+        let (at, _) = exact.or_else(|| of_op().next())?;
+        let choice = of_op().count() > 1;
+        let open = list.remove(at)?;
+        if list.is_empty() {
+            self.by_sector.remove(&sector);
+        }
+        self.len -= 1;
+        Some((open, choice))
+    }
+
+    /// Takes the latest request that ends at `end`; its neighbours in the list may overlap it.
+    pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<Open> {
+        const NEIGHBOURS: usize = 64;
+        let (&sector, at) =
+            self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
+                let at = list.iter().rposition(|open| open.end == end && open.request.op == op)?;
+                Some((sector, at))
+            })?;
+        self.remove(sector, at)
+    }
+
+    /// Takes the newest request of exactly this range: an I/O that was queued just now.
+    pub(super) fn take_newest(&mut self, sector: u64, sectors: u32, op: Op) -> Option<Open> {
+        let end = sector.saturating_add(u64::from(sectors));
+        let list = self.by_sector.get(&sector)?;
+        let at = list.iter().rposition(|open| open.end == end && open.request.op == op)?;
+        self.remove(sector, at)
+    }
+
+    pub(super) fn remove(&mut self, sector: u64, at: usize) -> Option<Open> {
+        let list = self.by_sector.get_mut(&sector)?;
+        let open = list.remove(at)?;
+        if list.is_empty() {
+            self.by_sector.remove(&sector);
+        }
+        self.len -= 1;
+        Some(open)
+    }
+
+    /// The requests at `sector`, the oldest first.
+    pub(super) fn at(&self, sector: u64) -> impl Iterator<Item = &Open> {
+        self.by_sector.get(&sector).into_iter().flatten()
+    }
+
+    /// Takes everything, the oldest first.
+    pub(super) fn drain(&mut self) -> Vec<Open> {
+        self.len = 0;
+        let mut all: Vec<_> = std::mem::take(&mut self.by_sector).into_values().flatten().collect();
+        all.sort_by_key(|open| open.request.arrival);
+        all
+    }
+}

@@ -1,0 +1,184 @@
+"""Simulated runs on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.bars import bar
+from emmclab.cli.show import framed
+from emmclab.device import Result
+from emmclab.profile import ledger_line
+
+
+def show_provenance(console: Console, results: Sequence[Result]) -> None:
+    """Print the ledger of each trace and what decides the results."""
+    seen: set[str] = set()
+    for result in results:
+        if result["trace"] not in seen:
+            seen.add(result["trace"])
+            console.print(
+                Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}")
+            )
+    first = results[0]
+    console.print(
+        Text(
+            f"{first['mode']} loop, preconditioned: {first['options']['precondition']}, "
+            f"rate x{first['options']['rate']:g}, seed {first['options']['seed']}",
+            "dim",
+        )
+    )
+
+
+#: Rows of the table of one run: label, field, digits, unit.
+_FACTS = (
+    ("Mean response", "mean_response_ms", 3, "ms"),
+    ("Median response", "p50_response_ms", 3, "ms"),
+    ("p99 response", "p99_response_ms", 3, "ms"),
+    ("Mean service", "mean_service_ms", 3, "ms"),
+    ("Mean response of reads", "mean_response_ms_read", 3, "ms"),
+    ("Mean response of writes", "mean_response_ms_write", 3, "ms"),
+    ("No-wait", "no_wait_pct", 2, "%"),
+    ("Throughput", "throughput_mb_per_s", 3, "MB/s"),
+    ("Space utilisation", "space_utilisation", 4, ""),
+    ("Write amplification", "waf", 4, ""),
+    ("Page reads", "page_reads", 0, ""),
+    ("Page programs", "page_programs", 0, ""),
+    ("Block erases", "block_erases", 0, ""),
+    ("Collections", "gc_count", 0, ""),
+    ("Energy", "energy_mj", 1, "mJ"),
+    ("Simulated time", "simulated_s", 1, "s"),
+)
+_WAITS = ("queue", "controller", "bus", "array", "gc", "wake_up")
+
+
+def show_result(console: Console, result: Result) -> None:
+    """Print one run: figures, where the time went, how it ended."""
+    show_provenance(console, [result])
+    console.print()
+    complete = f"writes complete when {result['write_complete']}"
+    title = f"{result['device']}: parallelism {result['parallelism']}, {complete}"
+    table = framed(title)
+    for heading in ("", "Value", "Unit"):
+        table.add_column(heading, justify="right" if heading == "Value" else "left")
+    table.add_row("Requests", f"{result['requests']:,}", "")
+    for label, field, digits, unit in _FACTS:
+        table.add_row(label, f"{result[field]:,.{digits}f}", unit)
+    if life := result["lifetime"]:
+        table.add_row(
+            "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"
+        )
+    console.print(table)
+    waits = {cause: result[f"wait_{cause}_ms"] for cause in _WAITS}
+    most = max(waits.values(), default=0.0)
+    if most > 0:
+        console.print()
+        table = framed("Where the response time goes (means)")
+        for heading in ("", "", "ms"):
+            table.add_column(heading, justify="right" if heading == "ms" else "left")
+        for cause, value in waits.items():
+            table.add_row(cause.replace("_", "-"), Text(bar(value, most, 24), "cyan"), f"{value:.3f}")
+        console.print(table)
+    for layer in result.get("layers", ()):
+        console.print()
+        _show_layer(console, layer)
+    if second := result.get("second_device"):
+        console.print()
+        table = framed(f"Second device: {second['device']}")
+        for heading in ("", "Value"):
+            table.add_column(heading, justify="right" if heading == "Value" else "left")
+        for name, value in second.items():
+            if name != "device":
+                table.add_row(_words(name), f"{value:,.4f}" if isinstance(value, float) else f"{value:,}")
+        console.print(table)
+    if result["stopped"]:
+        console.print(Text(f"The run ended early: {result['stopped']}", "yellow"), soft_wrap=True)
+
+
+def utilisation_gains(results: Sequence[Result]) -> list[str]:
+    """Say by trace what the best use of space gains over the worst: IISWC 2015, Figure 9, both ways."""
+    lines = []
+    for trace in dict.fromkeys(result["trace"] for result in results):
+        rows = [result for result in results if result["trace"] == trace and result["host_bytes_written"]]
+        if len(rows) < 2:
+            continue
+        # The last of equals: the paper compares its last device with the one before.
+        best = max(reversed(rows), key=lambda row: row["space_utilisation"])
+        worst = min(rows, key=lambda row: row["space_utilisation"])
+        high, low = best["space_utilisation"], worst["space_utilisation"]
+        if high > low:
+            ratio, points = 100 * (high / low - 1), 100 * (high - low)
+            lines.append(
+                f"{trace}: space utilisation of {best['device']} over {worst['device']}: "
+                f"{ratio:+.2f} % as a ratio, {points:+.2f} points as a difference"
+            )
+    return lines
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
+    """Print what a layer did: counts, and bytes in MB."""
+    table = framed(f"Layer: {layer['name']}")
+    for heading in ("", "Value", "Unit"):
+        table.add_column(heading, justify="right" if heading == "Value" else "left")
+    for name, value in layer.items():
+        if name.endswith("_bytes"):
+            table.add_row(_words(name.removesuffix("_bytes")), f"{value / 2**20:,.2f}", "MB")
+        elif name == "held_ms":
+            table.add_row("Held", f"{value:,.1f}", "ms")
+        elif name != "name":
+            table.add_row(_words(name), f"{value:,}", "")
+    console.print(table)
+
+
+def show_compared_results(console: Console, results: Sequence[Result]) -> None:
+    """Print devices beside each other, each against the first."""
+    show_provenance(console, results)
+    console.print()
+    table = framed("Devices compared; change of the mean response against the first device")
+    headings = (
+        ("Trace", ""),
+        ("Device", ""),
+        ("Parallelism", ""),
+        ("Mean", "ms"),
+        ("Change", "%"),
+        ("p99", "ms"),
+        ("Service", "ms"),
+        ("Space util.", ""),
+        ("WAF", ""),
+        ("Erases", ""),
+    )
+    for label, unit in headings:
+        left = label in ("Trace", "Device", "Parallelism")
+        table.add_column(f"{label}\n{unit}", justify="left" if left else "right")
+    first: dict[str, float] = {}
+    for result in results:
+        base = first.setdefault(result["trace"], result["mean_response_ms"])
+        mean = result["mean_response_ms"]
+        table.add_row(
+            Text(result["trace"]),
+            Text(result["device"] + (" (stopped)" if result["stopped"] else "")),
+            result["parallelism"],
+            f"{mean:,.3f}",
+            f"{100 * (mean / base - 1):+.1f}" if base else "–",
+            f"{result['p99_response_ms']:,.3f}",
+            f"{result['mean_service_ms']:,.3f}",
+            f"{result['space_utilisation']:.4f}",
+            f"{result['waf']:.3f}",
+            f"{result['block_erases']:,}",
+        )
+    console.print(table)
+    for line in utilisation_gains(results):
+        console.print(Text(line), soft_wrap=True)
+    for result in results:
+        if result["stopped"]:
+            console.print(
+                Text(f"{result['trace']} on {result['device']} ended early: {result['stopped']}", "yellow"),
+                soft_wrap=True,
+            )

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Runs every fuzz target of the trace readers: scripts/fuzz.sh [SECONDS of each, 60] [TARGET ...]. Needs no nightly compiler:
+# readers without `unsafe` need no sanitizer, and what guides the fuzzer is in every compiler. A finding ends the script;
+# its input is in fuzz/artifacts. `cargo fuzz run TARGET` does the same with a sanitizer, where both are installed.
+set -euo pipefail
+cd "$(dirname "$0")/../fuzz"
+seconds=${1:-60}
+shift || true
+target=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
+flags='--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses=sancov-module'
+for option in level=4 inline-8bit-counters pc-table trace-compares; do
+    flags+=" -Cllvm-args=-sanitizer-coverage-$option"
+done
+# With a target named, programs that run while building stay without.
+host=$(rustc -vV | sed -n 's/^host: //p')
+RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --bins --target "$host"
+[ $# -gt 0 ] || set -- $(ls corpus)
+for name in "$@"; do
+    mkdir -p "artifacts/$name" "$target/corpus/$name"
+    printf '%s: %s seconds\n' "$name" "$seconds"
+    # What is found on the way stays with the build: the corpus here is small, and chosen.
+    "$target/$host/release/$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+        -artifact_prefix="artifacts/$name/" "$target/corpus/$name" "corpus/$name" 2>"$target/$name.log" ||
+        { tail -40 "$target/$name.log"; exit 1; }
+    grep -E '^stat::(number_of_executed_units|new_units_added|peak_rss_mb)' "$target/$name.log"
+done

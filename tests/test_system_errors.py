@@ -1,0 +1,96 @@
+"""What the operating system refuses is told with the file and a hint, whatever command met it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import emmclab
+from emmclab.errors import FormatError, InputError
+from emmclab.files import read_text
+from test_cli_bad_input import assert_refused
+
+LATIN_1 = "name = 'Küche'\n".encode("latin-1")
+
+
+@pytest.fixture
+def latin(tmp_path: Path) -> Path:
+    path = tmp_path / "latin.toml"
+    path.write_bytes(LATIN_1)
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "{latin}"],
+        ["explain", "{latin}"],
+        ["simulate", "{trace}", "--device", "{latin}"],
+        ["synth", "{latin}", "out.parquet"],
+        ["compare-profiles", "{trace}", "{latin}"],
+        ["probe", "{latin}"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_text_that_is_no_utf8(arguments: list[str], latin: Path, trace: Path) -> None:
+    words = (word.format(latin=latin, trace=trace) for word in arguments)
+    assert_refused(emmclab(*words, cwd=latin.parent), "latin.toml", "UTF-8")
+    assert not (latin.parent / "out.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "advil12", "--results", "{file}"],
+        ["claims", "--results", "{file}"],
+        ["reproduce", "iiswc15", "--results", "{file}"],
+        ["profile", "{trace}", "--figures", "{file}"],
+        ["profile", "{trace}", "--html", "{file}/page.html"],
+        ["convert", "{trace}", "{file}/out.csv"],
+        ["simulate", "{trace}", "--images", "{file}", "--precondition", "random:1", "--fold"],
+    ],
+    ids=lambda words: f"{words[0]} {words[-2]}",
+)
+def test_a_file_where_a_folder_is_expected(arguments: list[str], trace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("as it was")
+    done = emmclab(*(word.format(file=file, trace=trace) for word in arguments), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    said = done.stderr.splitlines()
+    assert said[-2].startswith(f"error: {file}"), done.stderr
+    assert said[-1].startswith("hint: "), done.stderr
+    assert file.read_text() == "as it was"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["profile", "{trace}", "--html", "{folder}"], ["convert", "{trace}", "{folder}", "--to", "csv"]],
+    ids=lambda words: words[0],
+)
+def test_a_folder_where_a_file_is_expected(arguments: list[str], trace: Path, tmp_path: Path) -> None:
+    done = emmclab(*(word.format(folder=tmp_path, trace=trace) for word in arguments))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("hint: name a file"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_too_long(trace: Path, tmp_path: Path) -> None:
+    for arguments in (["head", "x" * 300], ["convert", trace, tmp_path / ("x" * 300 + ".csv")]):
+        assert_refused(emmclab(*arguments), "shorter name")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_refusal_has_a_hint(tmp_path: Path) -> None:
+    for number in (*range(1, 40), 95, 122):
+        refusal = InputError.of(OSError(number, os.strerror(number), "some.file"))
+        assert refusal.hint
+        assert str(refusal).startswith("some.file: ")
+    with pytest.raises(InputError, match="No such file") as missing:
+        read_text(tmp_path / "none.toml", "run it first")
+    assert missing.value.hint == "run it first"
+    with pytest.raises(FormatError, match="byte 9: this is no UTF-8"):
+        (tmp_path / "latin.toml").write_bytes(LATIN_1)
+        read_text(tmp_path / "latin.toml")
