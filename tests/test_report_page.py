@@ -132,6 +132,10 @@ def test_phone_width_needs_no_sideways_scrolling(
         ".map(c => c.id)"
     )
     assert cut == []
+    wide = visit.page.locator(".folds tbody td, .folds tbody th").evaluate_all(
+        "cells => cells.filter(c => c.getBoundingClientRect().right > 390).length"
+    )
+    assert wide == 0, "of the findings nothing is out of sight"
     visit.page.close()
 
 

@@ -137,6 +137,18 @@ class Device:
         rows: list[dict[str, str]] = json.loads(self._config.explain())
         return rows
 
+    def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
+        """Measure sequential and random bandwidth of the device full of data (Kim & Kim, Table II).
+
+        Gives for each transfer size `unit_kb`, and `seq_read_mb_s`, `seq_write_mb_s`, `random_read_mb_s` and
+        `random_write_mb_s` in MB/s of 1,048,576 bytes.
+
+        >>> [row["unit_kb"] for row in Device.preset("small-1gb").bandwidths([2048])]
+        [2048]
+        """
+        rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
+        return rows
+
     def simulate(
         self,
         *traces: Trace,
