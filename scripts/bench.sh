@@ -26,5 +26,7 @@ for case in new trace random full; do
 done
 printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
+printf "\n== What each option of the device costs, in instructions\n"
+.venv/bin/python benches/off_cost.py
 printf '\n== Beside what users have today, whole processes\n'
 .venv/bin/python benches/peers.py
