@@ -28,5 +28,7 @@ printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
 printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
+printf "\n== What each option of the device costs, in instructions\n"
+.venv/bin/python benches/off_cost.py
 printf '\n== Beside what users have today, whole processes\n'
 .venv/bin/python benches/peers.py

@@ -38,6 +38,7 @@ impl Stop {
 /// Latest and earliest time, 73 years from 0, which leaves room for all that a run can add.
 const MAX_TIME: u64 = 1 << 61;
 
+#[inline]
 fn empty(command: &Command) -> bool {
     command.sectors == 0 && command.op.has_data()
 }
@@ -90,6 +91,7 @@ impl Modifiers {
 }
 
 impl From<Flags> for Modifiers {
+    #[inline]
     fn from(flags: Flags) -> Self {
         let pick = |flag, modifier: Modifiers| if flags.contains(flag) { modifier } else { Modifiers::NONE };
         pick(Flags::FUA, Self::RELIABLE).with(pick(Flags::PREFLUSH, Self::PREFLUSH))
@@ -119,6 +121,7 @@ impl Command {
 }
 
 impl From<&Request> for Command {
+    #[inline]
     fn from(request: &Request) -> Self {
         Self {
             arrival: request.arrival,
@@ -154,9 +157,7 @@ pub struct Device {
     /// Spread of erases above which cold data is moved; 0 = off.
     pub(crate) static_wear: u32,
     pub(crate) copy_back: bool,
-    /// Flash units in striping order.
-    pub(crate) unit_order: Vec<u32>,
-    /// Place in `unit_order` to look at first.
+    /// Place in the striping order of the units to look at first.
     pub(crate) cursor: u32,
     /// Plane of each unit that was used last.
     pub(crate) plane_turn: Vec<u32>,
@@ -198,13 +199,6 @@ impl Device {
         let geometry = Geometry::new(settings);
         let flash = Flash::new(settings, &geometry);
         let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc));
-        let mut unit_order: Vec<u32> = Vec::new();
-        for plane in &geometry.stripe {
-            let unit = plane / flash.planes_per_unit();
-            if !unit_order.contains(&unit) {
-                unit_order.push(unit);
-            }
-        }
         let pools = pools(settings, &geometry, policy.as_deref());
         let mapping = Mapping::new(settings, &geometry);
         let cache = Cache::new(settings, &geometry).map(Box::new);
@@ -230,7 +224,6 @@ impl Device {
             copy_back: settings.timing.copy_back,
             cursor: 0,
             plane_turn: vec![flash.planes_per_unit() - 1; flash.unit_count() as usize],
-            unit_order,
             programs: 0,
             turn: 0,
             last_program: i64::MIN,
@@ -359,9 +352,8 @@ impl Device {
             self.tell_completed(observer);
             return Ok(None);
         }
-        let event = progress.event;
-        self.complete(&event, observer);
-        Ok(Some(Nanos(event.complete)))
+        self.complete(&progress.event, observer);
+        Ok(Some(Nanos(progress.event.complete)))
     }
 
     /// Checks a command against the device and the clock.

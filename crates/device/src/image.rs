@@ -139,7 +139,7 @@ impl Device {
             block.closed = image.long()?;
         }
         (device.programs, device.turn, device.cursor) = (image.long()?, image.long()?, image.word()?);
-        if device.cursor as usize >= device.unit_order.len() {
+        if device.cursor >= device.flash.unit_count() {
             return Err(damaged("the cursor lies outside the device"));
         }
         for turn in &mut device.plane_turn {

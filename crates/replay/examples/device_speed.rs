@@ -1,7 +1,7 @@
 //! Prints how fast the device is and what memory it takes: `cargo run --release -p emmclab-replay --example device_speed`.
 //!
 //! With the name of a case (`new`, `trace`, `random`, `full`) only that one, in a process of its own, so that the peak
-//! memory is its own. `device_speed file TRACE DEVICE` is a whole process on one file.
+//! memory is its own. `device_speed file TRACE DEVICE [KEY=VALUE]...` is a whole process on one file.
 
 use std::time::Instant;
 
@@ -88,10 +88,13 @@ fn trace() -> Result<()> {
     Ok(())
 }
 
-/// A whole process on one file: `device_speed file TRACE DEVICE`.
+/// A whole process on one file: `device_speed file TRACE DEVICE [KEY=VALUE]...`.
 fn file() -> Result<()> {
-    let path = std::env::args().nth(2).unwrap_or_default().into();
-    let config = DeviceConfig::preset(&std::env::args().nth(3).unwrap_or_default())?;
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
+    let path = arguments.first().map(Into::into).unwrap_or_default();
+    let mut config = DeviceConfig::preset(arguments.get(1).map_or("", String::as_str))?;
+    let settings: Vec<_> = arguments.iter().skip(2).filter_map(|pair| pair.split_once('=')).collect();
+    config.set_all(&settings)?;
     let begin = Instant::now();
     let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1)?;
     let options = ReplayOptions { fold: true, ..ReplayOptions::default() };

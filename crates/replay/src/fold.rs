@@ -11,16 +11,16 @@ pub(crate) fn place(request: &Request, capacity: u64, fold: bool) -> Result<(u64
         return Ok((sector, sectors, false));
     }
     if !fold {
-        return Err(beyond(request, capacity));
+        return Err(beyond(request.end().0, capacity));
     }
     let sectors = u64::from(sectors).min(capacity);
     Ok(((sector % capacity).min(capacity - sectors), sectors as u32, true))
 }
 
 #[cold]
-fn beyond(request: &Request, capacity: u64) -> Error {
+fn beyond(end: u64, capacity: u64) -> Error {
     Error::new(Kind::Value, format!("a request ends behind the last sector ({capacity}) of the device"))
-        .of_field("sector", 0, request.end().0.to_string().as_bytes())
+        .of_field("sector", 0, end.to_string().as_bytes())
         .hint("take a larger device, or fold the addresses into this one (--fold; the ledger counts them)")
 }
 

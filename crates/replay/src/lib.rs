@@ -20,6 +20,7 @@ mod result;
 mod rows;
 mod simulation;
 mod states;
+mod tally;
 
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use direct::DirectIo;

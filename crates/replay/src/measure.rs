@@ -2,43 +2,20 @@
 
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::Op;
-use hdrhistogram::Histogram;
 
 use crate::result::Times;
-
-/// Longest time told apart: 1,000,000 s.
-const MAX_NS: u64 = 1_000_000_000_000_000;
+use crate::tally::Tally;
 
 /// Times of one kind of request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     pub count: u64,
     pub bytes: u64,
-    response: Histogram<u64>,
-    service: Histogram<u64>,
+    response: Tally,
+    service: Tally,
     response_sum: u128,
     service_sum: u128,
     no_wait: u64,
-}
-
-impl Default for Kinds {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            bytes: 0,
-            response: histogram(),
-            service: histogram(),
-            response_sum: 0,
-            service_sum: 0,
-            no_wait: 0,
-        }
-    }
-}
-
-/// Three significant digits from 1 ns on.
-fn histogram() -> Histogram<u64> {
-    // The bounds are constants that the library accepts.
-    Histogram::new_with_bounds(1, MAX_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
 }
 
 impl Kinds {
@@ -51,8 +28,8 @@ impl Kinds {
         self.response_sum += u128::from(response);
         self.service_sum += u128::from(service);
         self.no_wait += u64::from(event.start == event.arrival);
-        self.response.saturating_record(response);
-        self.service.saturating_record(service);
+        self.response.add(response);
+        self.service.add(service);
     }
 
     fn with(&mut self, other: &Kinds) {
@@ -61,15 +38,15 @@ impl Kinds {
         self.response_sum += other.response_sum;
         self.service_sum += other.service_sum;
         self.no_wait += other.no_wait;
-        // Histograms of the same bounds always add.
-        let _ = self.response.add(&other.response);
-        let _ = self.service.add(&other.service);
+        self.response.with(&other.response);
+        self.service.with(&other.service);
     }
 
-    fn times(sum: u128, count: u64, histogram: &Histogram<u64>) -> Times {
+    fn times(sum: u128, count: u64, tally: &Tally) -> Times {
         if count == 0 {
             return Times::default();
         }
+        let histogram = tally.histogram();
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e6;
         Times {
             mean_ms: sum as f64 / count as f64 / 1e6,
@@ -126,8 +103,8 @@ impl Observer for Measure {
 
     #[inline]
     fn request_completed(&mut self, event: &RequestCompleted) {
-        self.first_arrival.get_or_insert(event.arrival);
-        if self.requests() == 0 || event.arrival > self.last_complete {
+        if self.first_arrival.is_none() || event.arrival > self.last_complete {
+            self.first_arrival.get_or_insert(event.arrival);
             self.busy_ns += event.complete - event.arrival;
             self.last_complete = event.complete;
         } else if event.complete > self.last_complete {

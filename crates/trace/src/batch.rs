@@ -434,6 +434,24 @@ fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
     }
 }
 
+/// The same for many rows at once.
+#[inline]
+fn extend<T: Copy>(
+    column: &mut Vec<T>,
+    rows: usize,
+    requests: &[Request],
+    value: impl Fn(&Request) -> Option<T>,
+    none: T,
+) {
+    if column.is_empty() {
+        if !requests.iter().any(|request| value(request).is_some()) {
+            return;
+        }
+        column.resize(rows, none);
+    }
+    column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
+}
+
 impl BatchBuilder {
     /// Requests so far.
     pub fn len(&self) -> usize {
@@ -460,6 +478,22 @@ impl BatchBuilder {
         self.sectors.push(request.sectors);
         self.op.push(request.op as u8);
         self.flags.push(request.flags.0);
+    }
+
+    /// Adds requests, column by column.
+    pub(crate) fn extend(&mut self, requests: &[Request]) {
+        let rows = self.arrival.len();
+        extend(&mut self.start, rows, requests, |request| request.start.map(|time| time.0), NO_TIME);
+        extend(&mut self.issue, rows, requests, |request| request.issue.map(|time| time.0), NO_TIME);
+        extend(&mut self.complete, rows, requests, |request| request.complete.map(|time| time.0), NO_TIME);
+        extend(&mut self.pid, rows, requests, |request| request.pid, NO_PID);
+        extend(&mut self.process, rows, requests, |request| request.process.map(|name| name.0), NO_NAME);
+        extend(&mut self.device, rows, requests, |request| request.device.map(|name| name.0), NO_NAME);
+        self.arrival.extend(requests.iter().map(|request| request.arrival.0));
+        self.sector.extend(requests.iter().map(|request| request.sector.0));
+        self.sectors.extend(requests.iter().map(|request| request.sectors));
+        self.op.extend(requests.iter().map(|request| request.op as u8));
+        self.flags.extend(requests.iter().map(|request| request.flags.0));
     }
 
     /// Takes what was collected and starts anew. A first row whose optional value is missing and a later one whose

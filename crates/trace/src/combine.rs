@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::ahead::ReadAhead;
 use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::names::{NameId, Names};
-use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
+use crate::reader::{Header, Progress, ReadOptions, Recognised};
 use crate::request::Request;
 use crate::units::Nanos;
 
@@ -23,7 +24,7 @@ pub struct TraceInput {
 }
 
 /// Interleaves traces as if all had started together, at time 0 (or at their offsets); equal arrivals keep the order of
-/// the traces. A single trace, read once, passes through as it is.
+/// the traces. A single trace, read once, passes through as it is. Each trace is read ahead in a thread of its own.
 ///
 /// Addresses stay as they are: traces of the same device share it. Service times are those that each trace had alone.
 pub struct Combiner {
@@ -46,7 +47,7 @@ pub struct Combiner {
 
 /// A trace and the place in it.
 struct Stream {
-    reader: TraceReader,
+    reader: ReadAhead,
     batch: Option<Batch>,
     row: usize,
     /// The next request, on the clock of the pass; `None` at the end.
@@ -63,7 +64,7 @@ impl Combiner {
     /// inter-arrival time after the last request of the one before.
     ///
     /// # Errors
-    /// [`Kind::Config`] without an input; otherwise as [`TraceReader::open`] and [`TraceReader::next_batch`].
+    /// [`Kind::Config`] without an input; otherwise as [`crate::TraceReader::open`] and [`crate::TraceReader::next_batch`].
     pub fn open(inputs: Vec<TraceInput>, passes: u32) -> Result<Self> {
         if inputs.is_empty() {
             let error = Error::new(Kind::Config, "there is no trace to combine");
@@ -96,7 +97,7 @@ impl Combiner {
         self.streams.clear();
         for input in &self.inputs {
             let mut stream = Stream {
-                reader: TraceReader::open(&input.path, &input.options)?,
+                reader: ReadAhead::open(&input.path, &input.options)?,
                 batch: None,
                 row: 0,
                 head: None,
@@ -119,7 +120,7 @@ impl Combiner {
     /// The next batch, or `None` at the end of the last trace's last pass.
     ///
     /// # Errors
-    /// As [`TraceReader::next_batch`].
+    /// As [`crate::TraceReader::next_batch`].
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if self.plain {
             return self.streams[0].reader.next_batch();
@@ -157,13 +158,13 @@ impl Combiner {
     /// The ledgers of all traces and passes, added up.
     pub fn ledger(&self) -> Ledger {
         let mut all = self.earlier.clone();
-        self.streams.iter().for_each(|stream| all.add(&stream.reader.ledger()));
+        self.streams.iter().for_each(|stream| all.add(stream.reader.ledger()));
         all
     }
 
     /// Names all sources.
     pub fn header(&self) -> Header {
-        let headers: Vec<Header> = self.streams.iter().map(|stream| stream.reader.header()).collect();
+        let headers: Vec<Header> = self.streams.iter().map(|stream| stream.reader.header().clone()).collect();
         if let ([only], true) = (headers.as_slice(), self.plain) {
             return only.clone();
         }

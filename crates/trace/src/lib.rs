@@ -4,6 +4,7 @@
 //! yields batches in bounded memory; [`TraceWriter`] writes them. Everything that a reader dropped, split, merged or
 //! moved is counted in a [`Ledger`] that travels with the trace.
 
+mod ahead;
 mod atomic_file;
 mod batch;
 mod columns;

@@ -14,6 +14,9 @@ use crate::names::Names;
 use crate::request::Request;
 use crate::units::Sector;
 
+/// Requests that are put into columns at a time: they stay in the first-level cache from column to column.
+const CACHED_ROWS: usize = 256;
+
 /// Where a trace comes from; stored with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -232,18 +235,22 @@ impl TraceReader {
             self.guard.see(request);
             self.unsorted |= arrival < self.newest;
             self.newest = self.newest.max(arrival);
-            self.hold(request);
         }
+        self.hold(&read);
         self.read = read;
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    #[inline]
-    fn hold(&mut self, request: &Request) {
-        self.builder.push(request);
-        if self.builder.len() == BATCH_ROWS {
-            let batch = self.freeze();
-            self.full.push_back(batch);
+    fn hold(&mut self, mut requests: &[Request]) {
+        while !requests.is_empty() {
+            let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
+            let (now, later) = requests.split_at(room.min(requests.len()));
+            self.builder.extend(now);
+            if self.builder.len() == BATCH_ROWS {
+                let batch = self.freeze();
+                self.full.push_back(batch);
+            }
+            requests = later;
         }
     }
 
@@ -263,9 +270,7 @@ impl TraceReader {
             requests.extend(batch.iter());
         }
         requests.sort_by_key(|request| request.arrival);
-        for request in &requests {
-            self.hold(request);
-        }
+        self.hold(&requests);
         self.unsorted = false;
     }
 

@@ -10,9 +10,10 @@ use crate::nand::{Block, Operation};
 impl Device {
     #[inline]
     pub(crate) fn units_of(&self, sector: u64, sectors: u32) -> (u32, u32) {
-        let unit = u64::from(self.geometry.unit_sectors);
-        let first = sector / unit;
-        let end = (sector + u64::from(sectors)).div_ceil(unit);
+        // A unit is a power of two of sectors.
+        let shift = self.geometry.unit_sectors.trailing_zeros();
+        let first = sector >> shift;
+        let end = (sector + u64::from(sectors) + u64::from(self.geometry.unit_sectors - 1)) >> shift;
         (first as u32, (end - first) as u32)
     }
 

@@ -9,6 +9,22 @@ use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageR
 use crate::nand::{BlockState, NONE, Order, Stream, Victim};
 
 impl Victim {
+    /// The next valid units: slots in the block and logical units, as many as there is room for, fewer at its end.
+    #[inline]
+    fn find(&self, owner: &[u32], (first, end): (u32, u32), room: &mut [(u32, u32)]) -> usize {
+        let mut count = 0;
+        for (slot, logical) in (self.cursor..).zip(&owner[(first + self.cursor) as usize..end as usize]) {
+            if *logical != 0 {
+                room[count] = (slot, logical - 1);
+                count += 1;
+                if count == room.len() {
+                    break;
+                }
+            }
+        }
+        count
+    }
+
     /// Source pages that have to be read for these slots: those that the register does not hold already.
     fn reads(&mut self, found: &[(u32, u32)], page_shift: u32) -> u32 {
         let mut reads = 0;
@@ -148,20 +164,12 @@ impl Device {
         let folds = SLC && self.slc.folds(group);
         let wanted = if folds { self.fold_slots() } else { kind.slots_per_page() };
         let first_slot = self.geometry.first_slot(victim.block);
+        let end_slot = first_slot + kind.slots_per_block();
         let cause = if victim.wear { Cause::Wear } else { Cause::Gc };
-        for _ in 0..pages {
-            let mut found = [(0u32, 0u32); MAX_SLOTS];
-            let mut count = 0;
-            let rest = first_slot + victim.cursor..first_slot + kind.slots_per_block();
-            for (slot, logical) in self.owner[rest.start as usize..rest.end as usize].iter().enumerate() {
-                if *logical != 0 {
-                    found[count] = (victim.cursor + slot as u32, logical - 1);
-                    count += 1;
-                    if count == wanted as usize {
-                        break;
-                    }
-                }
-            }
+        let mut left = pages;
+        let mut room = [(0u32, 0u32); MAX_SLOTS];
+        while left > 0 {
+            let mut count = victim.find(&self.owner, (first_slot, end_slot), &mut room[..wanted as usize]);
             if count == 0 {
                 self.finish_victim(pool, victim, ready, observer);
                 return false;
@@ -183,69 +191,61 @@ impl Device {
                 self.pools[pool].victim = Some(victim);
                 return false;
             };
-            let to_kind = &self.geometry.groups[usize::from(to_group)];
-            let found = &found[..count.min(to_kind.slots_per_page() as usize)];
-            let page = self.blocks[block as usize].written;
-            let reads = victim.reads(found, kind.page_shift);
-            let (before, end) = if !SLC || to_plane == plane {
-                self.flash.copy(plane, &kind, reads, to_kind, page, ready)
-            } else {
-                self.flash.move_to((plane, to_plane), &kind, reads, to_kind, page, ready)
-            };
-            self.counters.gc_ns += (end - before) as u64;
+            let to_kind = self.geometry.groups[usize::from(to_group)].clone();
+            count = count.min(to_kind.slots_per_page() as usize);
+            let first_page = self.blocks[block as usize].written;
+            let mut page = first_page;
+            let to_first = self.geometry.first_slot(block);
+            let (mut moved, mut reads, mut gc_ns, mut last) = (0, 0, 0, self.last_program);
+            let mut copies = self.flash.copies((plane, to_plane), (&kind, &to_kind), ready);
+            // Page after page into the same block; what is counted by block or pool is counted once for all of them.
+            loop {
+                let found = &room[..count];
+                let page_reads = victim.reads(found, kind.page_shift);
+                let (before, end) = copies.page(page_reads, page);
+                gc_ns += (end - before) as u64;
+                last = last.max(end);
+                reads += page_reads;
+                if O::UNITS {
+                    let from = (victim.block, first_slot, kind.page_shift);
+                    tell_copy(from, (block, page), found, cause, (before, end), observer);
+                }
+                for (to, (slot, logical)) in (to_first + (page << to_kind.page_shift)..).zip(found) {
+                    self.owner[(first_slot + slot) as usize] = 0;
+                    self.map[*logical as usize] = to + 1;
+                    self.owner[to as usize] = logical + 1;
+                }
+                if let Mapping::Demand(map) = &mut self.mapping {
+                    found.iter().for_each(|(_, logical)| map.changed(*logical));
+                }
+                moved += count as u32;
+                victim.cursor = found[count - 1].0 + 1;
+                page += 1;
+                left -= 1;
+                if left == 0 || page == to_kind.pages_per_block || to_pool != pool {
+                    break;
+                }
+                count = victim.find(&self.owner, (first_slot, end_slot), &mut room[..wanted as usize]);
+                if count < wanted as usize {
+                    break;
+                }
+            }
+            let pages = page - first_page;
+            self.counters.gc_ns += gc_ns;
             self.counters.page_reads[cause as usize] += u64::from(reads);
             self.counters.group_reads[usize::from(group)] += u64::from(reads);
             if !self.copy_back {
-                self.counters.bus_bytes += u64::from(reads * kind.page_bytes + to_kind.page_bytes);
+                self.counters.bus_bytes += u64::from(reads) * u64::from(kind.page_bytes)
+                    + u64::from(pages) * u64::from(to_kind.page_bytes);
             }
-            let to_slot = self.geometry.first_slot(block) + (page << to_kind.page_shift);
-            self.count_program(to_group, cause);
-            if O::UNITS {
-                let from = (victim.block, kind.page_shift);
-                self.tell_copy(from, (block, page), found, cause, (before, end), observer);
-            }
-            for (to, (slot, logical)) in (to_slot..).zip(found) {
-                self.owner[(first_slot + slot) as usize] = 0;
-                self.map[*logical as usize] = to + 1;
-                self.owner[to as usize] = logical + 1;
-            }
-            if matches!(self.mapping, Mapping::Demand(_)) {
-                for (_, logical) in found {
-                    self.entry_changed(*logical);
-                }
-            }
-            let moved = found.len() as u32;
-            victim.cursor = found[found.len() - 1].0 + 1;
+            self.count_programs(to_group, cause, pages);
+            self.last_program = last;
             self.blocks[victim.block as usize].valid -= moved;
             self.pools[pool].valid -= moved;
-            self.fill(to_pool, block, moved, Stream::Gc);
-            self.last_program = self.last_program.max(end);
+            self.fill(to_pool, block, pages, moved, Stream::Gc);
         }
         self.pools[pool].victim = Some(victim);
         true
-    }
-
-    fn tell_copy<O: Observer>(
-        &self,
-        (from, page_shift): (u32, u32),
-        (block, page): (u32, u32),
-        found: &[(u32, u32)],
-        cause: Cause,
-        (begin, end): (i64, i64),
-        observer: &mut O,
-    ) {
-        let mut told = NONE;
-        let mut units = [UnitWritten::default(); MAX_SLOTS];
-        for (unit, (slot, logical)) in units.iter_mut().zip(found) {
-            if slot >> page_shift != told {
-                told = slot >> page_shift;
-                observer.page_read(&PageRead { block: from, page: told, cause, begin, end });
-            }
-            let from = Some(self.geometry.first_slot(from) + slot);
-            *unit = UnitWritten { logical: *logical, from, covered: 0 };
-        }
-        let units = &units[..found.len()];
-        observer.page_programmed(&PageProgrammed { block, page, cause, units, begin, end });
     }
 
     /// Where `count` units go that are too few for a page of their own group: to smaller pages of the plane if it has
@@ -293,4 +293,26 @@ impl Device {
             self.copy_pages(pool, u32::MAX, ready, observer);
         }
     }
+}
+
+fn tell_copy<O: Observer>(
+    (from, first_slot, page_shift): (u32, u32, u32),
+    (block, page): (u32, u32),
+    found: &[(u32, u32)],
+    cause: Cause,
+    (begin, end): (i64, i64),
+    observer: &mut O,
+) {
+    let mut told = NONE;
+    let mut units = [UnitWritten::default(); MAX_SLOTS];
+    for (unit, (slot, logical)) in units.iter_mut().zip(found) {
+        if slot >> page_shift != told {
+            told = slot >> page_shift;
+            observer.page_read(&PageRead { block: from, page: told, cause, begin, end });
+        }
+        let from = Some(first_slot + slot);
+        *unit = UnitWritten { logical: *logical, from, covered: 0 };
+    }
+    let units = &units[..found.len()];
+    observer.page_programmed(&PageProgrammed { block, page, cause, units, begin, end });
 }

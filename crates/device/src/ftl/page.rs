@@ -14,13 +14,15 @@ impl Device {
         let (mut first, mut left) = self.units_of(span.first, sectors);
         while left > 0 {
             let (group, mut units) = self.page_for(first, left, sectors);
-            let mut waits = Waits::default();
+            let mut before = None;
             let mut ready = progress.ready;
             if self.partial(span, first, units) {
-                (ready, waits) = self.merge(span, first, units, ready, observer);
+                let (read, waits) = self.merge(span, first, units, ready, observer);
+                (ready, before) = (read, Some(waits));
             }
             if self.read_first {
                 let request = progress.event.id;
+                let waits = before.unwrap_or_default();
                 self.pending.push_page(Waiting { request, first, units, group, ready, waits });
                 progress.outstanding += 1;
             } else {
@@ -30,7 +32,8 @@ impl Device {
                 };
                 units = taken;
                 let complete = if self.transferred { op.transferred } else { op.end };
-                progress.absorb(waits.then(Waits::of(&op, ready, complete)), op.begin, complete);
+                let own = Waits::of(&op, ready, complete);
+                progress.absorb(before.map_or(own, |waits| waits.then(own)), op.begin, complete);
             }
             first += units;
             left -= units;

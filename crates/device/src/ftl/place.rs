@@ -1,4 +1,5 @@
 //! Where new data goes: a plane, a block and a page, and the map afterwards.
+#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 use crate::config::AllocationPolicy;
 use crate::device::{Device, Stop};
@@ -41,7 +42,6 @@ impl Device {
     /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
     /// many units it took, or `None` where the device is full.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the hottest path; 3 % of a replay's instructions")]
     pub(crate) fn program_host<O: Observer>(
         &mut self,
         ready: i64,
@@ -65,7 +65,7 @@ impl Device {
         }
         let op = self.flash.program(plane, kind, page, ready, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_program(group, Cause::Host);
+        self.count_programs(group, Cause::Host, 1);
         if O::UNITS {
             let mut written = [UnitWritten::default(); MAX_SLOTS];
             for i in 0..units {
@@ -89,7 +89,7 @@ impl Device {
         let slot =
             self.geometry.first_slot(block) + (page << self.geometry.groups[usize::from(group)].page_shift);
         self.remap(first, units, slot);
-        self.fill(pool, block, units, stream);
+        self.fill(pool, block, 1, units, stream);
         self.last_program = self.last_program.max(op.end);
         if self.incremental && self.pools[pool].free() <= self.soft {
             self.collect_some(pool, ready, observer);
@@ -98,7 +98,7 @@ impl Device {
     }
 
     /// Consecutive units lie in the slots from `slot` on now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remap(&mut self, first: u32, units: u32, slot: u32) {
         for i in 0..units {
             let old = self.map[(first + i) as usize];
@@ -127,17 +127,17 @@ impl Device {
             .sum()
     }
 
-    /// Counts the units of a page just programmed and closes a block whose last page it was.
-    #[inline]
-    pub(crate) fn fill(&mut self, pool: usize, block: u32, units: u32, stream: Stream) {
-        self.programs += 1;
+    /// Counts the units of the pages just programmed and closes a block whose last page is among them.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, pool: usize, block: u32, pages: u32, units: u32, stream: Stream) {
+        self.programs += u64::from(pages);
         let entry = &mut self.blocks[block as usize];
         entry.valid += units;
-        entry.written += 1;
-        let pages = self.geometry.groups[usize::from(entry.group)].pages_per_block;
+        entry.written += pages;
+        let all = self.geometry.groups[usize::from(entry.group)].pages_per_block;
         let pool = &mut self.pools[pool];
         pool.valid += units;
-        if entry.written == pages {
+        if entry.written == all {
             entry.state = BlockState::Full;
             entry.closed = self.programs;
             pool.open[stream as usize] = NONE;
@@ -145,16 +145,16 @@ impl Device {
         }
     }
 
-    #[inline]
-    pub(crate) fn count_program(&mut self, group: u8, cause: Cause) {
-        let bytes = u64::from(self.geometry.groups[usize::from(group)].page_bytes);
-        self.counters.page_programs[cause as usize] += 1;
-        self.counters.bytes_programmed[cause as usize] += bytes;
-        self.counters.group_programs[usize::from(group)] += 1;
+    #[inline(always)]
+    pub(crate) fn count_programs(&mut self, group: u8, cause: Cause, pages: u32) {
+        let (pages, bytes) = (u64::from(pages), self.geometry.groups[usize::from(group)].page_bytes);
+        self.counters.page_programs[cause as usize] += pages;
+        self.counters.bytes_programmed[cause as usize] += pages * u64::from(bytes);
+        self.counters.group_programs[usize::from(group)] += pages;
     }
 
     /// A slot holds nothing worth keeping any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn invalidate(&mut self, slot: u32) {
         self.owner[slot as usize] = 0;
         let block = self.geometry.block_of(slot);
@@ -171,7 +171,7 @@ impl Device {
     }
 
     /// A plane, a group and an open block with room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place<O: Observer>(
         &mut self,
         ready: i64,
@@ -230,12 +230,12 @@ impl Device {
     }
 
     /// The plane that may begin first; the units take turns where several may.
-    #[inline]
+    #[inline(always)]
     fn first_free_plane(&mut self, ready: i64) -> u32 {
-        let best = self.flash.first_unit(&self.unit_order, self.cursor as usize, ready);
+        let best = self.flash.first_unit(self.cursor as usize, ready);
         let next = best as u32 + 1;
-        self.cursor = if next == self.unit_order.len() as u32 { 0 } else { next };
-        let unit = self.unit_order[best];
+        self.cursor = if next == self.flash.unit_count() { 0 } else { next };
+        let unit = self.flash.unit_at(best);
         let planes = self.flash.planes_per_unit();
         let turn = &mut self.plane_turn[unit as usize];
         *turn = if *turn + 1 >= planes { 0 } else { *turn + 1 };
@@ -255,7 +255,7 @@ impl Device {
     }
 
     /// The open block of a stream, a new one where there is none, collecting first where free blocks are few.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open_block<O: Observer>(
         &mut self,
         pool: usize,
@@ -269,6 +269,19 @@ impl Device {
         if open != NONE {
             return Some(open);
         }
+        self.new_open_block(pool, plane, group, stream, ready, observer)
+    }
+
+    #[inline(never)]
+    fn new_open_block<O: Observer>(
+        &mut self,
+        pool: usize,
+        plane: u32,
+        group: u8,
+        stream: Stream,
+        ready: i64,
+        observer: &mut O,
+    ) -> Option<u32> {
         if stream != Stream::Gc && self.policy.is_some() && !self.reclaim(pool, ready, observer) {
             return None;
         }

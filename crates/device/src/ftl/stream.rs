@@ -107,7 +107,7 @@ impl Device {
         }
         let op = self.flash.program(plane, kind, page, ready, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_program(group, Cause::Host);
+        self.count_programs(group, Cause::Host, 1);
         observer.page_programmed(&PageProgrammed {
             block,
             page,
@@ -120,7 +120,7 @@ impl Device {
             self.remap(piece.unit, 1, slot);
         }
         let pool = self.pool_index(plane, group);
-        self.fill(pool, block, pieces.len() as u32, stream);
+        self.fill(pool, block, 1, pieces.len() as u32, stream);
         self.last_program = self.last_program.max(op.end);
         if self.incremental && self.pools[pool].free() <= self.soft {
             self.collect_some(pool, ready, observer);

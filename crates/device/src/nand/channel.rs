@@ -1,4 +1,5 @@
 //! A bus as a timeline with gaps.
+#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 /// Future transfers remembered; with more, the earliest gap is given up. A power of two.
 const SPANS: usize = 32;
@@ -13,41 +14,43 @@ pub(crate) struct Channel {
     spans: [Span; SPANS],
     first: usize,
     count: usize,
+    /// End of the last transfer.
+    end: i64,
     /// Time in use, ns.
     pub busy: u64,
 }
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { spans: [(0, 0); SPANS], first: 0, count: 0, busy: 0 }
+        Self { spans: [(0, 0); SPANS], first: 0, count: 0, end: i64::MIN, busy: 0 }
     }
 }
 
 impl Channel {
     /// Takes the bus for `length` ns, not before `earliest`; returns the beginning.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
         self.busy += length as u64;
-        let known = self.count > 0;
-        let last = self.at(self.count.wrapping_sub(1));
-        if known && earliest < last.1 {
+        if earliest < self.end {
             return self.reserve_gap(earliest, length);
         }
         // The usual case: behind all that is known.
-        if known && earliest == last.1 {
-            last.1 += length;
+        if earliest == self.end {
+            self.at(self.count.wrapping_sub(1)).1 += length;
         } else {
             self.push((earliest, earliest + length));
         }
+        self.end = earliest + length;
         earliest
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&mut self, index: usize) -> &mut Span {
         &mut self.spans[self.first.wrapping_add(index) % SPANS]
     }
 
     /// The same where later transfers are known.
+    #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         let mut index = self.count;
         while index > 0 && self.at(index - 1).1 > earliest {
@@ -64,6 +67,7 @@ impl Channel {
             index += 1;
         }
         self.insert(index, (begin, begin + length));
+        self.end = self.end.max(begin + length);
         begin
     }
 

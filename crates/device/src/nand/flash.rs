@@ -1,6 +1,8 @@
 //! When the arrays and buses are free: an operation starts at max(ready, free) and moves the timeline on.
+#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 use super::channel::Channel;
+use super::copies::{Copies, Stepwise, Whole};
 use crate::config::{Parallelism, Settings};
 use crate::geometry::{Geometry, Group};
 
@@ -36,13 +38,11 @@ struct Gang {
     until: i64,
 }
 
-/// A unit of parallelism.
+/// A unit of parallelism, beside when it is free.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unit {
-    /// When it is free.
-    free: i64,
+pub(super) struct Unit {
     /// When its page register is free: the array took over what the bus brought.
-    register: i64,
+    pub register: i64,
     /// The last run of collection on it.
     gc_begin: i64,
     gc_end: i64,
@@ -50,8 +50,8 @@ struct Unit {
 
 impl Unit {
     /// Collection from `begin` to `end`; runs that touch become one.
-    #[inline]
-    fn note_gc(&mut self, begin: i64, end: i64) {
+    #[inline(always)]
+    pub fn note_gc(&mut self, begin: i64, end: i64) {
         if begin > self.gc_end {
             self.gc_begin = begin;
         }
@@ -62,7 +62,8 @@ impl Unit {
 /// What a plane belongs to.
 #[derive(Clone, Copy, Debug)]
 struct Route {
-    unit: u32,
+    /// Place of its unit in the striping order.
+    place: u32,
     channel: u32,
     die: u32,
     gang: u32,
@@ -70,15 +71,26 @@ struct Route {
 
 /// How long a die was busy with any of its planes.
 #[derive(Clone, Copy, Debug)]
-struct DieLoad {
+pub(super) struct DieLoad {
     until: i64,
     busy: u64,
+}
+
+impl DieLoad {
+    #[inline(always)]
+    pub fn book(&mut self, begin: i64, end: i64) {
+        self.busy += (end - begin.max(self.until)).max(0) as u64;
+        self.until = self.until.max(end);
+    }
 }
 
 /// Timelines of all units and buses.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct Flash {
+    /// The units in striping order, and when each is free: all of these are looked at for each page placed.
+    order: Vec<u32>,
+    free: Vec<i64>,
     units: Vec<Unit>,
     planes_per_unit: u32,
     routes: Vec<Route>,
@@ -111,14 +123,26 @@ impl Flash {
             Parallelism::Both if timing.same_offset => Some(geometry.planes_per_die),
             _ => None,
         };
+        let mut order: Vec<u32> = Vec::new();
+        for plane in &geometry.stripe {
+            let unit = plane / planes_per_unit;
+            if !order.contains(&unit) {
+                order.push(unit);
+            }
+        }
+        let mut places = vec![0; order.len()];
+        for (place, unit) in (0..).zip(&order) {
+            places[*unit as usize] = place;
+        }
         let route = |plane: u32| Route {
-            unit: plane / planes_per_unit,
+            place: places[(plane / planes_per_unit) as usize],
             channel: plane / geometry.planes_per_channel,
             die: plane / geometry.planes_per_die,
             gang: planes_per_gang.map_or(0, |size| plane / size),
         };
         let mut flash = Self {
-            units: vec![Unit::default(); (geometry.planes / planes_per_unit) as usize],
+            free: vec![0; order.len()],
+            units: vec![Unit::default(); order.len()],
             planes_per_unit,
             routes: (0..geometry.planes).map(route).collect(),
             channels: vec![Channel::default(); geometry.channels as usize],
@@ -139,6 +163,7 @@ impl Flash {
                 .unwrap_or(0),
             dies: vec![DieLoad { until: i64::MIN, busy: 0 }; geometry.dies as usize],
             plane_busy: vec![0; geometry.planes as usize],
+            order,
         };
         flash.rewind();
         flash
@@ -147,26 +172,28 @@ impl Flash {
     /// Moves every timeline to the past, for a run that starts anew on a used device.
     pub fn rewind(&mut self) {
         let past = i64::MIN;
-        self.units.fill(Unit { free: past, register: past, gc_begin: past, gc_end: past });
+        self.free.fill(past);
+        self.units.fill(Unit { register: past, gc_begin: past, gc_end: past });
         self.gangs.fill(Gang { start: past, until: past, ..Gang::default() });
         self.channels.fill(Channel::default());
         self.dies.fill(DieLoad { until: past, busy: 0 });
         self.plane_busy.fill(0);
     }
 
+    /// How many units there are.
     pub fn unit_count(&self) -> u32 {
-        self.units.len() as u32
+        self.order.len() as u32
     }
 
+    #[inline]
     pub fn planes_per_unit(&self) -> u32 {
         self.planes_per_unit
     }
 
-    /// When a unit is free for a program that comes at `ready`, as far as can be told before its page is known.
+    /// The unit at a place of the striping order.
     #[inline]
-    fn unit_free(&self, unit: u32, ready: i64) -> i64 {
-        let free = self.units[unit as usize].free;
-        if self.gangs.is_empty() { free } else { self.gang_free(unit, free.max(ready)) }
+    pub fn unit_at(&self, place: usize) -> u32 {
+        self.order[place]
     }
 
     /// Gangs are made of planes, and then a unit is a plane.
@@ -177,38 +204,31 @@ impl Flash {
         if at >= gang.until || joins { at } else { gang.until }
     }
 
-    /// Of the units in `order`, the first from `cursor` on that can begin at `ready`, else the one that can begin first;
-    /// its place in `order`.
-    #[inline]
-    pub fn first_unit(&self, order: &[u32], cursor: usize, ready: i64) -> usize {
-        let (before, from) = order.split_at(cursor);
-        let places = (cursor..).zip(from).chain((0..).zip(before));
-        let (mut best, mut best_free) = (0, i64::MAX);
-        for (place, unit) in places {
-            let free = self.unit_free(*unit, ready);
-            if free < best_free {
-                (best, best_free) = (place, free);
-                if free <= ready {
-                    break;
-                }
-            }
+    /// The first unit from the place `cursor` on that can begin a program at `ready`, as far as can be told before its page
+    /// is known, else the one that can begin first; its place in the striping order.
+    #[inline(always)]
+    pub fn first_unit(&self, cursor: usize, ready: i64) -> usize {
+        if self.gangs.is_empty() {
+            first(&self.free, cursor, ready, |_, free| free)
+        } else {
+            first(&self.free, cursor, ready, |place, free| self.gang_free(self.order[place], free.max(ready)))
         }
-        best
     }
 
     /// When the unit of a plane is free.
-    #[inline]
+    #[inline(always)]
     pub fn plane_free(&self, plane: u32) -> i64 {
-        self.units[self.routes[plane as usize].unit as usize].free
+        self.free[self.routes[plane as usize].place as usize]
     }
 
     /// When the first unit is free.
     #[inline]
     pub fn first_free(&self) -> i64 {
-        self.units.iter().map(|unit| unit.free).min().unwrap_or(i64::MAX)
+        self.free.iter().min().copied().unwrap_or(i64::MAX)
     }
 
     /// Whether an operation may begin before the last one on its plane has ended.
+    #[inline]
     pub fn caches(&self) -> bool {
         self.cache_read || self.cache_program
     }
@@ -223,7 +243,7 @@ impl Flash {
     }
 
     /// Bus time of a command with `bytes` of data.
-    #[inline]
+    #[inline(always)]
     fn bus_time(&self, bytes: u32) -> i64 {
         let bytes = if self.gang_channels > 1 {
             bytes.min(self.real_page).max(bytes / self.gang_channels)
@@ -233,10 +253,9 @@ impl Flash {
         (i64::from(bytes) * self.byte_time) >> 10
     }
 
-    /// When an operation on `plane` may begin, from its unit and gang.
-    #[inline]
-    fn gate(&self, plane: u32, kind: Kind, offset: u32, ready: i64) -> i64 {
-        let at = ready.max(self.plane_free(plane));
+    /// When an operation on `plane` may begin, whose unit is free `at`.
+    #[inline(always)]
+    fn gate(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
         if self.gangs.is_empty() { at } else { self.gate_gang(plane, kind, offset, at) }
     }
 
@@ -257,13 +276,11 @@ impl Flash {
     }
 
     /// Books `plane` for `begin..end`.
-    #[inline]
+    #[inline(always)]
     fn book(&mut self, plane: u32, kind: Kind, offset: u32, begin: i64, end: i64) {
         self.plane_busy[plane as usize] += (end - begin) as u64;
         let route = self.routes[plane as usize];
-        let die = &mut self.dies[route.die as usize];
-        die.busy += (end - begin.max(die.until)).max(0) as u64;
-        die.until = die.until.max(end);
+        self.dies[route.die as usize].book(begin, end);
         if !self.gangs.is_empty() {
             let gang = &mut self.gangs[route.gang as usize];
             if begin >= gang.until {
@@ -275,18 +292,19 @@ impl Flash {
     }
 
     /// How much of `ready..begin` the unit spent on collection.
-    #[inline]
+    #[inline(always)]
     fn gc_share(unit: &Unit, ready: i64, begin: i64) -> i64 {
         if unit.gc_end <= ready { 0 } else { (unit.gc_end.min(begin) - unit.gc_begin.max(ready)).max(0) }
     }
 
     /// Programs a page: its data crosses the bus, then the array takes it.
-    #[inline]
+    #[inline(always)]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
         let route = self.routes[plane as usize];
-        let index = route.unit as usize;
+        let index = route.place as usize;
         let bus = self.command_ns + self.bus_time(bytes);
-        let gate = self.gate(plane, Kind::Program, page, ready);
+        let free = self.free[index];
+        let gate = self.gate(plane, Kind::Program, page, ready.max(free));
         let unit = self.units[index];
         let (mut begin, mut transferred) = (gate, gate);
         if bus > 0 {
@@ -298,19 +316,18 @@ impl Flash {
         let array_begin = transferred.max(gate);
         let end = array_begin + group.program_ns;
         let gc = Self::gc_share(&unit, ready, begin);
-        self.book(plane, Kind::Program, page, begin.max(unit.free), end);
-        let unit = &mut self.units[index];
-        unit.free = end;
-        unit.register = array_begin;
+        self.book(plane, Kind::Program, page, begin.max(free), end);
+        self.free[index] = end;
+        self.units[index].register = array_begin;
         Operation { begin, transferred, end, gc, array: group.program_ns }
     }
 
     /// Reads a page: the array senses it, then its data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let Route { unit: index, channel, .. } = self.routes[plane as usize];
-        let (index, channel) = (index as usize, channel as usize);
-        let begin = self.gate(plane, Kind::Read, page, ready);
+        let Route { place, channel, .. } = self.routes[plane as usize];
+        let (index, channel) = (place as usize, channel as usize);
+        let begin = self.gate(plane, Kind::Read, page, ready.max(self.free[index]));
         let mut sensed = begin;
         if self.command_ns > 0 {
             sensed = self.channels[channel].reserve(begin, self.command_ns) + self.command_ns;
@@ -323,109 +340,83 @@ impl Flash {
         let gc = Self::gc_share(&self.units[index], ready, begin);
         let free = if self.cache_read { sensed } else { end };
         self.book(plane, Kind::Read, page, begin, free);
-        let unit = &mut self.units[index];
-        unit.free = free;
-        unit.register = end;
+        self.free[index] = free;
+        self.units[index].register = end;
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
-    /// Moves a page inside its plane for collection: reads `reads` pages (none where the register holds the data) and
-    /// programs one. Returns when its unit was free for it, and when it was done.
-    #[inline]
-    pub fn copy(
-        &mut self,
-        plane: u32,
-        from: &Group,
-        reads: u32,
-        to: &Group,
-        page: u32,
-        ready: i64,
-    ) -> (i64, i64) {
-        let (out, back) = if self.copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) };
-        if self.gangs.is_empty() && !self.caches() {
-            return self.copy_at_once(plane, (from, out), reads, (to, back), ready);
-        }
-        let before = self.plane_free(plane).max(ready);
-        let mut at = ready;
-        for _ in 0..reads {
-            at = self.read(plane, from, page, at, out).end;
-        }
-        let end = self.program(plane, to, page, at, back).end;
-        self.note_gc(plane, before, end);
-        (before, end)
+    /// Bytes over the bus when a page is moved inside its plane: out and back.
+    pub fn copied_bytes(&self, from: &Group, to: &Group) -> (u32, u32) {
+        if self.copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) }
     }
 
-    /// The same where nothing can come between the parts: one look at the unit, one booking.
-    #[inline]
-    fn copy_at_once(
-        &mut self,
-        plane: u32,
-        (from, out): (&Group, u32),
-        reads: u32,
-        (to, back): (&Group, u32),
+    /// Begins to move pages from a plane to one (most often itself) for collection, each as early as `ready` and the
+    /// flash allow.
+    pub fn copies<'a>(
+        &'a mut self,
+        planes: (u32, u32),
+        (from, to): (&'a Group, &'a Group),
         ready: i64,
-    ) -> (i64, i64) {
-        let route = self.routes[plane as usize];
-        let begin = ready.max(self.units[route.unit as usize].free);
-        let (out, back) = (self.bus_time(out), self.command_ns + self.bus_time(back));
-        let command = self.command_ns;
-        let channel = &mut self.channels[route.channel as usize];
-        let mut take = |at, time| if time > 0 { channel.reserve(at, time) + time } else { at };
-        let mut at = begin;
-        for _ in 0..reads {
-            let sensed = take(at, command) + from.read_ns;
-            at = take(sensed, out);
+    ) -> Copies<'a> {
+        if planes.0 != planes.1 || !self.gangs.is_empty() || self.cache_read || self.cache_program {
+            return Copies::Stepwise(Stepwise { flash: self, planes, groups: (from, to), ready });
         }
-        let transferred = take(at, back);
-        let end = transferred + to.program_ns;
-        self.book(plane, Kind::Program, 0, begin, end);
-        let unit = &mut self.units[route.unit as usize];
-        unit.free = end;
-        unit.register = transferred;
-        unit.note_gc(begin, end);
-        (begin, end)
-    }
-
-    /// Moves a page to another plane, which collects from the beginning of the program on; otherwise as [`Flash::copy`].
-    #[cold]
-    pub fn move_to(
-        &mut self,
-        (plane, to_plane): (u32, u32),
-        from: &Group,
-        reads: u32,
-        to: &Group,
-        page: u32,
-        ready: i64,
-    ) -> (i64, i64) {
-        let mut at = ready;
-        for _ in 0..reads {
-            at = self.read(plane, from, 0, at, from.page_bytes).end;
-        }
-        let op = self.program(to_plane, to, page, at, to.page_bytes);
-        self.note_gc(to_plane, op.begin, op.end);
-        (op.begin, op.end)
+        let route = self.routes[planes.0 as usize];
+        let (out, back) = self.copied_bytes(from, to);
+        Copies::Whole(Whole {
+            ready,
+            command: self.command_ns,
+            out: self.bus_time(out),
+            back: self.command_ns + self.bus_time(back),
+            read_ns: from.read_ns,
+            program_ns: to.program_ns,
+            free: &mut self.free[route.place as usize],
+            unit: &mut self.units[route.place as usize],
+            die: &mut self.dies[route.die as usize],
+            plane_busy: &mut self.plane_busy[planes.0 as usize],
+            channel: &mut self.channels[route.channel as usize],
+        })
     }
 
     /// Erases a block.
     pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
-        let begin = self.gate(plane, Kind::Erase, 0, ready);
+        let Route { place, channel, .. } = self.routes[plane as usize];
+        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.free[place as usize]));
         let mut end = begin;
         if self.command_ns > 0 {
-            let channel = &mut self.channels[self.routes[plane as usize].channel as usize];
+            let channel = &mut self.channels[channel as usize];
             end = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         end += group.erase_ns;
         self.book(plane, Kind::Erase, 0, begin, end);
-        let unit = &mut self.units[self.routes[plane as usize].unit as usize];
-        unit.free = end;
-        unit.register = end;
+        self.free[place as usize] = end;
+        self.units[place as usize].register = end;
         Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
     }
 
     /// Notes that the unit of `plane` collected from `begin` to `end`.
     pub fn note_gc(&mut self, plane: u32, begin: i64, end: i64) {
-        self.units[self.routes[plane as usize].unit as usize].note_gc(begin, end);
+        self.units[self.routes[plane as usize].place as usize].note_gc(begin, end);
     }
+}
+
+/// The place of the first of `units` from `cursor` on, and round, that is free at `ready`, else of the one free first.
+#[inline(always)]
+fn first(units: &[i64], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
+    let (before, from) = units.split_at(cursor);
+    let (mut best, mut best_free) = (0, i64::MAX);
+    for (offset, units) in [(cursor, from), (0, before)] {
+        for (index, unit) in units.iter().enumerate() {
+            let free = free(offset + index, *unit);
+            if free < best_free {
+                (best, best_free) = (offset + index, free);
+                if free <= ready {
+                    return best;
+                }
+            }
+        }
+    }
+    best
 }
 
 fn command(kind: Kind, offset: u32) -> u64 {

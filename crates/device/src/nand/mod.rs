@@ -2,6 +2,7 @@
 
 mod block;
 mod channel;
+mod copies;
 mod flash;
 mod pool;
 

@@ -221,7 +221,8 @@ impl Pool {
     }
 
     /// A full block has lost a valid unit: `valid` before.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
     pub fn lost_unit(&mut self, blocks: &mut [Block], block: u32, valid: u32) {
         if self.order == Order::Valid {
             self.unlink(blocks, block, valid);

@@ -68,19 +68,17 @@ struct Record {
 }
 
 impl Record {
-    /// A line as it should be; `None` leaves it to the careful way.
+    /// The first of the lines and its length where it is as it should be; `None` leaves it to the careful way.
     #[inline]
-    fn quick(line: &[u8]) -> Option<Self> {
-        let mut fields = Quick::new(line);
+    fn quick(lines: &[u8]) -> Option<(Self, usize)> {
+        let mut fields = Quick::new(lines);
         let (sector, sectors, bytes, bits) =
             (fields.number()?, fields.number()?, fields.number()?, fields.number()?);
         let mut time = || fields.time(TimeUnit::Seconds).map(Nanos);
         let times = [time()?, time()?, time()?, time()?];
-        let right = fields.ended()
-            && times.is_sorted()
-            && (1..1 << 31).contains(&sectors)
-            && bytes == sectors * SECTOR_BYTES;
-        right.then_some(Self { sector, sectors, bits, times })
+        let length = fields.ended()?;
+        let right = times.is_sorted() && (1..1 << 31).contains(&sectors) && bytes == sectors * SECTOR_BYTES;
+        right.then_some((Self { sector, sectors, bits, times }, length))
     }
 
     /// Field by field, with the place of what is wrong.
@@ -122,14 +120,10 @@ impl Record {
         let sector = unsigned(address, "sector", 1)?;
         Ok(Self { sector, sectors: count, bits, times: [arrival, start, issue, complete] })
     }
-}
 
-impl LineFormat for Biotracer {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let Record { sector, mut sectors, bits, times } = match Record::quick(line) {
-            Some(record) => record,
-            None => Record::careful(line)?,
-        };
+    #[inline]
+    fn request(self, context: &mut Context) -> Request {
+        let Record { sector, mut sectors, bits, times } = self;
         let mut flags = Flags::NO_WAIT_KNOWN;
         if bits & NO_WAIT != 0 {
             flags = flags.with(Flags::NO_WAIT);
@@ -141,14 +135,27 @@ impl LineFormat for Biotracer {
         }
         let [arrival, start, issue, complete] = times;
         let op = if bits & WRITE == 0 { Op::Read } else { Op::Write };
-        out.push(Request {
+        Request {
             start: Some(start),
             issue: Some(issue),
             complete: Some(complete),
             flags,
             // At most 2^32 - 1: checked with the record.
             ..Request::new(arrival, op, Sector(sector), sectors as u32)
-        });
+        }
+    }
+}
+
+impl LineFormat for Biotracer {
+    #[inline]
+    fn quick(&mut self, lines: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Option<usize> {
+        let (record, length) = Record::quick(lines)?;
+        out.push(record.request(context));
+        Some(length)
+    }
+
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        out.push(Record::careful(line)?.request(context));
         Ok(())
     }
 

@@ -62,11 +62,10 @@ struct Reader {
     format: &'static str,
 }
 
-impl Reader {
-    /// A line as it should be; `None` leaves it to the careful way.
+impl LineFormat for Reader {
     #[inline]
-    fn quick(&mut self, line: &[u8], context: &mut Context) -> Option<Request> {
-        let mut fields = Quick::new(line);
+    fn quick(&mut self, lines: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Option<usize> {
+        let mut fields = Quick::new(lines);
         let arrival = Nanos(fields.time(self.unit)?);
         let (_, device) = fields.number_and_text()?;
         let sector = Sector(fields.number()?);
@@ -76,33 +75,15 @@ impl Reader {
             b"1" => Op::Read,
             _ => return None,
         };
-        if !fields.ended() {
-            return None;
-        }
+        let length = fields.ended()?;
         let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw))).ok()?;
-        Some(Request { device: Some(device), ..Request::new(arrival, op, sector, count) })
-    }
-}
-
-impl LineFormat for Reader {
-    #[inline]
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        match self.quick(line, context) {
-            Some(request) => out.push(request),
-            None => out.push(self.careful(line, context)?),
-        }
-        Ok(())
+        out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
+        Some(length)
     }
 
-    fn header(&self) -> Header {
-        Header { format: self.format.into(), clock: "relative".into(), ..Header::default() }
-    }
-}
-
-impl Reader {
     /// Field by field, with the place of what is wrong.
     #[cold]
-    fn careful(&mut self, line: &[u8], context: &mut Context) -> Result<Request> {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = blank_separated(line);
         let mut next = |name, column| need(&mut fields, name, column);
         let arrival = Nanos(decimal_time(next("arrival", 1)?, self.unit, "arrival", 1)?);
@@ -121,7 +102,12 @@ impl Reader {
         unsigned(device, "device", 2)?;
         let count = sectors(unsigned(size, "sectors", 4)?, size, "sectors", 4)?;
         let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?;
-        Ok(Request { device: Some(device), ..Request::new(arrival, op, sector, count) })
+        out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        Header { format: self.format.into(), clock: "relative".into(), ..Header::default() }
     }
 }
 

@@ -111,7 +111,7 @@ impl Device {
         let plane = u32::from(self.blocks[block as usize].plane);
         let op = self.flash.program(plane, &self.geometry.groups[0], page, at, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_program(0, Cause::Host);
+        self.count_programs(0, Cause::Host, 1);
         self.settle_page((block, page), logical, Some(span), Cause::Host, (op.begin, op.end), observer);
         let complete = if self.transferred { op.transferred } else { op.end };
         (waits.then(Waits::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
@@ -130,14 +130,14 @@ impl Device {
         let plane = u32::from(self.blocks[block as usize].plane);
         let kind = &self.geometry.groups[0];
         let from_page = self.geometry.offset_of(slot) >> kind.page_shift;
-        let (begin, end) = self.flash.copy(plane, kind, 1, kind, page, ready);
+        let (begin, end) = self.flash.copies((plane, plane), (kind, kind), ready).page(1, page);
         if !self.copy_back {
             self.counters.bus_bytes += 2 * u64::from(kind.page_bytes);
         }
         self.counters.gc_ns += (end - begin) as u64;
         self.counters.page_reads[Cause::Gc as usize] += 1;
         self.counters.group_reads[0] += 1;
-        self.count_program(0, Cause::Gc);
+        self.count_programs(0, Cause::Gc, 1);
         let read = crate::PageRead { block: from, page: from_page, cause: Cause::Gc, begin, end };
         observer.page_read(&read);
         self.settle_page((block, page), logical, None, Cause::Gc, (begin, end), observer);
@@ -176,7 +176,7 @@ impl Device {
         }
         let pool = self.pool_index(u32::from(self.blocks[block as usize].plane), 0);
         self.blocks[block as usize].written = page;
-        self.fill(pool, block, count as u32, Stream::Host);
+        self.fill(pool, block, 1, count as u32, Stream::Host);
         self.last_program = self.last_program.max(end);
     }
 }

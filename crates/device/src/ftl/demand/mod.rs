@@ -162,7 +162,7 @@ impl Device {
         let op = self.flash.program(plane, kind, number, at, bytes);
         let slot = self.geometry.first_slot(block) + (number << kind.page_shift);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_program(group, Cause::Map);
+        self.count_programs(group, Cause::Map, 1);
         if O::UNITS {
             let mut written = [UnitWritten::default(); MAX_SLOTS];
             for i in 0..units {
@@ -182,7 +182,7 @@ impl Device {
         }
         let pool = self.pool_index(plane, group);
         self.remap(first, units, slot);
-        self.fill(pool, block, units, Stream::Map);
+        self.fill(pool, block, 1, units, Stream::Map);
         self.last_program = self.last_program.max(op.end);
         Some(op)
     }

@@ -1,0 +1,117 @@
+//! A trace that is read in a thread of its own while what was read before is worked on.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use crate::batch::Batch;
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
+
+/// Batches that may lie ready: enough that neither side waits for a slow batch of the other.
+const READY: usize = 2;
+
+/// The same batches, counts and errors as a [`TraceReader`] gives when it is asked for one batch after the other; counts
+/// are those of the batches that were taken, whatever has been read beyond. Nothing is read before the first is asked for.
+pub(crate) struct ReadAhead {
+    recognised: Recognised,
+    state: State,
+    /// As of the batch that was taken last.
+    seen: Seen,
+}
+
+/// What a reader tells beside its batches.
+struct Seen {
+    ledger: Ledger,
+    header: Header,
+    progress: Progress,
+}
+
+enum State {
+    /// The thread has not been started.
+    Waiting(Box<TraceReader>),
+    Reading(Receiver<(Result<Option<Batch>>, Seen)>, JoinHandle<()>),
+    Ended,
+}
+
+impl Seen {
+    fn of(reader: &TraceReader) -> Self {
+        Self { ledger: reader.ledger(), header: reader.header(), progress: reader.progress() }
+    }
+}
+
+impl ReadAhead {
+    /// As [`TraceReader::open`].
+    pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let reader = TraceReader::open(path, options)?;
+        Ok(Self {
+            recognised: reader.recognised(),
+            seen: Seen::of(&reader),
+            state: State::Waiting(Box::new(reader)),
+        })
+    }
+
+    /// As [`TraceReader::next_batch`]; after the end and after an error there is nothing more.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        if matches!(self.state, State::Waiting(_)) {
+            self.start()?;
+        }
+        let State::Reading(batches, _) = &self.state else { return Ok(None) };
+        let Ok((batch, seen)) = batches.recv() else { self.panicked() };
+        self.seen = seen;
+        if !matches!(batch, Ok(Some(_))) {
+            self.state = State::Ended;
+        }
+        batch
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let State::Waiting(mut reader) = std::mem::replace(&mut self.state, State::Ended) else {
+            return Ok(());
+        };
+        let (sender, batches) = sync_channel(READY);
+        let read = move || {
+            loop {
+                let batch = reader.next_batch();
+                let last = !matches!(batch, Ok(Some(_)));
+                // Nobody takes it any more where the run has stopped.
+                if sender.send((batch, Seen::of(&reader))).is_err() || last {
+                    return;
+                }
+            }
+        };
+        let thread = Builder::new().name("read-ahead".to_owned()).spawn(read).map_err(|error| {
+            Error::new(Kind::Io, format!("a thread to read the trace could not be started: {error}"))
+        })?;
+        self.state = State::Reading(batches, thread);
+        Ok(())
+    }
+
+    /// The thread ended without a word: its panic goes on here.
+    #[cold]
+    fn panicked(&mut self) -> ! {
+        if let State::Reading(_, thread) = std::mem::replace(&mut self.state, State::Ended)
+            && let Err(panic) = thread.join()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        unreachable!("a reader ends with its last batch or an error")
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.seen.ledger
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.seen.header
+    }
+
+    pub fn recognised(&self) -> Recognised {
+        self.recognised
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.seen.progress
+    }
+}

@@ -1,0 +1,75 @@
+//! Reading ahead changes nothing but the time it takes.
+#![allow(clippy::unwrap_used, reason = "these are tests of exact values")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use emmclab_trace::{BATCH_ROWS, Batch, Combiner, ReadOptions, Request, TraceInput, TraceReader};
+
+const LINES: usize = 4 * BATCH_ROWS + 100;
+
+/// SSDsim lines, one in a hundred before its predecessor, and what comes last.
+fn trace(folder: &Path, last: &str) -> PathBuf {
+    let mut text = String::new();
+    for i in 0..LINES as u64 {
+        let at = i * 1000 - if i % 100 == 99 { 1500 } else { 0 };
+        writeln!(text, "{at} 0 {} 8 {}", i * 7919 % 1_000_000 * 8, i % 2).unwrap();
+    }
+    let path = folder.join("trace.ssdsim");
+    std::fs::write(&path, text + last).unwrap();
+    path
+}
+
+fn requests(batch: Option<&Batch>) -> Vec<Request> {
+    batch.map_or_else(Vec::new, |batch| batch.iter().collect())
+}
+
+#[test]
+fn each_batch_comes_with_the_counts_of_its_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), "");
+    let mut plain = TraceReader::open(&path, &ReadOptions::default()).unwrap();
+    let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    loop {
+        assert_eq!(ahead.ledger(), plain.ledger());
+        assert_eq!(ahead.header(), plain.header());
+        assert_eq!(ahead.progress().done, plain.progress().done);
+        let (batch, expected) = (ahead.next_batch().unwrap(), plain.next_batch().unwrap());
+        assert_eq!(requests(batch.as_ref()), requests(expected.as_ref()));
+        if batch.is_none() {
+            break;
+        }
+    }
+    assert_eq!((ahead.ledger().kept, ahead.ledger().reordered), (LINES as u64, LINES as u64 / 100));
+    assert!(ahead.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn an_error_comes_in_its_place_and_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), "nonsense\n");
+    let mut plain = TraceReader::open(&path, &ReadOptions::default()).unwrap();
+    let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let error = loop {
+        match (ahead.next_batch(), plain.next_batch()) {
+            (Ok(batch), Ok(expected)) => {
+                assert_eq!(batch.unwrap().len(), expected.unwrap().len());
+            }
+            (ahead, plain) => {
+                assert_eq!(ahead.as_ref().err().unwrap().to_string(), plain.err().unwrap().to_string());
+                break ahead.err().unwrap();
+            }
+        }
+    };
+    assert!(error.to_string().contains(&(LINES + 1).to_string()), "{error}");
+    assert!(ahead.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn whoever_stops_early_waits_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), "");
+    let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    assert_eq!(ahead.next_batch().unwrap().unwrap().len(), BATCH_ROWS);
+    assert_eq!(ahead.ledger().kept, BATCH_ROWS as u64);
+}
