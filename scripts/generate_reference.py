@@ -12,7 +12,9 @@ import typer
 import emmclab
 from emmclab import _core
 from emmclab.cli import application
+from emmclab.cli.layers import default_text
 from emmclab.fields import TABLES
+from emmclab.layers import layers
 from emmclab.plots import FIGURES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -136,11 +138,28 @@ def profile_fields() -> str:
     return "".join(parts)
 
 
+def layer_settings() -> str:
+    """Describe the layers with their settings."""
+    parts = [
+        "# Layers\n\nHost software above the device: `--layer NAME`, with `--set NAME.SETTING=VALUE`. ",
+        "What is derived is worked out from the device or from other settings.\n",
+    ]
+    for layer in layers():
+        parts.append(f"\n## {layer['name']}\n\n{layer['about'][0].upper()}{layer['about'][1:]}.\n")
+        rows = [
+            [f"`{one['name']}`", default_text(one["default"]), one["unit"], one["about"]]
+            for one in layer["settings"]
+        ]
+        parts.append(f"\n{table(['setting', 'default', 'unit', 'meaning'], rows)}" if rows else "")
+    return "".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "trace-columns.md": trace_columns,
     "trace-formats.md": formats,
     "profile-fields.md": profile_fields,
+    "layers.md": layer_settings,
 }
 
 

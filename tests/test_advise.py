@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 import emmclab
 from emmclab.advise import ORDERS, advise, options
 from emmclab.device import Device, parse_routing
 from emmclab.errors import ConfigError
+from emmclab.report.advice import write_advice
 from emmclab.study import Study
+from test_report_page import Visit
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +44,23 @@ def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
         ranked = advise(device, [trace], by=order).options
         values = [advice.p99_response_ms if order == "p99" else advice.waf for advice in ranked]
         assert values == sorted(values)
+
+
+def test_on_a_phone_every_figure_of_an_option_is_in_sight(
+    trace: emmclab.Trace, browser: Browser, tmp_path: Path
+) -> None:
+    device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
+    write_advice(advise(device, [trace], lifetime=True, fold=True), "mean", tmp_path / "advice.html")
+    visit = Visit(browser, tmp_path / "advice.html", width=390)
+    cells = visit.page.locator("#options td:not(:empty)").evaluate_all(
+        "cells => cells.map(c => [c.getBoundingClientRect().right, c.dataset.label || ''])"
+    )
+    assert len(cells) > 50
+    assert max(right for right, _ in cells) <= 390
+    assert all(label for _, label in cells), "each says what it is, where the heading is out of sight"
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert visit.words == []
+    visit.page.close()
 
 
 def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emmclab.Trace) -> None:

@@ -16,6 +16,10 @@ RECORDER = (
     "python/emmclab/cli/top.py",
     "python/emmclab/cli/machine.py",
 )
+#: Where the next message of a row begins.
+NEXT = re.compile(
+    r", (?=is |N KB |pages |expected |the format|`header|there |this process|the command has|cannot start)|; "
+)
 NOT_LIVE = ("trace_dat/", "page.rs")
 #: A message in the code: of Rust's `Error::new` and helpers, of Python's errors.
 MESSAGE = re.compile(
@@ -44,10 +48,7 @@ def test_each_message_of_the_guide_is_one_of_the_programs() -> None:
     code = " ".join(" ".join(_sources().values()).split())
     faults = []
     for row in _table(GUIDE):
-        for message in re.split(
-            r", (?=is |N KB |pages |expected |the format|`header|there |this process|the command has|cannot start)|; ",
-            row,
-        ):
+        for message in NEXT.split(row):
             said = (
                 message.removeprefix("note: ")
                 .removeprefix("`top`: ")

@@ -97,10 +97,16 @@ def test_a_setting_of_no_layer_is_refused() -> None:
 
 
 def test_layers_are_listed_with_their_settings() -> None:
-    found = {layer["name"]: layer["settings"] for layer in emmclab_json("layers")}
-    assert found == {layer["name"]: layer["settings"] for layer in layers()}
-    assert found["advil"]["reserved"] == "256MB"
-    assert found["pass-through"] == {}
+    found = emmclab_json("layers")
+    assert found == layers()
+    settings = {layer["name"]: {one["name"]: one for one in layer["settings"]} for layer in found}
+    assert settings["advil"]["reserved"]["default"] == "256MB"
+    assert settings["advil"]["reserved_at"]["default"] is None
+    assert "by default at the end" in settings["advil"]["reserved_at"]["about"]
+    assert settings["advil"]["hot"]["unit"] == "none, paper, rewritten"
+    assert settings["ressd"].items() <= settings["advil"].items()
+    assert settings["pass-through"] == {}
+    assert "derived" in emmclab("layers").stdout
 
 
 def test_benchmarks_are_inputs_of_studies() -> None:
@@ -140,7 +146,7 @@ def small(folder: Path) -> Results:
 def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -> None:
     judged = judge(small, "advil12")
     assert [claim.id for claim in judged] == list(said("advil12"))
-    assert sum(claim.measured != "–" for claim in judged) == 9
+    assert all(claim.measured != "–" for claim in judged)
     drawn = drawings(small)
     page = render(small, judged, drawn)
     for drawing in drawn:

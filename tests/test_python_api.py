@@ -143,3 +143,22 @@ def test_errors_survive_a_process_boundary() -> None:
     )
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.kind, again.line, again.hint) == (str(error), "unit", 3, error.hint)
+
+
+def test_what_is_public_shows_how_it_is_used() -> None:
+    """Functions and methods with something to give carry an example, which is run with the tests."""
+    import inspect
+
+    import emmclab.workload
+
+    named = [getattr(emmclab, name) for name in emmclab.__all__]
+    named += [one for name, one in vars(emmclab.workload).items() if not name.startswith("_")]
+    functions = [one for one in named if inspect.isfunction(one)]
+    for one in filter(inspect.isclass, named):
+        own = {name: inspect.getattr_static(one, name) for name in vars(one) if not name.startswith("_")}
+        bare = [member.__func__ if isinstance(member, staticmethod) else member for member in own.values()]
+        functions += [member for member in bare if inspect.isfunction(member)]
+    ours = [one for one in functions if one.__module__.startswith("emmclab.")]
+    assert len(ours) > 30
+    missing = [one.__qualname__ for one in ours if ">>>" not in (one.__doc__ or "")]
+    assert missing == [], "add a line that shows it to the docstring"

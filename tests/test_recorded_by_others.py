@@ -215,6 +215,9 @@ def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Pat
         ("dd", "f2fs", 5),
     ]
     assert found["journals"] == [{"device": "179,1", "commits": 5, "handles": 20, "blocks": 41}]
+    shown = emmclab("explain", path).stdout
+    for words in ("Commands of mmc0", "Waits for durability", "journal of 179,1: 5 commits, 41 blocks"):
+        assert words in shown, shown
     # A conversion keeps it.
     target = tmp_path / "card.parquet"
     assert emmclab("convert", path, target).returncode == 0

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 import emmclab
+from conftest import PATIENCE_S
 from emmclab.report import write_report, write_simulation_report
 
 
@@ -64,8 +65,19 @@ class Visit:
         charts = self.page.locator(".chart")
         for number in range(charts.count()):
             charts.nth(number).scroll_into_view_if_needed()
-            charts.nth(number).locator("svg").first.wait_for(timeout=10_000)
+            charts.nth(number).locator("svg").first.wait_for(timeout=1_000 * PATIENCE_S)
         return charts.count()
+
+    def cut_on_paper(self, a4_px: int = 718) -> list[str]:
+        """Lays the page out as paper of this width; gives the tables that stick out."""
+        self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        self.page.set_viewport_size({"width": a4_px, "height": 1000})
+        self.page.emulate_media(media="print")
+        cut: list[str] = self.page.locator("table").evaluate_all(
+            f"all => all.filter(t => t.offsetParent && t.getBoundingClientRect().right > {a4_px})"
+            ".map(t => t.closest('[aria-label]').ariaLabel)"
+        )
+        return cut
 
 
 @pytest.mark.parametrize(("name", "charts"), [("one", 17), ("several", 17), ("simulated", 6)])
@@ -84,6 +96,28 @@ def test_every_chart_is_drawn_in_silence_and_without_a_request(
     visit.page.close()
 
 
+@pytest.mark.parametrize("name", ["one", "several", "simulated"])
+def test_on_paper_no_table_is_cut(browser: Browser, name: str, request: pytest.FixtureRequest) -> None:
+    visit = Visit(browser, request.getfixturevalue(name))
+    visit.draw_all()
+    assert visit.cut_on_paper() == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("name", ["several", "simulated"])
+def test_a_narrower_window_draws_legends_that_fit(
+    browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    visit = Visit(browser, request.getfixturevalue(name))
+    visit.draw_all()
+    visit.page.set_viewport_size({"width": 390, "height": 900})
+    cut = """() => [...document.querySelectorAll('.chart svg')].filter(svg =>
+        [...svg.querySelectorAll('.role-legend')].some(legend =>
+            legend.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1)).length === 0"""
+    visit.page.wait_for_function(cut, timeout=30_000)
+    visit.page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["one", "several", "simulated"])
 def test_phone_width_needs_no_sideways_scrolling(
@@ -96,6 +130,10 @@ def test_phone_width_needs_no_sideways_scrolling(
         "drawn => drawn.filter(s => s.getBoundingClientRect().right > 391).length"
     )
     assert wide == 0
+    wide = visit.page.locator(".folds tbody td, .folds tbody th").evaluate_all(
+        "cells => cells.filter(c => c.getBoundingClientRect().right > 390).length"
+    )
+    assert wide == 0, "of the findings nothing is out of sight"
     visit.page.close()
 
 
@@ -150,6 +188,7 @@ def test_figure_gives_its_data_and_its_drawing(
     figure = visit.page.locator("#size_distribution")
     figure.locator("summary").click()
     rows = emmclab.profile(trace).figure("size_distribution")
+    figure.locator("tbody tr").first.wait_for()
     assert figure.locator("tbody tr").count() == len(rows)
     with visit.page.expect_download() as saved:
         figure.locator(".save-csv").click()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.errors import UnsupportedError
+from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.trace import Trace, read
 
 #: What tells the results of fio from a trace, and where it stands.
@@ -21,6 +21,7 @@ def calibrate(
     name: str = "calibrated",
     capacity_gb: int = 32,
     seed: int = 1,
+    skip_packed: bool = False,
 ) -> dict[str, Any]:
     """Fit a device to measured service times: timing, parallelism and power, with error bars.
 
@@ -29,6 +30,7 @@ def calibrate(
         name: the name of the preset.
         capacity_gb: what the host sees.
         seed: of the search and the error bars; the same seed gives the same preset.
+        skip_packed: leave packed commands of a trace out, whose entries a device may program one by one.
 
     Returns:
         `toml` (the preset, commented), `figures` (name, unit, value, low, high), `sizes` (measured, predicted
@@ -45,6 +47,8 @@ def calibrate(
     if not isinstance(source, Trace):
         path = Path(source)
         if path.is_file() and is_fio(path):
+            if skip_packed:
+                raise ConfigError("fio packs nothing", kind="config", field="skip_packed", file=str(path))
             text = path.read_text(errors="replace")
             return _result(_core.calibrate_fio(text, name, path.name, capacity_gb, seed))
         source = read(path)
@@ -56,7 +60,7 @@ def calibrate(
             hint="give a recorded trace",
         )
     described = source.header["source"] or source.name
-    return _result(_core.calibrate_trace(stream, name, described, capacity_gb, seed))
+    return _result(_core.calibrate_trace(stream, name, described, capacity_gb, seed, skip_packed))
 
 
 def is_fio(path: Path) -> bool:

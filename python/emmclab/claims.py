@@ -93,6 +93,9 @@ def rules(paper: str) -> list[Rule]:
 
     Raises:
         ConfigError: there is no such paper, or its ledger is wrong.
+
+    >>> len(rules("iiswc15"))
+    28
     """
     texts = _core.claim_presets()
     if paper not in texts:

@@ -49,6 +49,11 @@ class Device:
     def file(path: str | PathLike[str]) -> Device:
         """Read a device from a TOML file; what it does not say has its default.
 
+        >>> Device.file("no-such-device.toml")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.InputError: no-such-device.toml: No such file or directory
+
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
         """
@@ -56,7 +61,11 @@ class Device:
 
     @staticmethod
     def named(name: str) -> Device:
-        """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`)."""
+        """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`).
+
+        >>> Device.named("nexus5").name
+        'nexus5'
+        """
         return Device.file(name) if "/" in name or name.endswith(".toml") else Device.preset(name)
 
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
@@ -112,12 +121,32 @@ class Device:
         return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
-        """Write every setting in full; the same settings give the same text."""
+        """Write every setting in full; the same settings give the same text.
+
+        >>> Device.preset("nexus5").to_toml().splitlines()[0]
+        'name = "nexus5"'
+        """
         return self._config.to_toml()
 
     def explain(self) -> list[dict[str, str]]:
-        """Give every setting with its value, unit, origin and meaning."""
+        """Give every setting with its value, unit, origin and meaning.
+
+        >>> sorted(Device.preset("nexus5").explain()[0])
+        ['doc', 'key', 'origin', 'unit', 'value']
+        """
         rows: list[dict[str, str]] = json.loads(self._config.explain())
+        return rows
+
+    def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
+        """Measure sequential and random bandwidth of the device full of data (Kim & Kim, Table II).
+
+        Gives for each transfer size `unit_kb`, and `seq_read_mb_s`, `seq_write_mb_s`, `random_read_mb_s` and
+        `random_write_mb_s` in MB/s of 1,048,576 bytes.
+
+        >>> [row["unit_kb"] for row in Device.preset("small-1gb").bandwidths([2048])]
+        [2048]
+        """
+        rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
         return rows
 
     def simulate(
@@ -232,19 +261,46 @@ def parse_routing(text: str) -> Any:
 
 
 class Result(Document):
-    """What a run found; a mapping of the fields that `emmclab simulate --json` prints."""
+    """What a run found; a mapping of the fields that `emmclab simulate --json` prints.
+
+    >>> import emmclab
+    >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+    >>> {"mean_response_ms", "p99_response_ms", "waf", "space_utilisation", "block_erases"} <= set(result)
+    True
+    """
 
     def __repr__(self) -> str:
         mean = f"{self['mean_response_ms']:.2f} ms mean response"
         return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
 
+    def shown(self, field: str) -> Any:
+        """Give a field to show; None where it is the mean of reads or of writes and there are none.
+
+        >>> import emmclab
+        >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
+        >>> writes["requests_write"] > 0 and writes.shown("mean_response_ms_write") > 0
+        True
+        """
+        op = field.rpartition("_")[2]
+        return None if op in ("read", "write") and not self[f"requests_{op}"] else self[field]
+
     def deterministic(self) -> dict[str, Any]:
-        """Give the fields that are the same on every computer and in every run."""
+        """Give the fields that are the same on every computer and in every run.
+
+        >>> import emmclab
+        >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+        >>> sorted(set(result) - set(result.deterministic()))
+        ['page_operations_per_s', 'wall_s']
+        """
         return {field: value for field, value in self.to_dict().items() if field not in WALL_FIELDS}
 
 
 def presets() -> list[str]:
-    """List the devices that come with emmclab."""
+    """List the devices that come with emmclab.
+
+    >>> "nexus5" in presets()
+    True
+    """
     return list(_core.device_presets())
 
 
@@ -286,5 +342,12 @@ def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProg
 
 
 def compare(traces: Sequence[Trace], devices: Sequence[Device], **options: Any) -> list[Result]:
-    """Simulate every trace on every device, trace by trace. `options` are those of `Device.simulate`."""
+    """Simulate every trace on every device, trace by trace. `options` are those of `Device.simulate`.
+
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    >>> [result["device"] for result in compare([trace], devices)]
+    ['iiswc15-4ps', 'iiswc15-hps']
+    """
     return [device.simulate(trace, **options) for trace in traces for device in devices]

@@ -14,7 +14,10 @@ Setting = str | int | float | bool
 
 
 def layers() -> list[dict[str, Any]]:
-    """List the layers there are: `name`, `about`, and `settings` with their defaults.
+    """List the layers there are: `name`, `about` and `settings`.
+
+    Each setting has `name`, `default`, `unit` and `about`; one without default (`None`) is worked out from
+    the device or from other settings, as `about` says.
 
     >>> [layer["name"] for layer in layers()]
     ['pass-through', 'advil', 'ressd']

@@ -39,11 +39,22 @@ class Profile(Document):
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """The paper's six characteristics and five implications, judged on this trace."""
+        """The paper's six characteristics and five implications, judged on this trace.
+
+        >>> import emmclab
+        >>> [finding["id"] for finding in emmclab.profile(emmclab.bundled()[0]).findings][0]
+        'characteristic-1'
+        """
         return list(self["findings"])
 
     def figure(self, name: str) -> list[dict[str, Any]]:
-        """Give the rows of a figure, as in `figures` of the JSON."""
+        """Give the rows of a figure by its name; `list(profile["figures"])` lists them.
+
+        >>> import emmclab
+        >>> profile = emmclab.profile(emmclab.bundled()[0])
+        >>> list(profile.figure("size_distribution")[0])[:2]
+        ['op', 'bin']
+        """
         return list(self["figures"][name])
 
     def table(self) -> Text:
@@ -63,7 +74,15 @@ class Profile(Document):
         return Text("\n".join(lines))
 
     def write_html(self, path: str | Path) -> None:
-        """Write the report page: one file that needs no network."""
+        """Write the report page: one file that needs no network.
+
+        >>> import emmclab, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = pathlib.Path(folder, "page.html")
+        ...     emmclab.profile(emmclab.bundled()[0]).write_html(page)
+        ...     page.stat().st_size < 3_000_000
+        True
+        """
         from emmclab.report import write_report
 
         write_report([self], path)

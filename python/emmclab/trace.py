@@ -72,7 +72,11 @@ class Trace:
 
     @property
     def ledger(self) -> Ledger:
-        """What was seen, kept, skipped, split, merged, reordered, stripped or lost. Reads the trace once."""
+        """What was seen, kept, skipped, split, merged, reordered, stripped or lost. Reads the trace once.
+
+        >>> read(bundled()[0]).ledger["skipped"]
+        0
+        """
         if self._ledger is None:
             for _ in self.batches():
                 pass
@@ -101,6 +105,9 @@ class Trace:
 
         Raises:
             UnsupportedError: a pipe has been read before.
+
+        >>> len(read(bundled()[0]).open().next()) > 0
+        True
         """
         # The stream that was opened to find bad input is as good as a new one.
         stream, self._unread = self._unread, None
@@ -111,6 +118,10 @@ class Trace:
 
     def batches(self, progress: Progress | None = None) -> Iterator[_core.Batch]:
         """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
+
+        >>> trace = read(bundled()[0])
+        >>> sum(len(batch) for batch in trace.batches()) == trace.ledger["kept"]
+        True
 
         Raises:
             EmmclabError: at the first bad record, with its place and a hint.
@@ -158,6 +169,11 @@ class Trace:
         """Write the trace in another format, by the ending of `path` where none is given.
 
         The file appears when it is whole, and never otherwise. What the format has no place for is counted.
+
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     written = read(bundled()[0]).write(Path(folder, "trace.csv"))
+        >>> written.left_out, written.lost
+        (0, {})
         """
         writer = _core.Writer(path, self.header, format=format)
         try:
@@ -181,7 +197,12 @@ class Trace:
         return Trace(self.name, lambda: self.open().repeat(passes))
 
     def to_arrow(self) -> pyarrow.Table:
-        """Give the whole trace as a pyarrow table, without a copy."""
+        """Give the whole trace as a pyarrow table, without a copy.
+
+        >>> trace = read(bundled()[0])
+        >>> trace.to_arrow().num_rows == trace.ledger["kept"]
+        True
+        """
         arrow = _library("pyarrow")
         return arrow.Table.from_batches([arrow.record_batch(batch) for batch in self.batches()])
 
@@ -199,7 +220,12 @@ class Trace:
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give the whole trace as a pandas frame on Arrow columns, so that missing times stay missing."""
+        """Give the whole trace as a pandas frame on Arrow columns, so that missing times stay missing.
+
+        >>> trace = read(bundled()[0])
+        >>> len(trace.to_pandas()) == trace.ledger["kept"]
+        True
+        """
         return self.to_arrow().to_pandas(types_mapper=_library("pandas").ArrowDtype)
 
 
@@ -290,7 +316,12 @@ def combine(traces: Sequence[Trace]) -> Trace:
 def convert(
     source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
 ) -> Written:
-    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`."""
+    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     convert(bundled()[0], Path(folder, "trace.csv")).ledger["skipped"]
+    0
+    """
     return read(source, **options).write(target, format=to)
 
 

@@ -27,17 +27,33 @@ class Workload:
 
     @staticmethod
     def preset(name: str) -> Workload:
-        """Take one of the 25 workloads of the IISWC 2015 paper, made from its published figures alone."""
+        """Take one of the 25 workloads of the IISWC 2015 paper, made from its published figures alone.
+
+        >>> Workload.preset("twitter").name
+        'Twitter'
+        """
         return Workload(_core.WorkloadModel.preset(name))
 
     @staticmethod
     def file(path: str | PathLike[str]) -> Workload:
-        """Read a model from a TOML file, as `emmclab fit` writes it."""
+        """Read a model from a TOML file, as `emmclab fit` writes it.
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "mine.toml")
+        ...     _ = path.write_text(Workload.preset("Email").to_toml())
+        ...     Workload.file(path).digest == Workload.preset("Email").digest
+        True
+        """
         return Workload(_core.WorkloadModel.file(path))
 
     @staticmethod
     def named(name: str) -> Workload:
-        """Take a preset by its name, or a file by its path (ending in `.toml`)."""
+        """Take a preset by its name, or a file by its path (ending in `.toml`).
+
+        >>> Workload.named("Movie").name
+        'Movie'
+        """
         return Workload.file(name) if name.endswith(".toml") else Workload.preset(name)
 
     def __repr__(self) -> str:
@@ -54,7 +70,11 @@ class Workload:
         return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
-        """Write every value in full; the same model gives the same text."""
+        """Write every value in full; the same model gives the same text.
+
+        >>> "[bursts]" in Workload.preset("Movie").to_toml()
+        True
+        """
         return self._model.to_toml()
 
     def trace(
@@ -140,6 +160,10 @@ def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
     """Give every field of Tables III and IV of two profiles with the difference in percent of the first.
 
     `difference_pct` is None where one of the values is missing, or the first is 0 and the second is not.
+
+    >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
+    >>> max(abs(row["difference_pct"]) for row in differences(*twins)) < 2
+    True
     """
     from emmclab.fields import TABLES
 

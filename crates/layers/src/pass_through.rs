@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::registry::{Kind, settings};
 
 pub(crate) const KIND: Kind =
-    Kind { name: "pass-through", about: "hands every request on as it is", build, defaults: Table::new };
+    Kind { name: "pass-through", about: "hands every request on as it is", build, knobs: Vec::new };
 
 /// Hands every request on.
 #[derive(Clone, Copy, Debug)]

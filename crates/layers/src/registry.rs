@@ -4,6 +4,7 @@ use emmclab_trace::{Error, Kind as ErrorKind, Result};
 use serde::de::DeserializeOwned;
 use toml::Table;
 
+use crate::knobs::Knob;
 use crate::layer::{Below, Layer};
 
 /// A layer that can be named.
@@ -12,8 +13,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What it does, in a few words.
     pub about: &'static str,
-    /// Every setting with its default.
-    pub defaults: fn() -> Table,
+    /// Every setting, with default, unit and meaning.
+    pub knobs: fn() -> Vec<Knob>,
     /// Makes it for the disks below.
     pub(crate) build: fn(&Table, &Below) -> Result<Box<dyn Layer>>,
 }

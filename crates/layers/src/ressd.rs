@@ -2,10 +2,12 @@
 //! in ascending order, without hot data and without padding.
 
 use emmclab_trace::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::advil::{Advil, AdvilSettings, HotPolicy, Mover};
+use crate::knobs::{Knob, knobs};
 use crate::layer::{Below, Layer};
 use crate::registry::{Kind, settings as parse};
 use crate::size::Size;
@@ -14,11 +16,11 @@ pub(crate) const KIND: Kind = Kind {
     name: "ressd",
     about: "logs small random writes in a reserved area and moves them in ascending order",
     build,
-    defaults: || Table::try_from(RessdSettings::default()).unwrap_or_default(),
+    knobs: ressd_knobs,
 };
 
 /// Settings of ReSSD; they mean what they mean in [`AdvilSettings`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "those of Advil")]
 pub struct RessdSettings {
@@ -51,6 +53,12 @@ impl Default for RessdSettings {
             checkpoint,
         }
     }
+}
+
+/// Those of Advil that ReSSD has; unit, default and meaning are the same.
+fn ressd_knobs() -> Vec<Knob> {
+    let own = knobs::<RessdSettings>();
+    knobs::<AdvilSettings>().into_iter().filter(|knob| own.iter().any(|own| own.name == knob.name)).collect()
 }
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {

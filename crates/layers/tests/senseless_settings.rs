@@ -89,7 +89,12 @@ fn unknown_layers_are_answered_with_those_there_are() {
 #[test]
 fn defaults_can_be_written_down_and_given_back() {
     for kind in layers() {
-        let config = LayerConfig { name: kind.name.to_owned(), settings: (kind.defaults)() };
+        let mut config = LayerConfig::named(kind.name);
+        for knob in (kind.knobs)() {
+            if let Some(default) = knob.default {
+                config = config.with(&knob.name, &default.to_string());
+            }
+        }
         build_stack(&[config], &BELOW).unwrap();
     }
 }

@@ -76,10 +76,33 @@ fn without_completion_times_nothing_is_said_about_waiting() {
         .map(|finding| (finding.id.as_str(), finding.meaning.as_str()))
         .collect();
     let reason = "unknown: the trace has no completion times";
-    let ids = ["characteristic-3", "characteristic-4", "implication-1", "implication-2"];
-    assert_eq!(unknown, ids.map(|id| (id, reason)));
+    let or_gaps = "unknown: the trace has no completion times, or too few idle gaps";
+    let expected = [
+        ("characteristic-3", reason),
+        ("characteristic-4", or_gaps),
+        ("implication-1", reason),
+        ("implication-2", reason),
+    ];
+    assert_eq!(unknown, expected);
     let gaps = report.findings.iter().find(|finding| finding.id == "characteristic-6").unwrap();
     assert_eq!((gaps.measured, gaps.shown), (Some(450.0), Shown::Yes));
+}
+
+#[test]
+fn one_request_says_nothing_about_localities() {
+    let one = Request::new(Nanos(0), Op::Read, Sector(0), 8);
+    let shown = |requests: &[Request], id: &str| {
+        let report = report_of(requests);
+        report.findings.into_iter().find(|finding| finding.id == id).map(|found| (found.shown, found.meaning))
+    };
+    for id in ["characteristic-5", "implication-3", "implication-4"] {
+        assert_eq!(shown(&[one], id).unwrap().0, Shown::Unknown, "{id}");
+    }
+    // Neither sequences nor returns: weak localities, but not the spatial one more so.
+    let scattered = (0..9).map(|i| Request::new(Nanos(i), Op::Read, Sector(i as u64 * 800), 8));
+    let (verdict, meaning) = shown(&scattered.collect::<Vec<_>>(), "characteristic-5").unwrap();
+    assert_eq!(verdict, Shown::No);
+    assert!(meaning.contains("no rarer than returns"), "{meaning}");
 }
 
 #[test]

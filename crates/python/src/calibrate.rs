@@ -17,10 +17,11 @@ pub(crate) fn calibrate_trace(
     source: String,
     capacity_gb: u32,
     seed: u64,
+    skip_packed: bool,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs(&[reader]);
     run(py, || {
-        let samples = samples_of_traces(&mut Combiner::open(inputs, 1)?)?;
+        let samples = samples_of_traces(&mut Combiner::open(inputs, 1)?, skip_packed)?;
         to_json(&calibrate(&samples, &CalibrateOptions { name, source, capacity_gb, seed })?)
     })
 }

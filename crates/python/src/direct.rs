@@ -2,12 +2,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_replay::DirectIo;
+use emmclab_replay::{DirectIo, bandwidth};
 use emmclab_trace::{Op, Result};
 use pyo3::prelude::*;
 
 use crate::errors::run;
+use crate::json::to_json;
 use crate::simulate::PyDeviceConfig;
+
+/// Bandwidths of a device that is full of data, for transfers of these sizes: rows as JSON.
+#[pyfunction]
+pub(crate) fn bandwidths(py: Python<'_>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<String> {
+    run(py, || to_json(&bandwidth(config.settings(), &units_kb)?))
+}
 
 /// A new device, one transfer at a time.
 #[pyclass(name = "DirectIo", module = "emmclab._core", frozen)]

@@ -33,7 +33,7 @@ mod _core {
     #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
     #[pymodule_export]
-    use crate::direct::PyDirectIo;
+    use crate::direct::{PyDirectIo, bandwidths};
     #[pymodule_export]
     use crate::pair::PyPair;
     #[pymodule_export]

@@ -92,13 +92,13 @@ pub(crate) fn check_traces(
     run(py, || forecheck(&config.0, &from_json(options)?, &inputs))
 }
 
-/// The layers there are: name, what each does, settings with their defaults, as JSON.
+/// The layers there are: name, what each does, settings with default, unit and meaning, as JSON.
 #[pyfunction]
 pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     run(py, || {
         let kinds: Vec<_> = emmclab_layers::layers()
             .iter()
-            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.defaults)() }))
+            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.knobs)() }))
             .collect();
         to_json(&kinds)
     })

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{LoopDisk, Recorded, machine, record, run};
 use emmclab_record::{Outcome, Target, helper_command};
-use emmclab_trace::{Activity, Flags, Op};
+use emmclab_trace::{Activity, Flags, Nanos, Op, Request};
 use serde_json::Value;
 
 /// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
@@ -106,32 +106,33 @@ fn response_times_are_distributed_as_fio_saw_them() {
     });
     disk.unmount();
     assert_eq!((outcome.ledger.lost, outcome.ledger.unpaired), (0, 0), "{}", outcome.ledger);
-    let mut ours: BTreeMap<i64, u64> = BTreeMap::new();
-    for recorded in requests.iter().filter(|it| it.process == "fio" && it.request.op == Op::Read) {
-        if recorded.request.sectors == 128 {
-            *ours.entry(recorded.request.response().unwrap().0).or_default() += 1;
+    let by_fio =
+        |it: &&Recorded| it.process == "fio" && it.request.op == Op::Read && it.request.sectors == 128;
+    let count = |time: fn(&Request) -> Option<Nanos>| {
+        let mut times: BTreeMap<i64, u64> = BTreeMap::new();
+        for recorded in requests.iter().filter(by_fio) {
+            *times.entry(time(&recorded.request).unwrap().0).or_default() += 1;
         }
-    }
+        times
+    };
     let bins = job["read"]["clat_ns"]["bins"].as_object().unwrap();
     let theirs: BTreeMap<i64, u64> =
         bins.iter().map(|(time, count)| (time.parse().unwrap(), count.as_u64().unwrap())).collect();
-    let total: u64 = theirs.values().sum();
-    assert_eq!((ours.values().sum::<u64>(), total), (3000, 3000));
-    for share in [0.1, 0.5, 0.9, 0.99] {
-        eprintln!(
-            "p{}: {} ns recorded, {} ns by fio",
-            share * 100.0,
-            quantile(&ours, share),
-            quantile(&theirs, share)
-        );
-    }
-    // fio's time encloses the block layer's, request by request; its bins are 1/64 wide, and named by their middle.
-    for limit in theirs.keys() {
-        assert!(at_most(&ours, limit + limit / 64) >= at_most(&theirs, *limit), "at {limit} ns");
-    }
-    // Around it fio's has the way into the kernel and back, and the wait for a processor.
-    for share in [0.1, 0.5] {
-        let (ours, theirs) = (quantile(&ours, share), quantile(&theirs, share));
-        assert!(theirs <= 2 * ours + 100_000, "p{}: {ours} ns recorded, {theirs} ns by fio", share * 100.0);
+    // One request at a time: none waits for another, so that its service is nearly all of its response.
+    for (name, ours) in [("response", count(Request::response)), ("service", count(Request::service))] {
+        assert_eq!((ours.values().sum::<u64>(), theirs.values().sum::<u64>()), (3000, 3000));
+        for share in [0.1, 0.5, 0.9, 0.99] {
+            let (ours, theirs) = (quantile(&ours, share), quantile(&theirs, share));
+            eprintln!("{name} p{}: {ours} ns recorded, {theirs} ns by fio", share * 100.0);
+        }
+        // fio's time encloses the block layer's, request by request; its bins are 1/64 wide, and named by their middle.
+        for limit in theirs.keys() {
+            assert!(at_most(&ours, limit + limit / 64) >= at_most(&theirs, *limit), "{name} at {limit} ns");
+        }
+        // Around it fio's has the way into the kernel and back, and the wait for a processor.
+        for share in [0.1, 0.5] {
+            let (ours, theirs) = (quantile(&ours, share), quantile(&theirs, share));
+            assert!(theirs <= 2 * ours + 100_000, "{name}, {share}: {ours} ns recorded, {theirs} ns by fio");
+        }
     }
 }

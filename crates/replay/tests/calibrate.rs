@@ -144,7 +144,7 @@ fn rubbish_from_fio_is_refused_with_the_field() {
 fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
     let Some(path) = common::real_trace("nexus5/log106_Messaging.txt") else { return };
     let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
-    let found = calibrate(&samples_of_traces(&mut traces).unwrap(), &options()).unwrap();
+    let found = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
     println!("{}", found.toml);
     assert!(found.held_out_request_error_pct <= 10.0, "{}", found.held_out_request_error_pct);
     assert!(found.held_out_median_error_pct <= 15.0, "{}", found.held_out_median_error_pct);
@@ -164,4 +164,21 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
         let (again, preset) = (alone(&again, op, row.kb as u32), alone(&preset, op, row.kb as u32));
         assert!((again / preset - 1.0).abs() < 0.05, "{} {} KB: {again} {preset}", row.op, row.kb);
     }
+}
+
+#[test]
+fn without_its_packs_messaging_is_met_more_closely() {
+    let Some(path) = common::real_trace("nexus5/log106_Messaging.txt") else { return };
+    let fit = |skip_packed| {
+        let input = TraceInput { path: path.clone(), ..TraceInput::default() };
+        let mut traces = Combiner::open(vec![input], 1).unwrap();
+        calibrate(&samples_of_traces(&mut traces, skip_packed).unwrap(), &options()).unwrap()
+    };
+    let (all, single) = (fit(false), fit(true));
+    println!("{}", single.toml);
+    assert_eq!((all.packed, single.requests + single.packed), (0, all.requests));
+    assert!(single.packed > 900 && single.toml.contains("packed commands are left out"));
+    assert!(single.held_out_request_error_pct < all.held_out_request_error_pct);
+    assert!(single.held_out_within_10_pct > all.held_out_within_10_pct);
+    assert_eq!(single.woken, all.woken);
 }

@@ -7,7 +7,7 @@ mod support;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use emmclab_trace::{Kind, ReadOptions};
+use emmclab_trace::{Activity, CommandKind, Flags, Kind, ReadOptions};
 use support::{Trace, lenient, read_bytes};
 
 /// The host's recording.
@@ -156,4 +156,33 @@ fn what_is_cut_anywhere_is_read_up_to_there_or_named() {
     for end in (8..atrace.len()).step_by(5) {
         assert!(read_bytes(&atrace[..end], "html", &forced).is_err(), "{end}");
     }
+}
+
+/// Categories `disk` and `mmc` of a phone with kernel 3.10: with thread groups, without a queue, MMC events of Android's own.
+#[test]
+fn the_disk_of_an_old_phone_is_read_with_its_commands_and_waits() {
+    let text = "# tracer: nop\n#\n\
+        com.example-1240  ( 1200) [001] ...1   100.000100: ext4_sync_file_enter: dev 259,3 ino 77 parent 12 datasync 1 \n\
+        jbd2/mmcblk0p28-150 (  150) [000] ...1   100.000300: block_rq_issue: 179,0 WS 0 () 64 + 8 [mmcqd/0]\n\
+        mmcqd/0-91    (   91) [000] ...1   100.000400: mmc_blk_rw_start: cmd=25,addr=0x00000040,size=0x00000008\n\
+        mmcqd/0-91    (   91) [000] d.h2   100.001400: block_rq_complete: 179,0 WS () 64 + 8 [0]\n\
+        mmcqd/0-91    (   91) [000] ...1   100.001500: mmc_blk_rw_end: cmd=25,addr=0x00000040,size=0x00000008\n\
+        mmcqd/0-91    (   91) [000] ...1   100.001600: mmc_blk_erase_start: cmd=1,addr=0x00001000,size=0x00000800\n\
+        mmcqd/0-91    (   91) [000] ...1   100.001700: mmc_blk_erase_end: cmd=1,addr=0x00001000,size=0x00000800\n\
+        <...>-1240  (-----) [001] ...1   100.002100: ext4_sync_file_exit: dev 259,3 ino 77 ret 0\n\
+        com.example-1240  ( 1200) [001] ...1   100.002200: ext4_da_write_begin: dev 259,3 ino 77 pos 0 len 8 flags 0\n";
+    let found = open(format!("capturing trace... done\nTRACE:\n{text}"));
+    let [request] = found.requests[..] else { panic!("{:?}", found.requests) };
+    assert!(request.flags.contains(Flags::JOURNAL));
+    let times = [Some(request.arrival), request.start, request.issue, request.complete];
+    assert_eq!(times.map(|time| time.unwrap().0 - 100_000_000_000), [300_000, 300_000, 400_000, 1_400_000]);
+    assert_eq!((found.ledger.seen, found.ledger.skipped, found.ledger.unpaired), (9, 1, 0));
+    let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
+    let rows: Vec<_> =
+        host.commands.iter().map(|row| (row.kind, row.count, row.bytes.0, row.time.0)).collect();
+    assert_eq!(rows, [(CommandKind::Write, 1, 4096, 1_100_000), (CommandKind::Discard, 1, 0, 100_000)]);
+    assert_eq!((&*host.host, host.busy.0, host.unpaired), ("mmc", 1_200_000, 0));
+    let [sync] = &activity.syncs[..] else { panic!("{activity:?}") };
+    assert_eq!((&*sync.process, &*sync.file_system, sync.time.0), ("com.example", "ext4", 2_000_000));
 }

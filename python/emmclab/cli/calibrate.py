@@ -44,6 +44,13 @@ def calibrate(
     ] = None,
     capacity_gb: Annotated[int, typer.Option(metavar="GB", help="Capacity that the host sees.")] = 32,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same preset.")] = 1,
+    skip_packed: Annotated[
+        bool,
+        typer.Option(
+            "--skip-packed",
+            help="Leave packed commands of a trace out, whose entries a device may program one by one.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -55,7 +62,11 @@ def calibrate(
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)
     found = calibrate_device(
-        source if fio else reading.open(source), name=name, capacity_gb=capacity_gb, seed=seed
+        source if fio else reading.open(source),
+        name=name,
+        capacity_gb=capacity_gb,
+        seed=seed,
+        skip_packed=skip_packed,
     )
     if output is not None:
         write_whole(output, found["toml"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab import _core
+from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, with_groups
@@ -42,7 +44,7 @@ def explain(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a trace is (format, clock, ledger, columns), or what each setting of a device is."""
+    """Say what a trace is and tells (format, clock, ledger, columns), or what each setting of a device is."""
     if not trace.exists() and str(trace) in _core.device_presets():
         _explain_device(Device.preset(str(trace)), as_json)
         return
@@ -64,7 +66,8 @@ def explain(
         "format_recognised_by": _SIGNS.get(source.header["recognised"] or ""),
         "format_about": about.get(source.header["format"] or ""),
         "clock_about": _CLOCKS.get(source.header["clock"] or ""),
-        "header": source.header,
+        "header": {name: text for name, text in source.header.items() if name != "activity"},
+        "activity": json.loads(source.header["activity"] or "{}"),
         "ledger": source.ledger,
         "columns": _core.trace_columns(),
     }
@@ -108,6 +111,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     for name, count in explained["ledger"].items():
         ledger.add_row(f"{count:,}", labels[name])
     console.print(ledger)
+    show_activity(console, explained["activity"])
     columns = _headed("Columns", "Name", "Type", "Unit", "Meaning")
     for column in explained["columns"]:
         columns.add_row(column["name"], column["type"], column["unit"], Text(column["about"]))

@@ -31,9 +31,21 @@ def layers(as_json: AsJson = False) -> None:
         table = framed(f"{row['name']}: {row['about']}")
         table.add_column("Setting")
         table.add_column("Default")
-        for key, value in row["settings"].items():
+        table.add_column("Unit")
+        table.add_column("Meaning")
+        for setting in row["settings"]:
             table.add_row(
-                f"{row['name']}.{key}", Text(value if isinstance(value, str) else json.dumps(value))
+                f"{row['name']}.{setting['name']}",
+                default_text(setting["default"]),
+                setting["unit"],
+                Text(setting["about"]),
             )
         console.print(table)
         console.print()
+
+
+def default_text(value: str | float | bool | None) -> str:
+    """Give a default as it would be set."""
+    if value is None:
+        return "derived"
+    return value if isinstance(value, str) else json.dumps(value)

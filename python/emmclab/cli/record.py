@@ -8,18 +8,16 @@ import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from emmclab import _core
+from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.endings import asked_by_signal
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 
@@ -145,41 +143,3 @@ def _run(
             if child is not None and child.poll() is None:
                 child.terminate()
                 child.wait()
-
-
-def show_activity(console: Console, activity: dict[str, Any]) -> None:
-    """Print what was recorded beside the requests."""
-    for host in activity.get("hosts", []):
-        table = framed(f"Commands of {host['host']}, busy for {host['busy_ns'] / 1e6:,.1f} ms")
-        for name in ("", "count", "KB", "packed", "reliable", "retries", "errors", "mean ms", "longest ms"):
-            table.add_column(name, justify="right" if name else "left")
-        for row in host["commands"]:
-            counts = (f"{row[name]:,}" for name in ("packed", "reliable", "retries", "errors"))
-            times = (row["time_ns"] / row["count"], row["longest_ns"])
-            table.add_row(
-                row["kind"],
-                f"{row['count']:,}",
-                f"{row['bytes'] / 1024:,.0f}",
-                *counts,
-                *(f"{time / 1e6:,.3f}" for time in times),
-            )
-        console.print()
-        console.print(table)
-    if syncs := activity.get("syncs"):
-        table = framed("Waits for durability (fsync)")
-        for name in ("process", "file system", "calls", "errors", "mean ms", "longest ms"):
-            table.add_column(name, justify="left" if name in ("process", "file system") else "right")
-        for row in syncs:
-            table.add_row(
-                Text(row["process"]),
-                row["file_system"],
-                f"{row['calls']:,}",
-                f"{row['errors']:,}",
-                f"{row['time_ns'] / row['calls'] / 1e6:,.3f}",
-                f"{row['longest_ns'] / 1e6:,.3f}",
-            )
-        console.print()
-        console.print(table)
-    for row in activity.get("journals", []):
-        parts = ", ".join(f"{row[name]:,} {name}" for name in ("commits", "blocks", "handles"))
-        console.print(f"journal of {row['device']}: {parts}", markup=False)

@@ -66,7 +66,8 @@ def show_result(console: Console, result: Result) -> None:
         table.add_column(heading, justify="right" if heading == "Value" else "left")
     table.add_row("Requests", f"{result['requests']:,}", "")
     for label, field, digits, unit in _FACTS:
-        table.add_row(label, f"{result[field]:,.{digits}f}", unit)
+        value = result.shown(field)
+        table.add_row(label, "–" if value is None else f"{value:,.{digits}f}", unit)
     if life := result["lifetime"]:
         table.add_row(
             "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"

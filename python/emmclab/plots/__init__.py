@@ -7,7 +7,7 @@ that the data beside a figure are exactly what it was drawn from.
 from emmclab.plots.catalogue import FIGURES
 from emmclab.plots.figure import Chart, Figure, Row, Rows, rows_of, to_csv
 from emmclab.plots.files import write_figures
-from emmclab.plots.marks import chart_of, dots, in_order, tooltip
+from emmclab.plots.marks import chart_of, dots, in_order, symlog, tooltip
 
 __all__ = [
     "FIGURES",
@@ -19,6 +19,7 @@ __all__ = [
     "dots",
     "in_order",
     "rows_of",
+    "symlog",
     "to_csv",
     "tooltip",
     "write_figures",

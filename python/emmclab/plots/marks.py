@@ -28,6 +28,19 @@ def traces_of(rows: Rows) -> list[str]:
     return in_order(rows, "trace")
 
 
+def symlog(rows: Rows, field: str, constant: float) -> dict[str, Any]:
+    """Give scale and axis of a field that spans decades and may be 0 or below; straight within `constant`.
+
+    Ticks stand at 1 and 3 of each decade, which vega would set for the highest decade only.
+    """
+    found = [row[field] for row in rows if row[field] is not None]
+    steps = [float(f"{constant * part * 10**power:.1g}") for power in range(12) for part in (1, 3)]
+    values = [-step for step in reversed(steps) if -step >= min(found)]
+    values += [0.0, *(step for step in steps if step <= max(found))]
+    axis = alt.Axis(values=values, labelOverlap=True, format=",~r")
+    return {"scale": alt.Scale(type="symlog", constant=constant), "axis": axis}
+
+
 def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = None) -> Chart:
     """Draw points in one line for each `name`, in the order of the rows, coloured by a field."""
     names = in_order(rows, name)

@@ -21,7 +21,8 @@ def write_advice(advised: Advised, by: str, html: Path) -> None:
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
-    x = alt.X("change_pct:Q", title="response time against the device as it is, %")
+    title = "response time against the device as it is, %"
+    x = alt.X("change_pct:Q", title=title, **plots.symlog(rows, "change_pct", 10.0))
     chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",

@@ -25,18 +25,25 @@
 
   const figureOf = (chart) => chart.id.slice(0, chart.id.lastIndexOf("-"));
 
+  const sticksOut = (chart) => [...chart.querySelectorAll(".role-legend")].some(
+    (legend) => legend.getBoundingClientRect().right > chart.getBoundingClientRect().right + 1);
+
   async function draw(chart) {
-    if (chart.dataset.theme === theme()) return;
-    chart.dataset.theme = theme();
+    const state = `${theme()} ${chart.clientWidth < 420 ? "narrow" : "wide"}`;
+    if (chart.dataset.drawn === state) return;
+    chart.dataset.drawn = state;
     const { trace, vega } = page.specs[chart.id];
-    // Three columns of a legend do not fit on a phone.
-    const most = chart.clientWidth < 420 ? 2 : 3;
-    const spec = JSON.parse(JSON.stringify(vega), (key, value) => (key === "columns" ? Math.min(value, most) : value));
-    const result = await vegaEmbed(chart, { ...spec, datasets: { rows: rowsOf(figureOf(chart), trace) } }, {
-      actions: false, renderer: "svg", config: page.themes[theme()],
-    });
-    views.get(chart)?.finalize();
-    views.set(chart, result);
+    const datasets = { rows: rowsOf(figureOf(chart), trace) };
+    // Three columns of a legend may not fit on a phone, nor two.
+    for (let most = 3; most > 0; most -= 1) {
+      const spec = JSON.parse(JSON.stringify(vega), (key, value) => (key === "columns" ? Math.min(value, most) : value));
+      const result = await vegaEmbed(chart, { ...spec, datasets }, {
+        actions: false, renderer: "svg", config: page.themes[theme()],
+      });
+      views.get(chart)?.finalize();
+      views.set(chart, result);
+      if (!sticksOut(chart)) break;
+    }
     chart.querySelector("svg")?.setAttribute("aria-hidden", "true");
   }
 
@@ -46,13 +53,14 @@
     for (const entry of entries) if (entry.isIntersecting) { draw(entry.target); near.unobserve(entry.target); }
   }, { rootMargin: "800px" });
   charts.forEach((chart) => near.observe(chart));
-  const redraw = () => charts.filter((chart) => chart.dataset.theme).forEach(draw);
+  const redraw = () => charts.filter((chart) => chart.dataset.drawn).forEach(draw);
 
   document.getElementById("theme").addEventListener("click", () => {
     root.dataset.theme = theme() === "dark" ? "light" : "dark";
     redraw();
   });
   prefersDark.addEventListener("change", redraw);
+  addEventListener("resize", redraw);
   document.getElementById("print").addEventListener("click", async () => { await drawAll(); print(); });
   // Paper is white, whatever the screen is, and nobody can open a fold on it; data of figures stay folded.
   let screenTheme;

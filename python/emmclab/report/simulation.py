@@ -65,7 +65,7 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
         "device": result["device"],
         "parallelism": result["parallelism"],
         "write_complete": result["write_complete"],
-        "cells": [(result[name], digits) for name, _, _, digits in _COLUMNS],
+        "cells": [(result.shown(name), digits) for name, _, _, digits in _COLUMNS],
         "change_pct": 100 * (result["mean_response_ms"] / base - 1) if base and result is not first else None,
         "stopped": result["stopped"],
         "digest": hashlib.sha256(json.dumps(result.deterministic(), sort_keys=True).encode()).hexdigest()[

@@ -252,7 +252,9 @@ def _responses(results: Results) -> Drawing:
             ]
     x = alt.X("mean_response_ms:Q", title="mean response, ms", scale=alt.Scale(type="log"))
     shape = alt.Shape("complete:N", title=None, sort=["transferred", "programmed"], legend=_shapes("top"))
-    chart = dots(rows, "trace", x, "device").encode(shape=shape)
+    below = alt.Legend(orient="bottom", columns=3)
+    colour = alt.Color("device:N", title=None, sort=list(_DEVICES.values()), legend=below)
+    chart = dots(rows, "trace", x, "device").encode(shape=shape, color=colour)
     return Drawing(
         "mean_response",
         "Figure 8: mean response times",

@@ -29,9 +29,17 @@ def run_study(
     fresh: bool = False,
     progress: StudyProgress | None = None,
 ) -> Results:
-    """Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
+    r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
 
     The results are the same bytes for every executor, and whether or not the run was interrupted.
+
+    >>> import pathlib, tempfile
+    >>> from emmclab.study import Serial, Study
+    >>> study = Study.parse('name = "mine"\ninputs = ["Idle", "Movie"]', "mine.toml")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = run_study(study, pathlib.Path(folder), Serial())
+    >>> results.of(["Idle"], "requests")
+    {'Idle': 6932}
     """
     store = Store(folder)
     store.sweep()

@@ -23,11 +23,12 @@ use emmclab_trace::{Op, Result};
 use toml::Table;
 
 use crate::flight::Flight;
+use crate::knobs::knobs;
 use crate::layer::{Answer, Area, Below, HostRequest, Layer, ReadAt, Work};
 use crate::plan::Plan;
 use crate::registry::{Kind, settings as parse};
 
-use checkpoint::{Checkpoints, Mark};
+use checkpoint::Checkpoints;
 use counters::Counters;
 use heat::Heat;
 use journal::Journal;
@@ -41,7 +42,7 @@ pub(crate) const KIND: Kind = Kind {
     name: "advil",
     about: "logs small random writes in a reserved area, keeps hot data there, moves the rest in padded blocks",
     build,
-    defaults: || Table::try_from(AdvilSettings::default()).unwrap_or_default(),
+    knobs: knobs::<AdvilSettings>,
 };
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
@@ -79,7 +80,6 @@ impl Advil {
             [0, 1].map(|i| Section::new(shape.before + i * shape.section, shape.section, shape.reach()));
         let hot = heat.first_region(shape.section);
         sections[0].open(1, shape.header, hot);
-        let first = Mark { sequence: 0, generation: 1, log_next: sections[0].log_next };
         Ok(Self {
             name,
             map: IntervalMap::new(shape.capacity),
@@ -88,7 +88,7 @@ impl Advil {
             current: 0,
             moving: Moving::default(),
             journal: Journal::default(),
-            checkpoints: Checkpoints::after(first),
+            checkpoints: Checkpoints::default(),
             counters: Counters::default(),
             previous_end: u64::MAX,
             pressed: false,

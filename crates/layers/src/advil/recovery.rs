@@ -86,8 +86,6 @@ impl Advil {
             // The start was durable, the first section not.
             self.sections[0].open(1, self.shape.header, 0);
             self.current = 0;
-            let log_next = self.sections[0].log_next;
-            self.checkpoints = Checkpoints::after(Mark { sequence: 0, generation: 1, log_next });
             self.journal.recovered = false;
             return Ok(());
         }

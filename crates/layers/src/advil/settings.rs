@@ -1,13 +1,14 @@
 //! The settings of Advil, and what they must be to make sense.
 
 use emmclab_trace::{Error, Kind, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::layer::{Area, Below};
 use crate::size::Size;
 
 /// Settings of Advil (Kim & Kim); the defaults are the paper's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub struct AdvilSettings {
@@ -29,7 +30,8 @@ pub struct AdvilSettings {
     pub page_padding: bool,
     /// Holes in a clustered block are filled where enough of it is dirty.
     pub block_padding: bool,
-    /// Dirty clustered pages in a clustered block above which it is filled; half of its pages by default.
+    /// Dirty clustered pages in a clustered block above which it is filled; by default half of its pages.
+    #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
     /// What stays in the reserved area.
     pub hot: HotPolicy,
@@ -49,7 +51,7 @@ pub struct AdvilSettings {
 }
 
 /// What stays in the reserved area when a section is emptied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HotPolicy {
     /// Nothing.
@@ -63,7 +65,7 @@ pub enum HotPolicy {
 }
 
 /// When the mover works.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mover {
     /// From the switch of sections on, beside the requests.

@@ -93,14 +93,17 @@ pub struct Calibration {
     pub requests: usize,
     /// See `requests`.
     pub woken: usize,
+    /// Packed commands that were left out, where that was asked for.
+    pub packed: usize,
 }
 
-/// Collects the samples of traces.
+/// Collects the samples of traces; with `skip_packed` those of packed commands are left out of the fit, whose entries may be
+/// programmed one by one: then a pack takes longer than one command of its size.
 ///
 /// # Errors
 /// Where a trace cannot be read or has no service times.
-pub fn samples_of_traces(traces: &mut Combiner) -> Result<Samples> {
-    let mut samples = Samples::default();
+pub fn samples_of_traces(traces: &mut Combiner, skip_packed: bool) -> Result<Samples> {
+    let mut samples = Samples::new(skip_packed);
     while let Some(batch) = traces.next_batch()? {
         batch.iter().for_each(|request| samples.add(&request));
     }
@@ -190,6 +193,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
         sizes,
         requests: all.iter().map(|group| group.count).sum(),
         woken: samples.woken(),
+        packed: samples.left_packed(),
     };
     out.toml = preset::toml(&out, &shape, &timing, power, options);
     Ok(out)

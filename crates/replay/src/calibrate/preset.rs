@@ -54,6 +54,9 @@ pub(super) fn toml(
         out,
         "# sizes met within 10 %. Behind each figure stands the range of 90 % of refits to resampled requests."
     );
+    if found.packed > 0 {
+        line!(out, "# {} packed commands are left out.", found.packed);
+    }
     line!(
         out,
         "# Pages, units and capacity are a stand-in: what the chips inside look like cannot be seen from outside."

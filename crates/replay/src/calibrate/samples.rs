@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, Kind, Op, Request, Result};
+use emmclab_trace::{Error, Flags, Kind, Op, Request, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -62,6 +62,8 @@ struct Sample {
     sectors: u32,
     service_us: f64,
     wait: Option<Wait>,
+    /// Whether it was sent as a packed command.
+    packed: bool,
     /// Which half it belongs to.
     held_out: bool,
     /// How many requests it stands for.
@@ -69,6 +71,11 @@ struct Sample {
 }
 
 impl Sample {
+    /// Whether its time is that of one command of its size on a device that is awake.
+    fn plain(&self, skip_packed: bool) -> bool {
+        !self.woken() && !(skip_packed && self.packed)
+    }
+
     fn woken(&self) -> bool {
         self.wait.is_some_and(|wait| wait.woken)
     }
@@ -78,11 +85,17 @@ impl Sample {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     measured: Vec<Sample>,
+    /// Leave packed commands out: their entries are programmed one by one.
+    skip_packed: bool,
     busy_until: Option<i64>,
     seen: u64,
 }
 
 impl Samples {
+    pub(super) fn new(skip_packed: bool) -> Self {
+        Self { skip_packed, ..Self::default() }
+    }
+
     /// Adds a request of a trace, in order of arrival; reads and writes with start (or issue) and completion count.
     pub fn add(&mut self, request: &Request) {
         self.seen += 1;
@@ -106,6 +119,7 @@ impl Samples {
             sectors: request.sectors,
             service_us,
             wait,
+            packed: request.flags.contains(Flags::PACKED),
             held_out: false,
             count: 1,
         });
@@ -120,7 +134,7 @@ impl Samples {
         count: usize,
         held_out: bool,
     ) {
-        self.measured.push(Sample { op, sectors, service_us, wait: None, held_out, count });
+        self.measured.push(Sample { op, sectors, service_us, wait: None, packed: false, held_out, count });
     }
 
     /// After the last request of a trace: marks half of the requests, by lot, as held out, and those that had to wait for the device to wake up.
@@ -151,7 +165,7 @@ impl Samples {
 
     fn grouped(&self, keep: impl Fn(&Sample) -> bool) -> Vec<Group> {
         let mut by_size: BTreeMap<(Op, u32), (Vec<f64>, usize)> = BTreeMap::new();
-        for sample in self.measured.iter().filter(|sample| !sample.woken() && keep(sample)) {
+        for sample in self.measured.iter().filter(|sample| sample.plain(self.skip_packed) && keep(sample)) {
             let entry = by_size.entry((sample.op, sample.sectors)).or_default();
             entry.0.push(sample.service_us);
             entry.1 += sample.count;
@@ -176,6 +190,11 @@ impl Samples {
 
     pub(super) fn woken(&self) -> usize {
         self.measured.iter().filter(|sample| sample.woken()).count()
+    }
+
+    /// Packed commands that are left out, beside those that woke the device.
+    pub(super) fn left_packed(&self) -> usize {
+        self.measured.iter().filter(|sample| sample.plain(false) && !sample.plain(self.skip_packed)).count()
     }
 
     pub(super) fn power(&self) -> Option<PowerFit> {

@@ -5,9 +5,6 @@
 //! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
 //! with it, as long as nothing between them touches the same sectors.
 
-#[cfg(test)]
-mod below_layers;
-
 use std::collections::VecDeque;
 
 use emmclab_device::{Command, HostSettings, Modifiers, Observer, RequestCompleted, Settings};
@@ -242,6 +239,8 @@ fn mergeable(command: &Command) -> bool {
 
 #[cfg(test)]
 mod tests {
+    mod below_layers;
+
     use emmclab_device::DeviceConfig;
 
     use super::*;

@@ -35,10 +35,10 @@ impl Bast {
         ready: i64,
         observer: &mut O,
     ) -> Option<()> {
-        let pair = (self.data[block as usize], self.log[block as usize]);
-        let (data, kind) = device.merge_blocks(layout, block, pair, ready, observer)?;
+        let pair = (&mut self.data[block as usize], self.log[block as usize]);
+        let kind = device.merge_blocks(layout, block, pair, ready, observer)?;
         device.count_merge(kind);
-        (self.data[block as usize], self.log[block as usize]) = (data, NONE);
+        self.log[block as usize] = NONE;
         self.used[(block % layout.planes) as usize].retain(|used| *used != block);
         Some(())
     }
@@ -69,12 +69,8 @@ impl Placement for Bast {
                 self.merge(device, layout, block, ready, observer)?;
                 continue;
             }
-            if self.data[block as usize] == NONE {
-                self.data[block as usize] = device.claim(block)?;
-            }
-            let data = self.data[block as usize];
-            if device.blocks[data as usize].written <= offset {
-                return Some((data, offset));
+            if let Some(place) = device.data_place(&mut self.data[block as usize], (block, offset))? {
+                return Some(place);
             }
             if self.used[plane].len() as u32 == layout.logs {
                 let oldest = *self.used[plane].front()?;

@@ -42,10 +42,9 @@ impl Block {
         observer: &mut O,
     ) -> Option<()> {
         let Replacement { logical_block, block, copied } = replacement;
-        let pair = (self.data[logical_block as usize], block);
-        let (data, kind) = device.merge_blocks(layout, logical_block, pair, ready, observer)?;
+        let pair = (&mut self.data[logical_block as usize], block);
+        let kind = device.merge_blocks(layout, logical_block, pair, ready, observer)?;
         device.count_merge(if copied { Merge::Full } else { kind });
-        self.data[logical_block as usize] = data;
         self.open[(logical_block % layout.planes) as usize]
             .retain(|replacement| replacement.logical_block != logical_block);
         Some(())
@@ -90,12 +89,8 @@ impl Placement for Block {
                 self.complete(device, layout, replacement, ready, observer)?;
                 continue;
             }
-            if self.data[block as usize] == NONE {
-                self.data[block as usize] = device.claim(block)?;
-            }
-            let data = self.data[block as usize];
-            if device.blocks[data as usize].written <= offset {
-                return Some((data, offset));
+            if let Some(place) = device.data_place(&mut self.data[block as usize], (block, offset))? {
+                return Some(place);
             }
             if self.open[plane].len() as u32 == layout.logs {
                 let oldest = *self.open[plane].front()?;

@@ -44,10 +44,9 @@ impl Fast {
     ) -> Option<()> {
         let logs = &mut self.logs[(block % layout.planes) as usize];
         let own = logs.sequential.take_if(|(of, _)| *of == block).map_or(NONE, |(_, log)| log);
-        let pair = (self.data[block as usize], own);
-        let (data, kind) = device.merge_blocks(layout, block, pair, ready, observer)?;
+        let pair = (&mut self.data[block as usize], own);
+        let kind = device.merge_blocks(layout, block, pair, ready, observer)?;
         device.count_merge(kind);
-        self.data[block as usize] = data;
         Some(())
     }
 
@@ -86,12 +85,8 @@ impl Placement for Fast {
         let (block, offset) = layout.split(logical);
         let plane = (block % layout.planes) as usize;
         loop {
-            if self.data[block as usize] == NONE {
-                self.data[block as usize] = device.claim(block)?;
-            }
-            let data = self.data[block as usize];
-            if device.blocks[data as usize].written <= offset {
-                return Some((data, offset));
+            if let Some(place) = device.data_place(&mut self.data[block as usize], (block, offset))? {
+                return Some(place);
             }
             if let Some((of, log)) = self.logs[plane].sequential
                 && of == block

@@ -1,6 +1,6 @@
 //! Merging: making one data block of what a logical block has in several.
 
-use super::Layout;
+use super::{Layout, Place};
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer};
 use crate::nand::{BlockState, NONE};
@@ -26,6 +26,20 @@ impl Device {
         (entry.plane, entry.group) = (plane as u16, 0);
         (entry.state, entry.written) = (BlockState::Open, 0);
         Some(block)
+    }
+
+    /// The place of a page in the data block of its logical block, where that was not written so far; `Some(None)` where it
+    /// was. A logical block without one gets one; `None` where no block is free.
+    pub(super) fn data_place(
+        &mut self,
+        data: &mut u32,
+        (block, offset): (u32, u32),
+    ) -> Option<Option<Place>> {
+        if *data == NONE {
+            *data = self.claim(block)?;
+        }
+        let free = self.blocks[*data as usize].written <= offset;
+        Some(free.then_some((*data, offset)))
     }
 
     /// Erases a block in which nothing is valid any more.
@@ -67,17 +81,17 @@ impl Device {
     }
 
     /// Brings all that is valid of a logical block into one block: into `log` where its pages are in their places, else into a fresh
-    /// one. `data` and `log` may be [`NONE`]. Returns the new data block, [`NONE`] where nothing is valid, and the kind of merge;
-    /// `None` where no block is free.
+    /// one. `data` and `log` may be [`NONE`]; `data` is the new data block then, [`NONE`] where nothing is valid. Returns the kind
+    /// of merge; `None` where no block is free.
     pub(super) fn merge_blocks<O: Observer>(
         &mut self,
         layout: Layout,
         logical_block: u32,
-        (data, log): (u32, u32),
+        (data, log): (&mut u32, u32),
         ready: i64,
         observer: &mut O,
-    ) -> Option<(u32, Merge)> {
-        let told = if log == NONE { data } else { log };
+    ) -> Option<Merge> {
+        let told = if log == NONE { *data } else { log };
         let valid = if told == NONE { 0 } else { self.merge_begins(told, ready, observer) };
         let in_place = log != NONE && self.in_place(layout, logical_block, log);
         let (mut target, from) = if in_place { (log, self.blocks[log as usize].written) } else { (NONE, 0) };
@@ -104,12 +118,13 @@ impl Device {
         if told != NONE {
             self.merge_ends(told, valid, ready, observer);
         }
-        for old in [data, log] {
+        for old in [*data, log] {
             if old != NONE && old != target {
                 self.release(old, ready, observer);
             }
         }
-        Some((target, kind))
+        *data = target;
+        Some(kind)
     }
 
     /// Whether the block holds the beginning of the logical block, every page in its place, and nothing else.

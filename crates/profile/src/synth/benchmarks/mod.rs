@@ -52,7 +52,7 @@ pub const BENCHMARKS: &[Entry] = &[
     },
     Entry {
         name: "WebBench",
-        about: "web browsing for 36 hours",
+        about: "web browsing for 144 hours",
         make: |seed| phone::session(phone::BROWSING, seed),
     },
 ];

@@ -18,8 +18,9 @@ pub(super) const APPLICATIONS: &[&str] = &[
     "Amazon",
     "Installing",
 ];
-/// Web browsing alone, long enough that the reserved area of the paper fills up more than once.
-pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 60];
+/// Web browsing alone. Nobody says how long the paper's recording is: here it is long enough that small random writes fill
+/// the paper's reserved area of 256 MB nearly twice, so that what is logged is moved several times.
+pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// Each application has its turn.
 const TURN_S: i64 = 6 * 3600 / 10;
