@@ -25,7 +25,7 @@ pub enum Traced {
 
 #[derive(Clone, Debug)]
 enum Decoder {
-    Block(BlockDecoder),
+    Block(Box<BlockDecoder>),
     Extra(ExtraDecoder),
 }
 
@@ -91,7 +91,7 @@ impl Kernel {
             let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
             let Some(kind) = EventKind::of_event(name.as_bytes()) else { continue };
             smallest_record = smallest_record.min(format.record_bytes());
-            decoders.push((format.id, Decoder::Block(BlockDecoder::new(kind, &format)?)));
+            decoders.push((format.id, Decoder::Block(Box::new(BlockDecoder::new(kind, &format)?))));
             events.push(format!("block/{name}"));
         }
         for (path, event) in KernelEvent::ALL {

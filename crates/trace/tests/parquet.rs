@@ -131,7 +131,9 @@ fn a_row_with_a_time_before_an_earlier_one_is_named_or_counted() {
     let row = 70_000;
     requests[row].complete = Some(Nanos(requests[row].arrival.0 - 1));
     let mut builder = BatchBuilder::default();
-    requests.iter().for_each(|request| builder.push(&Request { process: None, device: None, ..*request }));
+    for request in &requests {
+        builder.push(&Request { process: None, device: None, ..*request });
+    }
     let (ledger, _) = write(&path, &[builder.finish(&Arc::default(), &Arc::default())]);
     let error = read(&path).map(|_| ()).unwrap_err();
     assert_eq!((error.field(), error.line()), (Some("complete_ns"), Some(row as u64 + 1)), "{error}");

@@ -285,7 +285,7 @@ fn the_mmc_driver_tells_when_the_card_got_it() {
 /// Events name hosts, not disks, and the numbers of disks say nothing of their hosts.
 #[test]
 fn of_several_cards_the_one_with_such_a_request_got_the_command() {
-    let (emmc, card) = (DISK, DISK | 96);
+    let (emmc, card) = (DISK, DISK + 96);
     let issue = |ns, disk| {
         let [queue, issue, complete] = <[Line; 3]>::try_from(request(ns, disk)).ok().unwrap();
         [queue, issue, complete].map(|line| event(&line, Unknown::Named))

@@ -60,7 +60,9 @@ fn event_formats(order: Order, files: &Files) -> Vec<u8> {
         out.extend(system.as_bytes());
         out.push(0);
         out.extend(order.number(events.len() as u64, 4));
-        events.into_iter().for_each(|format| text(order, &mut out, format));
+        for format in events {
+            text(order, &mut out, format);
+        }
     }
     out
 }

@@ -19,8 +19,9 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     };
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
-        [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] => (Op::Discard, rest),
-        [b'Z', b'R' | b'F' | b'O' | b'C', rest @ ..] => (Op::Discard, rest),
+        [b'D', rest @ ..] | [b'W', b'Z', rest @ ..] | [b'Z', b'R' | b'F' | b'O' | b'C', rest @ ..] => {
+            (Op::Discard, rest)
+        }
         [b'W', rest @ ..] | [b'Z', b'A', rest @ ..] => (Op::Write, rest),
         [b'R', rest @ ..] => (Op::Read, rest),
         [b'N', rest @ ..] if flags == Flags::PREFLUSH => (Op::Flush, rest),
