@@ -2,11 +2,11 @@
 
 use hdrhistogram::Histogram;
 
-/// Longest time told apart: 1,000,000 s.
+/// Longest time told apart: 1,000,000 s. What has no class any more counts as this, as in the library.
 const MAX_NS: u64 = 1_000_000_000_000_000;
 /// Base-2 logarithm of the classes in each power of two: three digits.
 const HALF: u32 = 10;
-/// Beyond it all times are one class: the first power of two above [`MAX_NS`].
+/// The first time without a class: the next power of two.
 const END: u64 = MAX_NS.next_power_of_two();
 
 /// Counts by class. A count is one addition in an array; the histogram is made when it is asked for.
@@ -16,7 +16,7 @@ pub(crate) struct Tally(Vec<u64>);
 /// The class of a time: its leading eleven bits and how many follow.
 #[inline]
 fn class(ns: u64) -> usize {
-    let ns = ns.min(END - 1);
+    let ns = if ns < END { ns } else { MAX_NS };
     let shift = (ns >> (HALF + 1)).checked_ilog2().map_or(0, |bits| bits + 1);
     ((u64::from(shift) << HALF) + (ns >> shift)) as usize
 }
@@ -39,7 +39,7 @@ impl Tally {
 
     #[cold]
     fn make_room(&mut self) {
-        self.0.resize(class(u64::MAX) + 1, 0);
+        self.0.resize(class(END - 1) + 1, 0);
     }
 
     /// Adds the counts of another.
