@@ -24,6 +24,8 @@ printf '\n== Simulated device\n'
 for case in new trace random full; do
     run emmclab-replay device_speed "$case"
 done
+printf '\n== Layers: decisions, memory, recovery\n'
+run emmclab-layers layer_speed
 printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
 printf "\n== What each option of the device costs, in instructions\n"

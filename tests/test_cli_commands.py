@@ -243,3 +243,17 @@ def test_two_conversions_and_two_reports_give_the_same_bytes(trace: Path, tmp_pa
 
 def test_no_colour_codes_without_a_terminal(trace: Path) -> None:
     assert "\x1b" not in emmclab("profile", trace).stdout
+
+
+@pytest.mark.parametrize("columns", [30, 80])
+def test_a_narrow_terminal_cuts_no_figure_and_no_name(trace: Path, columns: int) -> None:
+    for arguments in (
+        ["profile", trace],
+        ["head", trace],
+        ["compare", trace],
+        ["devices"],
+        ["explain", trace],
+    ):
+        done = emmclab(*arguments, env={"COLUMNS": str(columns)})
+        assert done.returncode == 0, done.stderr
+        assert "…" not in done.stdout, arguments

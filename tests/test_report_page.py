@@ -126,10 +126,12 @@ def test_phone_width_needs_no_sideways_scrolling(
     visit = Visit(browser, request.getfixturevalue(name), width=390, scheme=scheme)
     visit.draw_all()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    wide = visit.page.locator(".chart svg").evaluate_all(
-        "drawn => drawn.filter(s => s.getBoundingClientRect().right > 391).length"
+    cut = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => [...c.querySelectorAll('svg, .role-legend, .role-axis-title')]"
+        ".some(part => part.getBoundingClientRect().right > c.getBoundingClientRect().right + 1))"
+        ".map(c => c.id)"
     )
-    assert wide == 0
+    assert cut == []
     wide = visit.page.locator(".folds tbody td, .folds tbody th").evaluate_all(
         "cells => cells.filter(c => c.getBoundingClientRect().right > 390).length"
     )

@@ -168,7 +168,9 @@ proptest! {
             let pack: Vec<_> = pack.iter().map(|command| Command { arrival, ..*command }).collect();
             at += count;
             persistence.expect_packed(&pack);
-            pack.iter().for_each(|command| checker.expect(command));
+            for command in &pack {
+                checker.expect(command);
+            }
             let done = device.submit_packed(&pack, &mut (&mut persistence, &mut checker)).unwrap();
             prop_assert!(device.stop().is_none());
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -36,7 +36,9 @@ impl<O: Observer> Port<'_, O> {
             completed: |_: &mut O, event: &RequestCompleted| told(event),
         };
         if let Some(checker) = self.checker.as_deref_mut() {
-            commands.iter().for_each(|command| checker.expect(command));
+            for command in commands {
+                checker.expect(command);
+            }
             self.device.submit_packed(commands, &mut (&mut *checker, &mut below))?;
             checker.verify_now_and_then(self.device)?;
         } else {

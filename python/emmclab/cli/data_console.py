@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from emmclab.cli.console import ClosedPipe
 
+#: Wider than any table.
+_UNBOUNDED = 10_000
+
 
 class DataConsole(Console):
-    """A console that leaves a closed pipe to the one place where exceptions become exit codes."""
+    """A console that loses no digit, and leaves a closed pipe to the one place of exit codes."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; a table that is wider than the terminal goes beyond its edge, rather than be cut."""
+        wide = self.options.update(width=_UNBOUNDED)
+        # Rich leaves the padding between columns out of the least width where it is collapsed.
+        leasts = [
+            Measurement.get(self, wide, table).minimum + len(table.columns)
+            for table in objects
+            if isinstance(table, Table)
+        ]
+        least = max(leasts, default=0)
+        fits = self.width
+        self.width = max(least, fits)
+        try:
+            super().print(*objects, crop=least <= fits, **options)
+        finally:
+            self.width = fits
 
     def on_broken_pipe(self) -> None:
         """Pass it on, where rich would exit."""

@@ -91,7 +91,7 @@ def _explain_device(device: Device, as_json: bool) -> None:
 def _show(console: Console, explained: dict[str, Any]) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
-    facts.add_column()
+    facts.add_column(overflow="fold")
     header = explained["header"]
     facts.add_row("file", Text(explained["file"]))
     if explained["digest"]:
@@ -121,5 +121,5 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
 def _headed(title: str, *headings: str) -> Table:
     table = framed(title)
     for heading in headings:
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     return table

@@ -94,7 +94,7 @@ def waits(rows: Rows) -> Chart:
 
 def waf_by_cause(rows: Rows) -> Chart:
     """Parts of the write amplification."""
-    return _stacked(rows, "waf", "bytes programmed / bytes written by the host")
+    return _stacked(rows, "waf", "write amplification")
 
 
 def utilisation(rows: Rows) -> Chart:

@@ -21,13 +21,12 @@ def write_advice(advised: Advised, by: str, html: Path) -> None:
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
-    title = "response time against the device as it is, %"
-    x = alt.X("change_pct:Q", title=title, **plots.symlog(rows, "change_pct", 10.0))
+    x = alt.X("change_pct:Q", title="change of response, %", **plots.symlog(rows, "change_pct", 10.0))
     chart = plots.dots(rows, "option", x, "time")
     figure = plots.Figure(
         "changes",
         "What each option does to response times",
-        "Left of 0 is faster.",
+        "Against the device as it is; left of 0 is faster.",
         lambda _rows: chart,
         wide=True,
     )

@@ -73,7 +73,7 @@ struct Sample {
 impl Sample {
     /// Whether its time is that of one command of its size on a device that is awake.
     fn plain(&self, skip_packed: bool) -> bool {
-        !self.woken() && !(skip_packed && self.packed)
+        !(self.woken() || skip_packed && self.packed)
     }
 
     fn woken(&self) -> bool {

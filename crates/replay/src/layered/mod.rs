@@ -392,7 +392,7 @@ impl Layered {
     fn finish<O: Observer>(&mut self, task: u32, at: i64, port: &mut Port<'_, O>) -> Result<()> {
         let Task { level, source, request, parent, .. } = self.tasks[task];
         match source {
-            Source::Start => {}
+            Source::Start | Source::Flagged => {}
             Source::Work => {
                 self.levels[level].busy = false;
                 self.levels[level].layer.worked();
@@ -401,7 +401,6 @@ impl Layered {
                 self.levels[level].flight.remove(request.id);
                 self.levels[level].layer.completed(request.id);
             }
-            Source::Flagged => {}
         }
         if matches!(source, Source::Request | Source::Flagged) {
             let event = self.tasks[task].completed(at);

@@ -21,18 +21,17 @@ impl<'a> Quick<'a> {
         Self { text, at: 0 }
     }
 
-    /// A run of digits, and how many there are: most often one, or up to eight, which are read at once.
+    /// A run of digits, and how many there are; the first eight at once where it is likely to be `long`.
     #[inline]
-    fn digits(&mut self) -> Option<(u64, usize)> {
+    fn digits(&mut self, long: bool) -> Option<(u64, usize)> {
         let rest = &self.text[self.at..];
-        if let [digit, behind, ..] = rest
-            && digit.is_ascii_digit()
-            && !behind.is_ascii_digit()
+        let (mut value, mut count) = (0u64, 0);
+        if long
+            && let Some((eight, _)) = rest.split_first_chunk::<8>()
+            && let Some(digits) = eight_digits(*eight)
         {
-            self.at += 1;
-            return Some((u64::from(digit - b'0'), 1));
+            (value, count) = (digits, 8);
         }
-        let (mut value, mut count) = rest.first_chunk().map_or((0, 0), |eight| leading_digits(*eight));
         for byte in &rest[count..] {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
@@ -70,7 +69,7 @@ impl<'a> Quick<'a> {
     #[inline]
     pub(crate) fn number_and_text(&mut self) -> Option<(u64, &'a [u8])> {
         let from = self.at;
-        let (value, count) = self.digits()?;
+        let (value, count) = self.digits(false)?;
         self.blanks()?;
         Some((value, &self.text[from..from + count]))
     }
@@ -78,12 +77,12 @@ impl<'a> Quick<'a> {
     /// The next field, a time in `unit`s with no more decimals than make nanoseconds.
     #[inline]
     pub(crate) fn time(&mut self, unit: TimeUnit) -> Option<i64> {
-        let (whole, _) = self.digits()?;
+        let (whole, _) = self.digits(true)?;
         let places = unit.digits() as usize;
         let mut rest = 0;
         if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
-            let (digits, count) = self.digits()?;
+            let (digits, count) = self.digits(true)?;
             rest = digits * POWERS.get(places.checked_sub(count)?)?;
         }
         self.blanks()?;
@@ -102,22 +101,18 @@ impl<'a> Quick<'a> {
     }
 }
 
-/// The number that the digits at the beginning make, and how many they are: pairs, fours, then the whole, each step for
-/// all at once.
+/// The number that eight digits make: pairs, fours, then the whole, each step for all at once.
 #[inline]
-fn leading_digits(text: [u8; 8]) -> (u64, usize) {
-    let word = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // A byte above 9 has its high bit set or gets it; what it carries goes to those behind it.
-    let others = (word | word.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
-    let count = others.trailing_zeros() as usize / 8;
-    if count == 0 {
-        return (0, 0);
+fn eight_digits(text: [u8; 8]) -> Option<u64> {
+    let word = u64::from_le_bytes(text);
+    let digits = word.wrapping_sub(0x3030_3030_3030_3030);
+    // A byte below `0` borrows, one above `9` carries into its high bit.
+    if (digits | word.wrapping_add(0x4646_4646_4646_4646)) & 0x8080_8080_8080_8080 != 0 {
+        return None;
     }
-    // Zeros in front make it eight.
-    let digits = word << (64 - 8 * count);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
-    (fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff, count)
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
 #[cfg(test)]
@@ -128,15 +123,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_are_nothing_but_digits() {
+    fn eight_digits_are_nothing_but_digits() {
         for place in 0..8 {
-            for (byte, behind) in (0..=255).flat_map(|byte| [(byte, b'5'), (byte, 0xff)]) {
+            for byte in 0..=255 {
                 let mut text = *b"31415926";
                 text[place] = byte;
-                text[place + 1..].fill(behind);
-                let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                let plain = text[..count].iter().fold(0, |value, byte| value * 10 + u64::from(byte - b'0'));
-                assert_eq!(leading_digits(text), (plain, count), "{text:?}");
+                let plain = std::str::from_utf8(&text).ok().filter(|_| text.iter().all(u8::is_ascii_digit));
+                assert_eq!(eight_digits(text), plain.and_then(|text| text.parse().ok()), "{text:?}");
             }
         }
     }

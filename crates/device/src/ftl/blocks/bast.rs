@@ -69,8 +69,9 @@ impl Placement for Bast {
                 self.merge(device, layout, block, ready, observer)?;
                 continue;
             }
-            if let Some(place) = device.data_place(&mut self.data[block as usize], (block, offset))? {
-                return Some(place);
+            let data = device.data_block(&mut self.data[block as usize], block)?;
+            if device.blocks[data as usize].written <= offset {
+                return Some((data, offset));
             }
             if self.used[plane].len() as u32 == layout.logs {
                 let oldest = *self.used[plane].front()?;

@@ -89,8 +89,9 @@ impl Placement for Block {
                 self.complete(device, layout, replacement, ready, observer)?;
                 continue;
             }
-            if let Some(place) = device.data_place(&mut self.data[block as usize], (block, offset))? {
-                return Some(place);
+            let data = device.data_block(&mut self.data[block as usize], block)?;
+            if device.blocks[data as usize].written <= offset {
+                return Some((data, offset));
             }
             if self.open[plane].len() as u32 == layout.logs {
                 let oldest = *self.open[plane].front()?;

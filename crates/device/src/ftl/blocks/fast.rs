@@ -85,8 +85,9 @@ impl Placement for Fast {
         let (block, offset) = layout.split(logical);
         let plane = (block % layout.planes) as usize;
         loop {
-            if let Some(place) = device.data_place(&mut self.data[block as usize], (block, offset))? {
-                return Some(place);
+            let data = device.data_block(&mut self.data[block as usize], block)?;
+            if device.blocks[data as usize].written <= offset {
+                return Some((data, offset));
             }
             if let Some((of, log)) = self.logs[plane].sequential
                 && of == block

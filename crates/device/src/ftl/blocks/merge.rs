@@ -1,6 +1,6 @@
 //! Merging: making one data block of what a logical block has in several.
 
-use super::{Layout, Place};
+use super::Layout;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer};
 use crate::nand::{BlockState, NONE};
@@ -28,18 +28,12 @@ impl Device {
         Some(block)
     }
 
-    /// The place of a page in the data block of its logical block, where that was not written so far; `Some(None)` where it
-    /// was. A logical block without one gets one; `None` where no block is free.
-    pub(super) fn data_place(
-        &mut self,
-        data: &mut u32,
-        (block, offset): (u32, u32),
-    ) -> Option<Option<Place>> {
+    /// The data block of a logical block, which gets one where it has none; `None` where no block is free.
+    pub(super) fn data_block(&mut self, data: &mut u32, block: u32) -> Option<u32> {
         if *data == NONE {
             *data = self.claim(block)?;
         }
-        let free = self.blocks[*data as usize].written <= offset;
-        Some(free.then_some((*data, offset)))
+        Some(*data)
     }
 
     /// Erases a block in which nothing is valid any more.
