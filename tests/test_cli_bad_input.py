@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, biotracer, emmclab, emmclab_json
+from conftest import PATIENCE_S, ROOT, biotracer, emmclab, emmclab_json
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
@@ -52,6 +52,12 @@ def test_empty_file(command: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.touch()
     assert_refused(emmclab(command, empty), "empty.txt")
+
+
+@pytest.mark.parametrize("command", ["profile", "head", "explain"])
+def test_an_assertion_of_the_parquet_decoder_is_one_error(command: str) -> None:
+    damaged = ROOT / "fuzz/corpus/parquet/damaged-schema.parquet"
+    assert_refused(emmclab(command, damaged, env={"RUST_BACKTRACE": "1"}), damaged.name)
 
 
 def test_binary_garbage(tmp_path: Path) -> None:

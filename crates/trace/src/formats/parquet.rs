@@ -6,11 +6,12 @@
 //! Files of other tools are read too, as long as the required columns are there with their types; compressed with zstd
 //! or snappy, or not.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::max;
@@ -57,10 +58,27 @@ const HEADER_KEY: &str = "emmclab.header";
 const LEDGER_KEY: &str = "emmclab.ledger";
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
+thread_local! {
+    /// Whether a panic on this thread is told as an error and not by Rust's own words.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs a call into the Parquet decoder. It reports most damage as an error, but a forged length can trip one of its
-/// assertions; an importer must survive that.
+/// assertions; an importer must survive that, and say it once.
 fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
-    let problem = match catch_unwind(AssertUnwindSafe(call)) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                usual(info);
+            }
+        }));
+    });
+    GUARDED.set(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(call));
+    GUARDED.set(false);
+    let problem = match outcome {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the Parquet decoder gave up".to_owned(),
