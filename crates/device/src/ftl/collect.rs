@@ -216,7 +216,9 @@ impl Device {
                     self.owner[to as usize] = logical + 1;
                 }
                 if let Mapping::Demand(map) = &mut self.mapping {
-                    found.iter().for_each(|(_, logical)| map.changed(*logical));
+                    for (_, logical) in found {
+                        map.changed(*logical);
+                    }
                 }
                 moved += count as u32;
                 victim.cursor = found[count - 1].0 + 1;
