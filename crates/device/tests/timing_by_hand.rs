@@ -71,6 +71,14 @@ fn the_bus_is_shared_by_the_chips_of_a_channel() {
 }
 
 #[test]
+fn the_way_to_the_flash_may_be_slower_than_the_way_out() {
+    let settings = [("timing.bus_ns_per_byte", "50"), ("timing.bus_write_extra_ns_per_byte", "25")];
+    let commands = [command(0, Write, 0, 4), command(9000, Read, 0, 4)];
+    let (_, events) = run(&config(&settings), &commands);
+    assert_eq!(responses_us(&events), [4.096 * 75.0 + 1000.0, 100.0 + 4.096 * 50.0]);
+}
+
+#[test]
 fn a_short_transfer_slips_into_a_gap_of_the_bus() {
     // A read of chip 1 senses for 100 us; meanwhile chip 0 gets a page over the same bus (41 us).
     let settings = [

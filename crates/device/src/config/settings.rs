@@ -191,6 +191,8 @@ pub struct TimingSettings {
     pub command_ns: f64,
     /// Bus time of a byte of data.
     pub bus_ns_per_byte: f64,
+    /// Further time of a byte on its way to the flash, where the interface is slower for writes.
+    pub bus_write_extra_ns_per_byte: f64,
     /// Energy of a KB on the bus.
     pub bus_uj_per_kb: f64,
     /// When a write counts as complete.

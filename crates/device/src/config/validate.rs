@@ -142,6 +142,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     for (key, value) in [
         ("timing.command_ns", timing.command_ns),
         ("timing.bus_ns_per_byte", timing.bus_ns_per_byte),
+        ("timing.bus_write_extra_ns_per_byte", timing.bus_write_extra_ns_per_byte),
         ("timing.bus_uj_per_kb", timing.bus_uj_per_kb),
         ("controller.read_overhead_us", controller.read_overhead_us),
         ("controller.write_overhead_us", controller.write_overhead_us),

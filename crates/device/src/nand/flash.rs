@@ -101,8 +101,9 @@ pub(crate) struct Flash {
     cache_read: bool,
     cache_program: bool,
     command_ns: i64,
-    /// Bus time of a byte in 1/1024 ns.
-    byte_time: i64,
+    /// Bus time of a byte out of the flash and into it, in 1/1024 ns.
+    out_time: i64,
+    in_time: i64,
     /// Channels that share the data of a clustered page, and the bytes of a real page: less stays on one channel.
     gang_channels: u32,
     real_page: u32,
@@ -153,7 +154,8 @@ impl Flash {
             cache_read: timing.cache_read,
             cache_program: timing.cache_program,
             command_ns: timing.command_ns.round() as i64,
-            byte_time: (timing.bus_ns_per_byte * 1024.0).round() as i64,
+            out_time: (timing.bus_ns_per_byte * 1024.0).round() as i64,
+            in_time: ((timing.bus_ns_per_byte + timing.bus_write_extra_ns_per_byte) * 1024.0).round() as i64,
             gang_channels: geometry.gang_channels,
             real_page: geometry
                 .groups
@@ -242,15 +244,15 @@ impl Flash {
         }
     }
 
-    /// Bus time of a command with `bytes` of data.
+    /// Bus time of `bytes` of data in one direction.
     #[inline(always)]
-    fn bus_time(&self, bytes: u32) -> i64 {
+    fn bus_time(&self, bytes: u32, byte_time: i64) -> i64 {
         let bytes = if self.gang_channels > 1 {
             bytes.min(self.real_page).max(bytes / self.gang_channels)
         } else {
             bytes
         };
-        (i64::from(bytes) * self.byte_time) >> 10
+        (i64::from(bytes) * byte_time) >> 10
     }
 
     /// When an operation on `plane` may begin, whose unit is free `at`.
@@ -302,7 +304,7 @@ impl Flash {
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
         let route = self.routes[plane as usize];
         let index = route.place as usize;
-        let bus = self.command_ns + self.bus_time(bytes);
+        let bus = self.command_ns + self.bus_time(bytes, self.in_time);
         let free = self.free[index];
         let gate = self.gate(plane, Kind::Program, page, ready.max(free));
         let unit = self.units[index];
@@ -333,7 +335,7 @@ impl Flash {
             sensed = self.channels[channel].reserve(begin, self.command_ns) + self.command_ns;
         }
         sensed += group.read_ns;
-        let bus = self.bus_time(bytes);
+        let bus = self.bus_time(bytes, self.out_time);
         // With cache reads the register may still hold the page before; it goes out first.
         let out = sensed.max(self.units[index].register);
         let end = if bus > 0 { self.channels[channel].reserve(out, bus) + bus } else { sensed };
@@ -366,8 +368,8 @@ impl Flash {
         Copies::Whole(Whole {
             ready,
             command: self.command_ns,
-            out: self.bus_time(out),
-            back: self.command_ns + self.bus_time(back),
+            out: self.bus_time(out, self.out_time),
+            back: self.command_ns + self.bus_time(back, self.in_time),
             read_ns: from.read_ns,
             program_ns: to.program_ns,
             free: &mut self.free[route.place as usize],
