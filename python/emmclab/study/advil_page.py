@@ -122,13 +122,15 @@ def _bars(
         for workload, gain in gains(results, grid).items()
     ]
     chart = chart_of(rows, 260)
-    x = alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=0))
+    x = alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False))
     offset = alt.XOffset("layer:N", sort=list(grids.values()))
     bars = chart.mark_bar().encode(
         x=x,
         xOffset=offset,
         y=alt.Y("gain:Q", title="of the bare device"),
-        color=alt.Color("layer:N", title=None, sort=list(grids.values())),
+        color=alt.Color(
+            "layer:N", title=None, sort=list(grids.values()), legend=alt.Legend(columns=3, orient="bottom")
+        ),
     )
     said = (
         chart.transform_filter("datum.published != null")
