@@ -98,6 +98,8 @@ def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
     visit = Visit(browser, page)
     data = visit.page.locator("#reduction details.data")
     data.locator("summary").click()
+    # A fold is filled when the browser says that it is open.
+    data.locator("tbody tr").first.wait_for()
     assert data.locator("tbody tr").count() == 18
     table = visit.page.locator("#beyond table.sortable").first
     table.locator("thead button").nth(4).click()
