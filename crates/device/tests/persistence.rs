@@ -128,6 +128,16 @@ fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
         .collect()
 }
 
+/// Cuts power at and just before each of these completions and each moment that can make a difference.
+fn holds_at(persistence: &Persistence, completions: &[i64]) -> Result<(), TestCaseError> {
+    for cut in completions.iter().copied().chain(persistence.moments()) {
+        for at in [cut - 1, cut] {
+            prop_assert_eq!(persistence.broken(at), None, "power cut at {}", at);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
@@ -176,12 +186,7 @@ proptest! {
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
             cuts.extend(done.map(|at| at.0));
         }
-        cuts.extend(persistence.moments());
-        for cut in cuts {
-            for at in [cut - 1, cut] {
-                prop_assert_eq!(persistence.broken(at), None, "power cut at {}", at);
-            }
-        }
+        holds_at(&persistence, &cuts)?;
         device.power_off(&mut persistence);
         prop_assert_eq!(persistence.lost(), None);
     }
@@ -221,12 +226,7 @@ proptest! {
             prop_assert!(device.stop().is_none());
             cuts.extend(done.map(|at| at.0));
         }
-        cuts.extend(persistence.moments());
-        for cut in cuts {
-            for at in [cut - 1, cut] {
-                prop_assert_eq!(persistence.broken(at), None, "power cut at {}", at);
-            }
-        }
+        holds_at(&persistence, &cuts)?;
         // In good order nothing is lost.
         device.power_off(&mut persistence);
         prop_assert_eq!(persistence.broken(FOREVER), None);
