@@ -361,19 +361,22 @@ impl Flash {
         ready: i64,
     ) -> Copies<'a> {
         if planes.0 != planes.1 || !self.gangs.is_empty() || self.cache_read || self.cache_program {
-            return Copies::Stepwise(Stepwise { flash: self, planes, groups: (from, to), ready });
+            return Copies::Stepwise(Stepwise { flash: self, planes, groups: (from, to), ready, took: 0 });
         }
         let (out, back) = self.copied_bytes(from, to);
         let (out, back) = (self.bus_time(out, self.out_time), self.bus_time(back, self.in_time));
         let plane = &mut self.planes[planes.0 as usize];
+        let free = &mut self.free[plane.place as usize];
+        let begin = ready.max(*free);
         Copies::Whole(Whole {
-            ready,
+            begin,
+            end: begin,
             command: self.command_ns,
             out,
             back: self.command_ns + back,
             read_ns: from.read_ns,
             program_ns: to.program_ns,
-            free: &mut self.free[plane.place as usize],
+            free,
             unit: &mut self.units[plane.place as usize],
             die: &mut self.dies[plane.die as usize],
             channel: &mut self.channels[plane.channel as usize],
