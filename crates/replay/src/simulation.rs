@@ -29,6 +29,8 @@ pub struct Simulation {
     pace: Pace,
     measure: Measure,
     checker: Option<Box<Checker>>,
+    /// Nothing stands between the workload and the device.
+    bare: bool,
     capacity: u64,
     folded: u64,
     kept: u64,
@@ -52,9 +54,11 @@ impl Simulation {
         device.rewind();
         let geometry = device.geometry();
         let capacity = geometry.sectors();
+        let host = HostQueue::new(config.settings());
         Self {
             checker: options.check.then(|| Box::new(Checker::of(&device))),
-            host: HostQueue::new(config.settings()),
+            bare: host.is_none() && !options.check,
+            host,
             layers: None,
             config: config.clone(),
             options: options.clone(),
@@ -107,7 +111,7 @@ impl Simulation {
         let layered =
             Layered::new(layers, &self.device, self.host.take(), second, self.options.first_writes)?;
         self.capacity = layered.capacity();
-        self.layers = Some(Box::new(layered));
+        (self.layers, self.bare) = (Some(Box::new(layered)), false);
         Ok(self)
     }
 
@@ -154,7 +158,7 @@ impl Simulation {
         let command = Command { arrival, sector, sectors, ..Command::from(request) };
         self.folded += u64::from(folded);
         self.kept += 1;
-        if self.host.is_some() || self.layers.is_some() || self.checker.is_some() {
+        if !self.bare {
             return self.push_on(&command, observer);
         }
         let done = self.device.submit(&command, &mut (&mut self.measure, &mut *observer))?;

@@ -66,15 +66,17 @@ fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
 impl<'a> Rows<'a> {
     #[inline]
     fn of(batch: &'a Batch) -> Self {
+        // One length, so that a place is checked once for all columns that are always there.
+        let rows = batch.arrival.len();
         Self {
-            arrival: &batch.arrival,
+            arrival: &batch.arrival[..rows],
             start: &batch.start,
             issue: &batch.issue,
             complete: &batch.complete,
-            sector: &batch.sector,
-            sectors: &batch.sectors,
-            op: &batch.op,
-            flags: &batch.flags,
+            sector: &batch.sector[..rows],
+            sectors: &batch.sectors[..rows],
+            op: &batch.op[..rows],
+            flags: &batch.flags[..rows],
             pid: &batch.pid,
             process: &batch.process,
             device: &batch.device,

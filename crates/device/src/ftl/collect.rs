@@ -257,11 +257,11 @@ impl Device {
                 self.counters.bus_bytes += u64::from(reads) * u64::from(kind.page_bytes)
                     + u64::from(pages) * u64::from(to_kind.page_bytes);
             }
-            self.count_programs(to_group, cause, pages);
+            self.counters.programmed(cause, to_group, to_kind.page_bytes, pages);
             self.last_program = last;
             self.blocks[victim.block as usize].valid -= moved;
             self.pools[pool].valid -= moved;
-            self.fill(to_pool, block, pages, moved, Stream::Gc);
+            self.books().fill(to_pool, block, pages, moved, Stream::Gc);
         }
         self.pools[pool].victim = Some(victim);
         true

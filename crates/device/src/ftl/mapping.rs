@@ -158,7 +158,7 @@ impl Device {
         for unit in first..first + count {
             let slot = self.map[unit as usize];
             if slot != 0 {
-                self.invalidate(slot - 1);
+                self.books().invalidate(slot - 1);
                 self.map[unit as usize] = 0;
                 self.counters.trimmed_units += 1;
                 self.entry_changed(unit);

@@ -108,7 +108,7 @@ impl Device {
         }
         let op = self.flash.program(plane, kind, page, ready, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_programs(group, Cause::Host, 1);
+        self.counters.programmed(Cause::Host, group, kind.page_bytes, 1);
         observer.page_programmed(&PageProgrammed {
             block,
             page,
@@ -118,9 +118,9 @@ impl Device {
             end: op.end,
         });
         for (slot, piece) in (first_slot..).zip(pieces) {
-            self.remap(piece.unit, 1, slot);
+            self.books().remap(piece.unit, 1, slot);
         }
-        self.fill(pool, block, 1, pieces.len() as u32, stream);
+        self.books().fill(pool, block, 1, pieces.len() as u32, stream);
         self.last_program = self.last_program.max(op.end);
         if self.incremental && self.pools[pool].free() <= self.soft {
             self.collect_some(pool, ready, observer);

@@ -14,7 +14,6 @@ pub(crate) enum Copies<'a> {
 }
 
 pub(crate) struct Whole<'a> {
-    pub(super) free: &'a mut i64,
     pub(super) unit: &'a mut Unit,
     pub(super) die: &'a mut DieLoad,
     pub(super) plane_busy: &'a mut u64,
@@ -89,7 +88,7 @@ impl Drop for Whole<'_> {
         if end > begin {
             *self.plane_busy += (end - begin) as u64;
             self.die.book(begin, end);
-            *self.free = end;
+            self.unit.free = end;
             self.unit.register = end - self.program_ns;
             self.unit.note_gc(begin, end);
         }

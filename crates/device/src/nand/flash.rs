@@ -30,7 +30,7 @@ enum Kind {
 
 /// Planes that may only work together on the same command: a chip without interleaving, or a die under the
 /// same-offset rule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Gang {
     die: u32,
     command: u64,
@@ -38,9 +38,23 @@ struct Gang {
     until: i64,
 }
 
-/// A unit of parallelism, beside when it is free.
-#[derive(Clone, Copy, Debug, Default)]
+impl Gang {
+    const NEW: Self = Self { die: 0, command: 0, start: i64::MIN, until: i64::MIN };
+
+    fn book(&mut self, die: u32, command: u64, begin: i64, end: i64) {
+        if begin >= self.until {
+            *self = Gang { die, command, start: begin, until: end };
+        } else {
+            self.until = self.until.max(end);
+        }
+    }
+}
+
+/// A unit of parallelism.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
+    /// When it is free.
+    pub free: i64,
     /// When its page register is free: the array took over what the bus brought.
     pub register: i64,
     /// The last run of collection on it.
@@ -49,6 +63,8 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: i64::MIN, gc_end: i64::MIN };
+
     /// Collection from `begin` to `end`; runs that touch become one.
     #[inline(always)]
     pub fn note_gc(&mut self, begin: i64, end: i64) {
@@ -84,6 +100,8 @@ pub(super) struct DieLoad {
 }
 
 impl DieLoad {
+    const NEW: Self = Self { until: i64::MIN, busy: 0 };
+
     #[inline(always)]
     pub fn book(&mut self, begin: i64, end: i64) {
         self.busy += (end - begin.max(self.until)).max(0) as u64;
@@ -95,9 +113,8 @@ impl DieLoad {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct Flash {
-    /// The units in striping order, and when each is free: all of these are looked at for each page placed.
+    /// The units in striping order: their numbers and their timelines.
     order: Vec<u32>,
-    free: Vec<i64>,
     units: Vec<Unit>,
     planes_per_unit: u32,
     planes: Vec<Plane>,
@@ -148,14 +165,13 @@ impl Flash {
             gang: planes_per_gang.map_or(0, |size| plane / size),
             busy: 0,
         };
-        let mut flash = Self {
-            free: vec![0; order.len()],
-            units: vec![Unit::default(); order.len()],
+        Self {
+            units: vec![Unit::NEW; order.len()],
             planes_per_unit,
             planes: (0..geometry.planes).map(belongs).collect(),
             channels: vec![Channel::default(); geometry.channels as usize],
             gangs: planes_per_gang
-                .map_or_else(Vec::new, |size| vec![Gang::default(); (geometry.planes / size) as usize]),
+                .map_or_else(Vec::new, |size| vec![Gang::NEW; (geometry.planes / size) as usize]),
             same_offset: timing.same_offset,
             copy_back: timing.copy_back,
             cache_read: timing.cache_read,
@@ -170,21 +186,17 @@ impl Flash {
                 .map(|group| group.page_bytes / geometry.gang)
                 .max()
                 .unwrap_or(0),
-            dies: vec![DieLoad { until: i64::MIN, busy: 0 }; geometry.dies as usize],
+            dies: vec![DieLoad::NEW; geometry.dies as usize],
             order,
-        };
-        flash.rewind();
-        flash
+        }
     }
 
     /// Moves every timeline to the past, for a run that starts anew on a used device.
     pub fn rewind(&mut self) {
-        let past = i64::MIN;
-        self.free.fill(past);
-        self.units.fill(Unit { register: past, gc_begin: past, gc_end: past });
-        self.gangs.fill(Gang { start: past, until: past, ..Gang::default() });
+        self.units.fill(Unit::NEW);
+        self.gangs.fill(Gang::NEW);
         self.channels.fill(Channel::default());
-        self.dies.fill(DieLoad { until: past, busy: 0 });
+        self.dies.fill(DieLoad::NEW);
         for plane in &mut self.planes {
             plane.busy = 0;
         }
@@ -220,22 +232,24 @@ impl Flash {
     #[inline(always)]
     pub fn first_unit(&self, cursor: usize, ready: i64) -> usize {
         if self.gangs.is_empty() {
-            first(&self.free, cursor, ready, |_, free| free)
+            first(&self.units, cursor, ready, |_, free| free)
         } else {
-            first(&self.free, cursor, ready, |place, free| self.gang_free(self.order[place], free.max(ready)))
+            first(&self.units, cursor, ready, |place, free| {
+                self.gang_free(self.order[place], free.max(ready))
+            })
         }
     }
 
     /// When the unit of a plane is free.
     #[inline(always)]
     pub fn plane_free(&self, plane: u32) -> i64 {
-        self.free[self.planes[plane as usize].place as usize]
+        self.units[self.planes[plane as usize].place as usize].free
     }
 
     /// When the first unit is free.
     #[inline]
     pub fn first_free(&self) -> i64 {
-        self.free.iter().min().copied().unwrap_or(i64::MAX)
+        self.units.iter().map(|unit| unit.free).min().unwrap_or(i64::MAX)
     }
 
     /// Whether an operation may begin before the last one on its plane has ended.
@@ -286,28 +300,25 @@ impl Flash {
         if same { gang.start } else { gang.until }
     }
 
-    /// Books `plane` for `begin..end`.
+    /// Books `plane` for `begin..end`; its unit is free from `free` on.
     #[inline(always)]
-    fn book(&mut self, plane: u32, kind: Kind, offset: u32, begin: i64, end: i64) {
+    fn book(&mut self, plane: u32, kind: Kind, offset: u32, (begin, end, free): (i64, i64, i64)) {
         let entry = &mut self.planes[plane as usize];
         entry.busy += (end - begin) as u64;
+        self.units[entry.place as usize].free = free;
         self.dies[entry.die as usize].book(begin, end);
         if !self.gangs.is_empty() {
-            let gang = &mut self.gangs[entry.gang as usize];
-            if begin >= gang.until {
-                *gang = Gang { die: entry.die, command: command(kind, offset), start: begin, until: end };
-            } else {
-                gang.until = gang.until.max(end);
-            }
+            let (gang, die) = (&mut self.gangs[entry.gang as usize], entry.die);
+            gang.book(die, command(kind, offset), begin, end);
         }
     }
 
     /// Programs a page: its data crosses the bus, then the array takes it.
     #[inline(always)]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let Plane { place, channel, .. } = self.planes[plane as usize];
         let bus = self.command_ns + self.bus_time(bytes, self.in_time);
-        let free = self.free[place as usize];
+        let Plane { place, channel, .. } = self.planes[plane as usize];
+        let free = self.units[place as usize].free;
         let gate = self.gate(plane, Kind::Program, page, ready.max(free));
         let unit = &mut self.units[place as usize];
         let (mut begin, mut transferred) = (gate, gate);
@@ -319,31 +330,30 @@ impl Flash {
         let end = array_begin + group.program_ns;
         let gc = unit.gc_share(ready, begin);
         unit.register = array_begin;
-        self.book(plane, Kind::Program, page, begin.max(free), end);
-        self.free[place as usize] = end;
+        self.book(plane, Kind::Program, page, (begin.max(free), end, end));
         Operation { begin, transferred, end, gc, array: group.program_ns }
     }
 
     /// Reads a page: the array senses it, then its data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
+        let bus = self.bus_time(bytes, self.out_time);
         let Plane { place, channel, .. } = self.planes[plane as usize];
-        let (index, channel) = (place as usize, channel as usize);
-        let begin = self.gate(plane, Kind::Read, page, ready.max(self.free[index]));
+        let free = self.units[place as usize].free;
+        let begin = self.gate(plane, Kind::Read, page, ready.max(free));
+        let (unit, channel) = (&mut self.units[place as usize], &mut self.channels[channel as usize]);
         let mut sensed = begin;
         if self.command_ns > 0 {
-            sensed = self.channels[channel].reserve(begin, self.command_ns) + self.command_ns;
+            sensed = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         sensed += group.read_ns;
-        let bus = self.bus_time(bytes, self.out_time);
         // With cache reads the register may still hold the page before; it goes out first.
-        let out = sensed.max(self.units[index].register);
-        let end = if bus > 0 { self.channels[channel].reserve(out, bus) + bus } else { sensed };
-        let gc = self.units[index].gc_share(ready, begin);
+        let out = sensed.max(unit.register);
+        let end = if bus > 0 { channel.reserve(out, bus) + bus } else { sensed };
+        let gc = unit.gc_share(ready, begin);
+        unit.register = end;
         let free = if self.cache_read { sensed } else { end };
-        self.book(plane, Kind::Read, page, begin, free);
-        self.free[index] = free;
-        self.units[index].register = end;
+        self.book(plane, Kind::Read, page, (begin, free, free));
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
@@ -366,8 +376,8 @@ impl Flash {
         let (out, back) = self.copied_bytes(from, to);
         let (out, back) = (self.bus_time(out, self.out_time), self.bus_time(back, self.in_time));
         let plane = &mut self.planes[planes.0 as usize];
-        let free = &mut self.free[plane.place as usize];
-        let begin = ready.max(*free);
+        let unit = &mut self.units[plane.place as usize];
+        let begin = ready.max(unit.free);
         Copies::Whole(Whole {
             begin,
             end: begin,
@@ -376,8 +386,7 @@ impl Flash {
             back: self.command_ns + back,
             read_ns: from.read_ns,
             program_ns: to.program_ns,
-            free,
-            unit: &mut self.units[plane.place as usize],
+            unit,
             die: &mut self.dies[plane.die as usize],
             channel: &mut self.channels[plane.channel as usize],
             plane_busy: &mut plane.busy,
@@ -387,16 +396,15 @@ impl Flash {
     /// Erases a block.
     pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
         let Plane { place, channel, .. } = self.planes[plane as usize];
-        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.free[place as usize]));
+        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.units[place as usize].free));
         let mut end = begin;
         if self.command_ns > 0 {
             let channel = &mut self.channels[channel as usize];
             end = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         end += group.erase_ns;
-        self.book(plane, Kind::Erase, 0, begin, end);
-        self.free[place as usize] = end;
         self.units[place as usize].register = end;
+        self.book(plane, Kind::Erase, 0, (begin, end, end));
         Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
     }
 
@@ -408,18 +416,20 @@ impl Flash {
 
 /// The place of the first of `units` from `cursor` on, and round, that is free at `ready`, else of the one free first.
 #[inline(always)]
-fn first(units: &[i64], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
-    let (mut best, mut best_free) = (0, i64::MAX);
-    let mut place = cursor;
-    for _ in 0..units.len() {
-        let free = free(place, units[place]);
-        if free < best_free {
-            (best, best_free) = (place, free);
+fn first(units: &[Unit], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
+    let (mut best, mut best_free) = (cursor, i64::MAX);
+    let (before, from) = units.split_at(cursor);
+    for (offset, units) in [(cursor, from), (0, before)] {
+        for (index, unit) in units.iter().enumerate() {
+            let free = free(offset + index, unit.free);
             if free <= ready {
-                break;
+                return offset + index;
             }
+            // Which one is the first cannot be foreseen: chosen without a jump.
+            let earlier = free < best_free;
+            best = if earlier { offset + index } else { best };
+            best_free = if earlier { free } else { best_free };
         }
-        place = if place + 1 == units.len() { 0 } else { place + 1 };
     }
     best
 }

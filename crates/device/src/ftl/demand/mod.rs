@@ -163,7 +163,7 @@ impl Device {
         let op = self.flash.program(plane, kind, number, at, bytes);
         let slot = self.geometry.first_slot(block) + (number << kind.page_shift);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_programs(group, Cause::Map, 1);
+        self.counters.programmed(Cause::Map, group, kind.page_bytes, 1);
         if O::UNITS {
             let mut written = [UnitWritten::default(); MAX_SLOTS];
             for i in 0..units {
@@ -181,8 +181,8 @@ impl Device {
                 end,
             });
         }
-        self.remap(first, units, slot);
-        self.fill(pool, block, 1, units, Stream::Map);
+        self.books().remap(first, units, slot);
+        self.books().fill(pool, block, 1, units, Stream::Map);
         self.last_program = self.last_program.max(op.end);
         Some(op)
     }
