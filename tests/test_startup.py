@@ -21,6 +21,7 @@ HEAVY = {
     "pandas",
     "polars",
     "pyarrow",
+    "pydantic",
     "vl_convert",
 }
 
