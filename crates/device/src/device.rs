@@ -359,8 +359,7 @@ impl Device {
     /// Checks a command against the device and the clock.
     #[inline]
     pub(crate) fn accept(&self, command: &Command) -> Result<()> {
-        let capacity = u64::from(self.geometry.logical_units) * u64::from(self.geometry.unit_sectors);
-        if command.sector.saturating_add(u64::from(command.sectors)) > capacity {
+        if command.sector.saturating_add(u64::from(command.sectors)) > self.geometry.sectors() {
             return Err(self.beyond(command));
         }
         let arrival = command.arrival.0;

@@ -102,7 +102,8 @@ impl Device {
     }
 
     /// Writes the span of a request.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but a choice")]
     pub(crate) fn write_mapped<O: Observer>(
         &mut self,
         progress: &mut Progress,

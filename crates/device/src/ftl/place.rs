@@ -38,6 +38,15 @@ pub(crate) struct PageWrite {
     pub hot: bool,
 }
 
+/// Where a page is programmed next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub plane: u32,
+    pub group: u8,
+    pub pool: usize,
+    pub block: u32,
+}
+
 impl Device {
     /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
     /// many units it took, or `None` where the device is full.
@@ -50,17 +59,17 @@ impl Device {
     ) -> Option<(Operation, u32)> {
         let PageWrite { first, units, group, span, hot } = write;
         let stream = if hot { Stream::Hot } else { Stream::Host };
-        let Some((plane, group, block)) = self.place(ready, first, group, stream, observer) else {
-            if self.stop.is_none() {
-                self.stop = Some(Stop::Full);
-            }
+        let Some(Place { plane, group, pool, block }) = self.place(ready, first, group, stream, observer)
+        else {
+            self.stop.get_or_insert(Stop::Full);
             return None;
         };
         let kind = &self.geometry.groups[usize::from(group)];
         let units = units.min(kind.slots_per_page());
         let page = self.blocks[block as usize].written;
+        let slot = self.geometry.first_slot(block) + (page << kind.page_shift);
         let mut bytes = units * self.geometry.unit_bytes;
-        if self.partial(span, first, units) {
+        if !self.whole(span) && self.partial(span, first, units) {
             bytes = self.bytes_to_move(span, first, units);
         }
         let op = self.flash.program(plane, kind, page, ready, bytes);
@@ -85,9 +94,6 @@ impl Device {
                 end: op.end,
             });
         }
-        let pool = self.pool_index(plane, group);
-        let slot =
-            self.geometry.first_slot(block) + (page << self.geometry.groups[usize::from(group)].page_shift);
         self.remap(first, units, slot);
         self.fill(pool, block, 1, units, stream);
         self.last_program = self.last_program.max(op.end);
@@ -101,20 +107,25 @@ impl Device {
     #[inline(always)]
     pub(super) fn remap(&mut self, first: u32, units: u32, slot: u32) {
         for i in 0..units {
-            let old = self.map[(first + i) as usize];
+            let old = std::mem::replace(&mut self.map[(first + i) as usize], slot + i + 1);
+            self.owner[(slot + i) as usize] = first + i + 1;
             if old != 0 {
                 self.invalidate(old - 1);
             }
-            self.map[(first + i) as usize] = slot + i + 1;
-            self.owner[(slot + i) as usize] = first + i + 1;
         }
     }
 
-    /// Whether the host's span leaves part of its first or last unit uncovered.
+    /// Whether the host's span begins and ends with a unit.
+    #[inline]
+    pub(crate) fn whole(&self, span: Span) -> bool {
+        (span.first | span.end) & u64::from(self.geometry.unit_sectors - 1) == 0
+    }
+
+    /// Whether the host's span leaves part of the first or last of these units uncovered.
     #[inline]
     pub(crate) fn partial(&self, span: Span, first: u32, units: u32) -> bool {
-        let unit = u64::from(self.geometry.unit_sectors);
-        span.first > u64::from(first) * unit || span.end < u64::from(first + units) * unit
+        let shift = self.geometry.unit_shift;
+        span.first > u64::from(first) << shift || span.end < u64::from(first + units) << shift
     }
 
     /// Bytes that cross the bus for a page of which the host covers a part: what it covers, and what is kept of the old.
@@ -179,7 +190,7 @@ impl Device {
         group: u8,
         stream: Stream,
         observer: &mut O,
-    ) -> Option<(u32, u8, u32)> {
+    ) -> Option<Place> {
         let plane = match self.allocation {
             AllocationPolicy::Dynamic => self.first_free_plane(ready),
             AllocationPolicy::Static => self.home_plane(unit, group),
@@ -188,7 +199,7 @@ impl Device {
         if self.pools[pool].valid < self.pools[pool].valid_limit
             && let Some(block) = self.open_block(pool, plane, group, stream, ready, observer)
         {
-            return Some((plane, group, block));
+            return Some(Place { plane, group, pool, block });
         }
         self.place_anywhere(ready, group, stream, observer)
     }
@@ -201,7 +212,7 @@ impl Device {
         group: u8,
         stream: Stream,
         observer: &mut O,
-    ) -> Option<(u32, u8, u32)> {
+    ) -> Option<Place> {
         for crowded in [false, true] {
             for turn in 0..=self.geometry.by_size.len() {
                 let other = match turn {
@@ -221,7 +232,7 @@ impl Device {
                     if below != crowded
                         && let Some(block) = self.open_block(pool, plane, other, stream, ready, observer)
                     {
-                        return Some((plane, other, block));
+                        return Some(Place { plane, group: other, pool, block });
                     }
                 }
             }
@@ -237,6 +248,9 @@ impl Device {
         self.cursor = if next == self.flash.unit_count() { 0 } else { next };
         let unit = self.flash.unit_at(best);
         let planes = self.flash.planes_per_unit();
+        if planes == 1 {
+            return unit;
+        }
         let turn = &mut self.plane_turn[unit as usize];
         *turn = if *turn + 1 >= planes { 0 } else { *turn + 1 };
         unit * planes + *turn
