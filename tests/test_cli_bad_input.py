@@ -139,6 +139,13 @@ def test_a_pipe_is_not_read_twice(trace: Path, tmp_path: Path) -> None:
         feeder.wait(PATIENCE_S)
 
 
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-1", "1e9"])
+def test_an_impossible_rate_is_named(trace: Path, rate: str) -> None:
+    done = emmclab("simulate", trace, "--device", "small-1gb", "--rate", rate)
+    assert_refused(done, "a rate of", "is impossible")
+    assert "column" not in done.stderr
+
+
 def test_a_trace_out_of_order_names_the_option_that_helps(tmp_path: Path) -> None:
     late = tmp_path / "late.csv"
     rows = [f"{number * 1_000_000},write,{number * 8},8" for number in range(70_000, 0, -1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -204,6 +205,9 @@ class Device:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
         if passes < 1:
             raise ConfigError("a trace is replayed at least once", kind="config", field="passes")
+        if not math.isfinite(rate):
+            hint = "1 keeps the recorded times, 2 halves them"
+            raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
         aging = parse_precondition(precondition)
         options = {
             "mode": mode,
