@@ -113,7 +113,6 @@ pub struct TraceReader {
     full: VecDeque<Batch>,
     builder: BatchBuilder,
     unsorted: bool,
-    newest: i64,
     processes: Arc<Names>,
     devices: Arc<Names>,
     last_arrival: i64,
@@ -153,7 +152,6 @@ impl TraceReader {
             full: VecDeque::new(),
             builder: BatchBuilder::default(),
             unsorted: false,
-            newest: i64::MIN,
             processes: Arc::default(),
             devices: Arc::default(),
             last_arrival: i64::MIN,
@@ -188,7 +186,7 @@ impl TraceReader {
         if let Some(sorted) = self.source.next_sorted() {
             let batch = sorted?;
             if let Some(batch) = &batch {
-                self.guard.see_batch(batch);
+                self.guard.see(batch.rows(), true);
             }
             self.guard.check(batch.is_none())?;
             return Ok(batch);
@@ -228,30 +226,37 @@ impl TraceReader {
         read.clear();
         self.ended = !self.source.fill(&mut read)?;
         let full = self.full.len();
-        for request in &read {
-            let arrival = request.arrival.0;
-            self.reordered += u64::from(arrival < self.last_in_file);
-            self.last_in_file = arrival;
-            self.guard.see(request);
-            self.unsorted |= arrival < self.newest;
-            self.newest = self.newest.max(arrival);
-        }
-        self.hold(&read);
+        self.hold(&read, Self::see);
         self.read = read;
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    fn hold(&mut self, mut requests: &[Request]) {
+    /// Puts requests into columns; `done` is told the row of the batch that the newest begin with.
+    fn hold(&mut self, mut requests: &[Request], done: impl Fn(&mut Self, usize)) {
         while !requests.is_empty() {
             let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
             let (now, later) = requests.split_at(room.min(requests.len()));
+            let row = self.builder.len();
             self.builder.extend(now);
+            done(self, row);
             if self.builder.len() == BATCH_ROWS {
                 let batch = self.freeze();
                 self.full.push_back(batch);
             }
             requests = later;
         }
+    }
+
+    /// Looks at what was read: the rows of the batch from this one on.
+    fn see(&mut self, from: usize) {
+        let rows = self.builder.rows(from);
+        let arrivals = rows.arrivals();
+        let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
+        let back: u64 = arrivals.windows(2).map(|pair| u64::from(pair[1] < pair[0])).sum();
+        self.reordered += back + u64::from(*first < self.last_in_file);
+        self.last_in_file = *last;
+        self.unsorted |= back > 0 || *first < self.guard.newest();
+        self.guard.see(rows, back == 0);
     }
 
     /// The batch that was being filled.
@@ -270,7 +275,7 @@ impl TraceReader {
             requests.extend(batch.iter());
         }
         requests.sort_by_key(|request| request.arrival);
-        self.hold(&requests);
+        self.hold(&requests, |_, _| ());
         self.unsorted = false;
     }
 
