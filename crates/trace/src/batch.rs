@@ -17,8 +17,9 @@ use crate::names::{NameId, Names};
 use crate::request::{Flags, Op, Request};
 use crate::units::{Nanos, Sector};
 
-/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache.
-pub const BATCH_ROWS: usize = 1 << 16;
+/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and for
+/// the allocator to hand the memory of one that is done to the next.
+pub const BATCH_ROWS: usize = 1 << 13;
 
 const NO_TIME: i64 = i64::MIN;
 const NO_PID: i32 = i32::MIN;

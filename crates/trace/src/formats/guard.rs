@@ -75,9 +75,9 @@ impl UnitGuard {
         })
     }
 
-    /// Watches some more requests, which may be known to stand in order of arrival (`sorted`): column by column, and only
-    /// as long as a column can still tell something.
-    pub(crate) fn see(&mut self, rows: Rows, sorted: bool) {
+    /// Watches some more requests, in order of arrival among themselves: column by column, and only as long as a column
+    /// can still tell something.
+    pub(crate) fn see(&mut self, rows: Rows) {
         let arrivals = rows.arrivals();
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
         if self.all_like_bytes {
@@ -92,11 +92,8 @@ impl UnitGuard {
             self.see_gap(less.fold(u64::MAX, u64::min).wrapping_add(1));
         }
         self.previous = *last;
-        let ends = [*first, *last];
-        for arrival in if sorted { &ends } else { arrivals } {
-            self.first = self.first.min(*arrival);
-            self.last = self.last.max(*arrival);
-        }
+        self.first = self.first.min(*first);
+        self.last = self.last.max(*last);
         self.count += arrivals.len() as u64;
         if self.responses < RESPONSES_SAMPLE {
             let (responses, sum) =
@@ -255,7 +252,7 @@ mod tests {
     fn judge(times: Times, requests: impl Iterator<Item = Request>) -> Result<()> {
         let mut guard = UnitGuard::new(times, &ReadOptions::default()).unwrap();
         for requests in requests.collect::<Vec<_>>().chunks(1024) {
-            guard.see(batch(requests).rows(), false);
+            guard.see(batch(requests).rows());
             guard.check(false)?;
         }
         guard.check(true)
@@ -294,8 +291,8 @@ mod tests {
         for rows in [1, 2, 7, 1_000] {
             let requests: Vec<_> = (next..next + rows).map(request).collect();
             next += rows;
-            at_once.see(batch(&requests).rows(), true);
-            requests.chunks(1).for_each(|request| one_by_one.see(batch(request).rows(), false));
+            at_once.see(batch(&requests).rows());
+            requests.chunks(1).for_each(|request| one_by_one.see(batch(request).rows()));
             let seen = |guard: &UnitGuard| {
                 let times = (guard.first, guard.last, guard.previous, guard.smallest_gap);
                 let sums = (guard.count, guard.responses, guard.response_sum);

@@ -13,7 +13,7 @@ use super::text::TimeUnit;
 pub(crate) struct Quick<'a>(&'a [u8]);
 
 /// So many digits always fit.
-const MOST_DIGITS: usize = 18;
+const MOST_DIGITS: usize = 19;
 const POWERS: [u64; 10] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
@@ -24,12 +24,24 @@ impl<'a> Quick<'a> {
         Self(text)
     }
 
-    /// Goes over the blanks before a field.
+    /// Goes over the blanks before a field, most often one.
     #[inline(always)]
     fn gap(&mut self) {
+        if let [b' ' | b'\t', rest @ ..] = self.0 {
+            self.0 = rest;
+        }
+        if let [..=b' ', ..] = self.0 {
+            *self = Self(self.0).wide_gap();
+        }
+    }
+
+    /// By value, as what follows, so that what is left of the text need not be in memory.
+    #[inline(never)]
+    fn wide_gap(mut self) -> Self {
         while let [b' ' | b'\t', rest @ ..] = self.0 {
             self.0 = rest;
         }
+        self
     }
 
     /// Goes over a tab, where there is one: for fields that stand two tabs apart.
@@ -44,24 +56,16 @@ impl<'a> Quick<'a> {
     /// A run of digits, and how many there are.
     #[inline(always)]
     fn digits(&mut self) -> Option<(u64, usize)> {
-        let (value, count) = leading_digits(*self.0.first_chunk()?);
+        let (mut value, mut count) = leading_digits(*self.0.first_chunk()?);
         self.0 = &self.0[count..];
-        if count < 8 { (count > 0).then_some((value, count)) } else { self.more_digits(value) }
-    }
-
-    /// What `value`, made of eight digits, goes on to.
-    #[inline]
-    fn more_digits(&mut self, mut value: u64) -> Option<(u64, usize)> {
-        let mut count = 8;
-        loop {
-            let (part, digits) = leading_digits(*self.0.first_chunk()?);
-            value = value.wrapping_mul(POWERS[digits]).wrapping_add(part);
-            count += digits;
-            self.0 = &self.0[digits..];
-            if digits < 8 || count > MOST_DIGITS {
-                return (count <= MOST_DIGITS).then_some((value, count));
+        if count == 8 {
+            while let [digit @ b'0'..=b'9', rest @ ..] = self.0 {
+                value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+                count += 1;
+                self.0 = rest;
             }
         }
+        (1..=MOST_DIGITS).contains(&count).then_some((value, count))
     }
 
     /// The next field, an unsigned number.
@@ -86,7 +90,6 @@ impl<'a> Quick<'a> {
         Some(number)
     }
 
-    /// By value, so that what is left of the text need not be in memory.
     #[inline(never)]
     fn any_number(mut self) -> Option<((u64, &'a [u8]), Self)> {
         self.gap();
