@@ -88,7 +88,8 @@ impl UnitGuard {
         }
         if self.smallest_gap >= BURST_GAP_NS {
             // One less, so that no gap at all is the largest.
-            let less = arrivals.windows(2).map(|pair| pair[1].abs_diff(pair[0]).wrapping_sub(1));
+            let less =
+                arrivals.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1));
             self.see_gap(less.fold(u64::MAX, u64::min).wrapping_add(1));
         }
         self.previous = *last;
@@ -245,7 +246,9 @@ mod tests {
 
     fn batch(requests: &[Request]) -> Batch {
         let mut builder = BatchBuilder::default();
-        requests.iter().for_each(|request| builder.push(request));
+        for request in requests {
+            builder.push(request);
+        }
         builder.finish(&Arc::default(), &Arc::default())
     }
 
