@@ -28,17 +28,20 @@ SSDSIM_S = {"telegram": 5.1, "random": 2.75}
 TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
 
 
+def timed(command: list[str]) -> tuple[float, float]:
+    """Wall seconds and processor seconds of a run."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    if status:
+        sys.exit(f"failed: {' '.join(command)}")
+    return wall, usage.ru_utime + usage.ru_stime
+
+
 def best(command: list[str]) -> tuple[float, float]:
     """Wall seconds and processor seconds of the fastest of several runs."""
-    runs = []
-    for _ in range(RUNS):
-        begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - begin
-        if status:
-            sys.exit(f"failed: {' '.join(command)}")
-        runs.append((wall, usage.ru_utime + usage.ru_stime))
+    runs = [timed(command) for _ in range(RUNS)]
     return min(run[0] for run in runs), min(run[1] for run in runs)
 
 

@@ -30,5 +30,7 @@ printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
 printf "\n== What each option of the device costs, in instructions\n"
 .venv/bin/python benches/off_cost.py
+printf '\n== Start of the command line\n'
+.venv/bin/python benches/start_up.py
 printf '\n== Beside what users have today, whole processes\n'
 .venv/bin/python benches/peers.py

@@ -52,3 +52,5 @@ if [ ! -e "$stamp" ]; then
 fi
 say "building the Rust core (some minutes the first time)"
 PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop --release --locked --quiet
+# Else each command compiles the modules again where PYTHONDONTWRITEBYTECODE is set, as containers often do.
+.venv/bin/python -m compileall -q python/emmclab

@@ -176,6 +176,11 @@ def test_unknown_option(trace: Path) -> None:
     assert_refused(emmclab("profile", trace, "--jsno"), "--jsno", "emmclab profile --help")
 
 
+@pytest.mark.parametrize("value", ["many", "1.5", "0"])
+def test_an_option_that_is_no_such_number_is_named_with_its_value(trace: Path, value: str) -> None:
+    assert_refused(emmclab("head", trace, "--requests", value), "--requests", value)
+
+
 def test_unknown_command() -> None:
     assert_refused(emmclab("profil"), "profil")
 

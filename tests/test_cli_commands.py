@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from rich.text import Text
 
 from conftest import emmclab, emmclab_json
+from emmclab.cli import application
 
 COMMANDS = (
     "demo",
@@ -53,6 +57,18 @@ def test_every_help_has_an_example(command: str) -> None:
     assert done.returncode == 0
     assert "emmclab " in done.stdout.split("Example")[1]
     assert "--json" in done.stdout
+
+
+def test_no_part_of_a_help_is_taken_for_markup() -> None:
+    group: Any = typer.main.get_command(application())
+    helps = [
+        parameter.help
+        for command in group.commands.values()
+        for parameter in command.params
+        if getattr(parameter, "help", None)
+    ]
+    assert len(helps) > 100
+    assert [text for text in helps if Text.from_markup(text).plain != text] == []
 
 
 def test_version() -> None:

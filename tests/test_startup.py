@@ -21,6 +21,7 @@ HEAVY = {
     "pandas",
     "polars",
     "pyarrow",
+    "pydantic",
     "vl_convert",
 }
 
@@ -44,9 +45,10 @@ def test_the_names_of_heavy_modules_are_right() -> None:
     }
 
 
-#: Commands that draw no chart; those that print JSON need no tables either.
+#: Commands that draw no chart; those that print JSON or one line need no tables either.
 LIGHT = [
     ["--help"],
+    ["--version"],
     ["formats"],
     ["formats", "--json"],
     ["devices"],
@@ -61,8 +63,28 @@ LIGHT = [
 
 @pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
 def test_commands_import_only_what_they_need(arguments: list[str]) -> None:
-    unwanted = HEAVY | ({"rich"} if "--json" in arguments else set())
+    unwanted = HEAVY | ({"rich"} if {"--json", "--version"} & {*arguments} else set())
     assert not unwanted & modules_after(f"from emmclab.cli import main; assert main({arguments!r}) == 0")
+
+
+def test_a_run_waits_for_nothing_that_only_digests_and_notebooks_need() -> None:
+    words = ["simulate", str(emmclab.bundled()[0]), "--fold", "--json"]
+    found = modules_after(f"from emmclab.cli import main; assert main({words!r}) == 0")
+    assert not {"_hashlib", "html", "random", "tempfile"} & (found - modules_after("import typer"))
+
+
+def test_memory_is_collected_again_once_everything_is_imported() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import gc, sys; sys.argv[1:] = ['formats', '--json']; from emmclab.__main__ import main; "
+            "assert main() == 0 and gc.isenabled() and gc.get_freeze_count() > 0",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_command_does_not_import_another() -> None:

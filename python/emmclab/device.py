@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
@@ -118,6 +117,8 @@ class Device:
     @property
     def digest(self) -> str:
         """SHA-256 of all settings, first 16 digits."""
+        import hashlib  # Loads OpenSSL, for which a run does not wait.
+
         return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:

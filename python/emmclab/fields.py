@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A column of a published table; `name` is its field in JSON, Parquet and Python."""
 
     name: str

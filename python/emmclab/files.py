@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Sequence
 from os import PathLike
@@ -78,6 +77,8 @@ def digest(paths: Sequence[Path]) -> str | None:
 
     None without a file, and where one cannot be read again, as a pipe cannot.
     """
+    import hashlib  # Loads OpenSSL, for which a command that hashes nothing does not wait.
+
     if not all(path.is_file() for path in paths):
         return None
     each = []

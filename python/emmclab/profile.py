@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from emmclab.document import Document
-from emmclab.fields import TABLES, Field
+from emmclab.fields import TABLES
 
 
 class Text(str):
@@ -88,12 +87,15 @@ class Profile(Document):
         write_report([self], path)
 
     def _repr_html_(self) -> str:
-        return "".join(
-            [
-                f"<p><b>{escape(self.name)}</b>: {escape(ledger_line(self['ledger']))}</p>",
-                *(_html_table(title, fields, [self]) for title, fields in TABLES),
-            ]
-        )
+        from html import escape
+
+        parts = [f"<p><b>{escape(self.name)}</b>: {escape(ledger_line(self['ledger']))}</p>"]
+        for title, fields in TABLES:
+            head = "".join(f"<th>{escape(field.heading)}</th>" for field in fields)
+            row = "".join(f"<td>{field.text(self[field.name])}</td>" for field in fields)
+            row = f"<tr><th>{escape(self.name)}</th>{row}</tr>"
+            parts.append(f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{row}</table>")
+        return "".join(parts)
 
 
 def ledger_line(ledger: Mapping[str, int]) -> str:
@@ -112,14 +114,3 @@ def ledger_line(ledger: Mapping[str, int]) -> str:
         if count and field not in ("seen", "kept")
     ]
     return ", ".join(first + rest)
-
-
-def _html_table(title: str, fields: Sequence[Field], profiles: Sequence[Profile]) -> str:
-    head = "".join(f"<th>{escape(field.heading)}</th>" for field in fields)
-    body = "".join(
-        f"<tr><th>{escape(profile.name)}</th>"
-        + "".join(f"<td>{field.text(profile[field.name])}</td>" for field in fields)
-        + "</tr>"
-        for profile in profiles
-    )
-    return f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{body}</table>"

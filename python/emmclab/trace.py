@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
@@ -170,6 +169,7 @@ class Trace:
 
         The file appears when it is whole, and never otherwise. What the format has no place for is counted.
 
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     written = read(bundled()[0]).write(Path(folder, "trace.csv"))
         >>> written.left_out, written.lost
@@ -292,6 +292,8 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
+    import tempfile
+
     refuse_pipes(traces, "combined with another")
     folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -318,6 +320,7 @@ def convert(
 ) -> Written:
     """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     convert(bundled()[0], Path(folder, "trace.csv")).ledger["skipped"]
     0

@@ -85,6 +85,15 @@ impl Counters {
         }
     }
 
+    /// Counts pages of `page_bytes` that were programmed.
+    #[inline]
+    pub(crate) fn programmed(&mut self, cause: Cause, group: u8, page_bytes: u32, pages: u32) {
+        let pages = u64::from(pages);
+        self.page_programs[cause as usize] += pages;
+        self.bytes_programmed[cause as usize] += pages * u64::from(page_bytes);
+        self.group_programs[usize::from(group)] += pages;
+    }
+
     /// Pages read in all.
     pub fn all_page_reads(&self) -> u64 {
         self.page_reads.iter().sum()

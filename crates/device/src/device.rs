@@ -6,7 +6,7 @@ use crate::config::{
     AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, SlcMode, UnwrittenRead,
     WriteComplete,
 };
-use crate::controller::{Cache, Commands, Pending, Power, Progress};
+use crate::controller::{Cache, Commands, Pending, Power, Progress, Short};
 use crate::counters::{Counters, Load};
 use crate::event::{Observer, Quiet, RequestCompleted, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
@@ -35,8 +35,8 @@ impl Stop {
     }
 }
 
-/// Latest and earliest time, 73 years from 0, which leaves room for all that a run can add.
-const MAX_TIME: u64 = 1 << 61;
+/// Arrivals, up to 73 years from 0, which leaves room for all that a run can add.
+const POSSIBLE: std::ops::RangeInclusive<i64> = -(1 << 61)..=1 << 61;
 
 #[inline]
 fn empty(command: &Command) -> bool {
@@ -173,6 +173,8 @@ pub struct Device {
     pub(crate) read_first: bool,
     pub(crate) transferred: bool,
     queue_limited: bool,
+    /// The writes that nothing is on for but the flash.
+    pub(crate) short: Option<Short>,
     pub(crate) unwritten: UnwrittenRead,
     pub(crate) hot_sectors: u32,
     /// The RAM for data, where there is one.
@@ -185,7 +187,7 @@ pub struct Device {
     pub(crate) idle: IdleCollection,
     pub(crate) slc: Slc,
     pub(crate) next_id: u64,
-    last_arrival: i64,
+    pub(crate) last_arrival: i64,
     /// When everything taken so far is complete, work in the background included.
     pub(crate) idle_from: i64,
     /// When the request told last was complete.
@@ -204,6 +206,8 @@ impl Device {
         let cache = Cache::new(settings, &geometry).map(Box::new);
         let idle = IdleCollection::new(settings);
         let slc = Slc::new(settings, &geometry);
+        let commands = Commands::new(settings);
+        let background = cache.is_some() || idle.works() || slc.folds_when_idle();
         Self {
             map: vec![0; (geometry.logical_units + mapping.map_units()) as usize],
             mapping,
@@ -227,7 +231,8 @@ impl Device {
             programs: 0,
             turn: 0,
             last_program: i64::MIN,
-            commands: Commands::new(settings),
+            short: Short::new(settings, &geometry, &commands, background),
+            commands,
             power: Power::new(settings),
             pending: match settings.controller.scheduling {
                 Scheduling::Fifo => Pending::default(),
@@ -238,7 +243,7 @@ impl Device {
             queue_limited: settings.controller.queue_depth > 0,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
-            background: cache.is_some() || idle.works() || slc.folds_when_idle(),
+            background,
             cache,
             share_packed_pages: settings.controller.share_packed_pages,
             pack: Vec::new(),
@@ -327,8 +332,18 @@ impl Device {
     #[inline]
     pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
         self.accept(command)?;
+        if let Some(event) = self.write_one_page::<O>(command) {
+            self.complete(&event, observer);
+            return Ok(Some(Nanos(event.complete)));
+        }
+        Ok(self.submit_any(command, observer))
+    }
+
+    /// The long way, which every command can go.
+    #[inline(never)]
+    fn submit_any<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Option<Nanos> {
         if self.stop.is_some() {
-            return Ok(None);
+            return None;
         }
         let mut progress = self.begin(command, observer);
         self.next_id += 1;
@@ -345,26 +360,25 @@ impl Device {
             Op::Flush => self.flush(&mut progress, command.modifiers, observer),
         }
         if self.stop.is_some() {
-            return Ok(None);
+            return None;
         }
         if self.read_first {
             self.pending.push_request(progress);
             self.tell_completed(observer);
-            return Ok(None);
+            return None;
         }
         self.complete(&progress.event, observer);
-        Ok(Some(Nanos(progress.event.complete)))
+        Some(Nanos(progress.event.complete))
     }
 
     /// Checks a command against the device and the clock.
     #[inline]
     pub(crate) fn accept(&self, command: &Command) -> Result<()> {
-        let capacity = u64::from(self.geometry.logical_units) * u64::from(self.geometry.unit_sectors);
-        if command.sector.saturating_add(u64::from(command.sectors)) > capacity {
+        if command.sector.saturating_add(u64::from(command.sectors)) > self.geometry.sectors() {
             return Err(self.beyond(command));
         }
         let arrival = command.arrival.0;
-        if arrival < self.last_arrival || arrival.unsigned_abs() > MAX_TIME || empty(command) {
+        if arrival < self.last_arrival || !POSSIBLE.contains(&arrival) || empty(command) {
             return Err(refused(command));
         }
         Ok(())
@@ -452,7 +466,8 @@ impl Device {
         Nanos(self.last_complete)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request")]
     pub(crate) fn complete<O: Observer>(&mut self, event: &RequestCompleted, observer: &mut O) {
         if self.queue_limited {
             self.commands.occupy(event.complete);

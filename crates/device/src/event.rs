@@ -292,7 +292,8 @@ impl<O: Observer, F: FnMut(&mut O, &RequestCompleted)> Observer for OnCompletion
 impl<A: Observer, B: Observer> Observer for (&mut A, &mut B) {
     const UNITS: bool = A::UNITS || B::UNITS;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "what no listener asks of the event is then never made")]
     fn request_completed(&mut self, event: &RequestCompleted) {
         self.0.request_completed(event);
         self.1.request_completed(event);

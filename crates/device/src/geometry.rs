@@ -81,6 +81,8 @@ pub struct Geometry {
     pub unit_sectors: u32,
     /// Base-2 logarithm of the slot numbers that a block takes.
     pub stride_shift: u32,
+    /// Base-2 logarithm of the sectors of a map unit.
+    pub unit_shift: u32,
     /// Map units that the host sees.
     pub logical_units: u32,
     /// Of these, the first ones that lie in blocks in SLC mode for good.
@@ -139,6 +141,7 @@ impl Geometry {
             by_size,
             unit_bytes: unit_kb * 1024,
             unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
+            unit_shift: (unit_kb * 1024 / SECTOR_BYTES as u32).trailing_zeros(),
             stride_shift: largest.next_power_of_two().trailing_zeros(),
             logical_units: (usable(&groups[..counted]) as f64 / share).floor() as u32,
             slc_units: (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32,
@@ -165,6 +168,12 @@ impl Geometry {
     /// The capacity that the host sees.
     pub fn capacity(&self) -> Bytes {
         Bytes(u64::from(self.logical_units) * u64::from(self.unit_bytes))
+    }
+
+    /// The same in sectors.
+    #[inline]
+    pub fn sectors(&self) -> u64 {
+        u64::from(self.logical_units) << self.unit_shift
     }
 
     /// The flash in the device, spares included.

@@ -26,7 +26,7 @@ impl DirectIo {
     pub fn on(mut device: Device) -> Self {
         device.rewind();
         let geometry = device.geometry();
-        let capacity = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        let capacity = geometry.sectors();
         Self { device, now: 0, capacity }
     }
 

@@ -17,7 +17,7 @@ pub fn forecheck(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
     let device = Device::new(config);
     let geometry = device.geometry();
     let need = Need {
-        capacity: u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors),
+        capacity: geometry.sectors(),
         addresses: !options.fold,
         completions: options.mode == Mode::Closed,
     };

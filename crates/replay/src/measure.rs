@@ -6,6 +6,51 @@ use emmclab_trace::Op;
 use crate::result::Times;
 use crate::tally::Tally;
 
+/// Sums of several times, ns. What is added has no sign.
+#[derive(Clone, Copy, Debug)]
+struct Sums<const N: usize> {
+    /// Each below 2^63, so that one more always fits.
+    low: [u64; N],
+    high: [u128; N],
+}
+
+impl<const N: usize> Default for Sums<N> {
+    fn default() -> Self {
+        Self { low: [0; N], high: [0; N] }
+    }
+}
+
+impl<const N: usize> Sums<N> {
+    #[inline]
+    fn add(&mut self, times: [i64; N]) {
+        let mut all = 0;
+        for (sum, time) in self.low.iter_mut().zip(times) {
+            *sum = sum.wrapping_add(time as u64);
+            all |= *sum;
+        }
+        if all >> 63 != 0 {
+            self.carry();
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self) {
+        for (low, high) in self.low.iter_mut().zip(&mut self.high) {
+            *high += u128::from(std::mem::take(low));
+        }
+    }
+
+    fn with(&mut self, other: &Self) {
+        for (sum, other) in self.high.iter_mut().zip(other.all()) {
+            *sum += other;
+        }
+    }
+
+    fn all(&self) -> [u128; N] {
+        std::array::from_fn(|i| self.high[i] + u128::from(self.low[i]))
+    }
+}
+
 /// Times of one kind of request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
@@ -13,30 +58,27 @@ pub(crate) struct Kinds {
     pub bytes: u64,
     response: Tally,
     service: Tally,
-    response_sum: u128,
-    service_sum: u128,
+    /// Response and service.
+    sums: Sums<2>,
     no_wait: u64,
 }
 
 impl Kinds {
     #[inline]
     fn add(&mut self, event: &RequestCompleted) {
-        let response = (event.complete - event.arrival) as u64;
-        let service = (event.complete - event.start) as u64;
+        let (response, service) = (event.complete - event.arrival, event.complete - event.start);
         self.count += 1;
         self.bytes += u64::from(event.sectors) * 512;
-        self.response_sum += u128::from(response);
-        self.service_sum += u128::from(service);
+        self.sums.add([response, service]);
         self.no_wait += u64::from(event.start == event.arrival);
-        self.response.add(response);
-        self.service.add(service);
+        self.response.add(response as u64);
+        self.service.add(service as u64);
     }
 
     fn with(&mut self, other: &Kinds) {
         self.count += other.count;
         self.bytes += other.bytes;
-        self.response_sum += other.response_sum;
-        self.service_sum += other.service_sum;
+        self.sums.with(&other.sums);
         self.no_wait += other.no_wait;
         self.response.with(&other.response);
         self.service.with(&other.service);
@@ -59,11 +101,11 @@ impl Kinds {
     }
 
     pub fn response(&self) -> Times {
-        Self::times(self.response_sum, self.count, &self.response)
+        Self::times(self.sums.all()[0], self.count, &self.response)
     }
 
     pub fn service(&self) -> Times {
-        Self::times(self.service_sum, self.count, &self.service)
+        Self::times(self.sums.all()[1], self.count, &self.service)
     }
 
     pub fn no_wait_pct(&self) -> f64 {
@@ -81,14 +123,18 @@ pub struct Measure {
     pub(crate) last_complete: i64,
     /// Time in which at least one request was unfinished, ns.
     pub(crate) busy_ns: i64,
-    /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
-    pub(crate) waits: [u128; 6],
+    waits: Sums<6>,
 }
 
 impl Measure {
     /// Requests so far.
     pub fn requests(&self) -> u64 {
         self.reads.count + self.writes.count + self.others
+    }
+
+    /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
+    pub(crate) fn waits(&self) -> [u128; 6] {
+        self.waits.all()
     }
 
     pub(crate) fn all(&self) -> Kinds {
@@ -101,7 +147,8 @@ impl Measure {
 impl Observer for Measure {
     const UNITS: bool = false;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn request_completed(&mut self, event: &RequestCompleted) {
         if self.first_arrival.is_none() || event.arrival > self.last_complete {
             self.first_arrival.get_or_insert(event.arrival);
@@ -117,15 +164,38 @@ impl Observer for Measure {
             Op::Discard | Op::Flush | Op::SecureErase => self.others += 1,
         }
         let waits = &event.waits;
-        for (sum, part) in self.waits.iter_mut().zip([
+        self.waits.add([
             waits.queue_ns,
             waits.controller_ns,
             waits.bus_ns,
             waits.array_ns,
             waits.gc_ns,
             waits.wake_up_ns,
-        ]) {
-            *sum += part as u128;
+        ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn sums_never_run_over(times in prop::collection::vec((0..63u32, any::<[i64; 3]>()), 0..200)) {
+            let (mut sums, mut plain) = (Sums::<3>::default(), [0u128; 3]);
+            for (shift, times) in times {
+                let times = times.map(|time| (time & i64::MAX) >> shift);
+                sums.add(times);
+                for (sum, time) in plain.iter_mut().zip(times) {
+                    *sum += time as u128;
+                }
+            }
+            prop_assert_eq!(sums.all(), plain);
+            let mut twice = sums;
+            twice.with(&sums);
+            prop_assert_eq!(twice.all(), plain.map(|sum| 2 * sum));
         }
     }
 }

@@ -51,7 +51,8 @@ impl Pace {
         let recorded = request.arrival.0;
         let first = *self.first.get_or_insert(recorded);
         if self.mode == Mode::Open {
-            return Ok(self.start.saturating_add(self.rate.scale(recorded.saturating_sub(first))));
+            let since = recorded.checked_sub(first).unwrap_or(i64::MAX);
+            return Ok(self.start.checked_add(self.rate.scale(since)).unwrap_or(i64::MAX));
         }
         let at = match self.previous {
             None => self.start,

@@ -175,7 +175,7 @@ impl Pair {
     ) -> Result<Option<RequestCompleted>> {
         let device = &mut self.devices[to];
         let geometry = device.geometry();
-        let capacity = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        let capacity = geometry.sectors();
         let part = Request { sector: emmclab_trace::Sector(sector), sectors, ..*request };
         let (sector, sectors, _) = crate::fold::place(&part, capacity, true)?;
         let mut last = Last::default();

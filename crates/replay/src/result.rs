@@ -342,7 +342,8 @@ impl SimulationResult {
         let elapsed_ns = measure.first_arrival.map_or(0, |first| measure.last_complete - first);
         let elapsed_s = elapsed_ns as f64 / 1e9;
         let timed = measure.requests().max(1) as f64;
-        let part = |i: usize| measure.waits[i] as f64 / timed / 1e6;
+        let waits = measure.waits();
+        let part = |i: usize| waits[i] as f64 / timed / 1e6;
         let bytes = measure.reads.bytes + measure.writes.bytes;
         let states = States::new(settings, counters, measure, elapsed_s);
         Self {

@@ -29,6 +29,8 @@ pub struct Simulation {
     pace: Pace,
     measure: Measure,
     checker: Option<Box<Checker>>,
+    /// Nothing stands between the workload and the device.
+    bare: bool,
     capacity: u64,
     folded: u64,
     kept: u64,
@@ -51,10 +53,12 @@ impl Simulation {
     pub fn on(config: &DeviceConfig, options: &ReplayOptions, mut device: Device) -> Self {
         device.rewind();
         let geometry = device.geometry();
-        let capacity = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        let capacity = geometry.sectors();
+        let host = HostQueue::new(config.settings());
         Self {
             checker: options.check.then(|| Box::new(Checker::of(&device))),
-            host: HostQueue::new(config.settings()),
+            bare: host.is_none() && !options.check,
+            host,
             layers: None,
             config: config.clone(),
             options: options.clone(),
@@ -107,7 +111,7 @@ impl Simulation {
         let layered =
             Layered::new(layers, &self.device, self.host.take(), second, self.options.first_writes)?;
         self.capacity = layered.capacity();
-        self.layers = Some(Box::new(layered));
+        (self.layers, self.bare) = (Some(Box::new(layered)), false);
         Ok(self)
     }
 
@@ -154,33 +158,39 @@ impl Simulation {
         let command = Command { arrival, sector, sectors, ..Command::from(request) };
         self.folded += u64::from(folded);
         self.kept += 1;
+        if !self.bare {
+            return self.push_on(&command, observer);
+        }
+        let done = self.device.submit(&command, &mut (&mut self.measure, &mut *observer))?;
+        if let Some(done) = done {
+            self.completed = done.0;
+        }
+        Ok(self.device.stop().is_none())
+    }
+
+    /// The same to what stands between the workload and the device.
+    #[inline(never)]
+    fn push_on<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
         if self.host.is_some() {
-            self.send_until(arrival.0, observer)?;
+            self.send_until(command.arrival.0, observer)?;
             if let Some(host) = &mut self.host {
-                host.push(&command);
+                host.push(command);
             }
             return Ok(self.device.stop().is_none());
         }
+        let mut told = (&mut self.measure, observer);
         if let Some(layers) = &mut self.layers {
-            let mut told = (&mut self.measure, &mut *observer);
             let checker = self.checker.as_deref_mut();
             let mut port = Port { device: &mut self.device, checker, observer: &mut told };
-            layers.submit(&command, &mut port)?;
+            layers.submit(command, &mut port)?;
             self.completed = layers.last_complete();
             return Ok(self.device.stop().is_none() && !layers.stopped());
         }
-        let done = if let Some(checker) = &mut self.checker {
-            checker.expect(&command);
-            let done = self
-                .device
-                .submit(&command, &mut (&mut self.measure, &mut (&mut **checker, &mut *observer)))?;
+        if let Some(checker) = &mut self.checker {
+            checker.expect(command);
+            let done = self.device.submit(command, &mut (&mut **checker, &mut told))?;
             checker.verify_now_and_then(&self.device)?;
-            done
-        } else {
-            self.device.submit(&command, &mut (&mut self.measure, &mut *observer))?
-        };
-        if let Some(done) = done {
-            self.completed = done.0;
+            self.completed = done.map_or(self.completed, |done| done.0);
         }
         Ok(self.device.stop().is_none())
     }

@@ -85,6 +85,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The requests in order.
+    #[inline]
     pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Request> + 'a {
         (0..self.arrival.len()).map(move |i| self.get(i))
     }
@@ -136,6 +137,7 @@ impl Batch {
     }
 
     /// The requests in order.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Request> + '_ {
         self.rows().iter()
     }
@@ -143,15 +145,17 @@ impl Batch {
     /// The columns.
     #[inline]
     pub(crate) fn rows(&self) -> Rows<'_> {
+        // One length, so that a place is checked once for all columns that are always there.
+        let rows = self.arrival.len();
         Rows {
-            arrival: &self.arrival,
+            arrival: &self.arrival[..rows],
             start: &self.start,
             issue: &self.issue,
             complete: &self.complete,
-            sector: &self.sector,
-            sectors: &self.sectors,
-            op: &self.op,
-            flags: &self.flags,
+            sector: &self.sector[..rows],
+            sectors: &self.sectors[..rows],
+            op: &self.op[..rows],
+            flags: &self.flags[..rows],
             pid: &self.pid,
             process: &self.process,
             device: &self.device,

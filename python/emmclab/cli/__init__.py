@@ -6,16 +6,15 @@ what it needs.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from emmclab import __version__
-from emmclab.cli.console import stdout
-from emmclab.cli.failures import run as run_command
+from emmclab.cli.console import put, stdout
+from emmclab.cli.failures import run
 
 #: The commands in the order of the help; each is registered by the module of its name.
 COMMANDS = (
@@ -70,14 +69,19 @@ def emmclab(
 ) -> None:
     """A laboratory for the flash storage of phones and boards: what a workload asks, and what that means."""
     if version:
-        stdout().print(f"emmclab {__version__}")
+        put(f"emmclab {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         stdout().print(context.get_help(), end="", markup=False)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def prepared(words: list[str]) -> Callable[..., Any]:
+    """Make what runs these words: with the command that they begin with, or with all for a page of help."""
+    if words == ["--version"]:
+        return typer.main.get_command(application([]))
+    return typer.main.get_command(application(words[:1] if words and words[0] in COMMANDS else COMMANDS))
+
+
+def main(words: list[str]) -> int:
     """Run the command line; return the exit code: 2 bad input, 1 failed run, 130 Ctrl-C, 141 closed pipe."""
-    words = sys.argv[1:] if arguments is None else arguments
-    wanted = words[:1] if words and words[0] in COMMANDS else COMMANDS
-    return run_command(typer.main.get_command(application(wanted)), arguments)
+    return run(prepared(words), words)

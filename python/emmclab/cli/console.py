@@ -40,9 +40,14 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON; the same value gives the same bytes."""
+def put(text: str) -> None:
+    """Put text and the end of its line on stdout as they are, without the time that tables take to import."""
     try:
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(f"{text}\n")
     except BrokenPipeError:
         raise ClosedPipe from None
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; the same value gives the same bytes."""
+    put(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

@@ -55,7 +55,8 @@ def probe_command(
         int | None,
         typer.Option(
             metavar="MB",
-            help=f"Use that much of it [simulated {_SIMULATED_MB}, real {_REAL_MB}, at most all].",
+            help=f"Use that much of it; unless given, {_SIMULATED_MB} of a simulated target, "
+            f"{_REAL_MB} of a real one, at most all.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random orders.")] = 1,

@@ -10,8 +10,7 @@ use crate::nand::{Block, Operation};
 impl Device {
     #[inline]
     pub(crate) fn units_of(&self, sector: u64, sectors: u32) -> (u32, u32) {
-        // A unit is a power of two of sectors.
-        let shift = self.geometry.unit_sectors.trailing_zeros();
+        let shift = self.geometry.unit_shift;
         let first = sector >> shift;
         let end = (sector + u64::from(sectors) + u64::from(self.geometry.unit_sectors - 1)) >> shift;
         (first as u32, (end - first) as u32)

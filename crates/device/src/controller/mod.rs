@@ -8,11 +8,13 @@ mod pending;
 mod power;
 mod progress;
 mod recency;
+mod short;
 
 pub(crate) use cache::Cache;
 pub(crate) use pending::{Pending, Waiting};
 pub(crate) use power::Power;
 pub(crate) use progress::Progress;
+pub(crate) use short::Short;
 
 use emmclab_trace::SECTOR_BYTES;
 

@@ -6,10 +6,11 @@ use crate::event::{RequestCompleted, Waits};
 use crate::nand::Operation;
 
 impl Waits {
-    /// The parts of `op`, which could begin at `ready` and counts as done at `complete`.
+    /// The parts of `op`, which could begin at `ready` and counts as done at `complete`: its end, or when the data was
+    /// transferred.
     #[inline]
     pub(crate) fn of(op: &Operation, ready: i64, complete: i64) -> Self {
-        let array = op.array.min((complete - op.transferred).max(op.array * i64::from(complete == op.end)));
+        let array = if complete == op.end { op.array } else { 0 };
         Self {
             queue_ns: op.begin - ready - op.gc,
             bus_ns: complete - op.begin - array,

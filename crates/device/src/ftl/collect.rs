@@ -6,7 +6,7 @@ use super::place::MAX_SLOTS;
 use crate::config::SlcMode;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
-use crate::nand::{BlockState, NONE, Order, Stream, Victim};
+use crate::nand::{BlockState, Copies, NONE, Order, Stream, Victim, Whole};
 
 impl Victim {
     /// The next valid units: slots in the block and logical units, as many as there is room for, fewer at its end.
@@ -194,44 +194,61 @@ impl Device {
             let to_kind = self.geometry.groups[usize::from(to_group)].clone();
             count = count.min(to_kind.slots_per_page() as usize);
             let first_page = self.blocks[block as usize].written;
-            let mut page = first_page;
             let to_first = self.geometry.first_slot(block);
-            let (mut moved, mut reads, mut gc_ns, mut last) = (0, 0, 0, self.last_program);
+            let mut page = first_page;
+            let (mut moved, mut reads, mut last) = (0, 0, self.last_program);
             let mut copies = self.flash.copies((plane, to_plane), (&kind, &to_kind), ready);
             // Page after page into the same block; what is counted by block or pool is counted once for all of them.
-            loop {
-                let found = &room[..count];
-                let page_reads = victim.reads(found, kind.page_shift);
-                let (before, end) = copies.page(page_reads, page);
-                gc_ns += (end - before) as u64;
-                last = last.max(end);
-                reads += page_reads;
-                if O::UNITS {
-                    let from = (victim.block, first_slot, kind.page_shift);
-                    tell_copy(from, (block, page), found, cause, (before, end), observer);
-                }
-                for (to, (slot, logical)) in (to_first + (page << to_kind.page_shift)..).zip(found) {
-                    self.owner[(first_slot + slot) as usize] = 0;
-                    self.map[*logical as usize] = to + 1;
-                    self.owner[to as usize] = logical + 1;
-                }
-                if let Mapping::Demand(map) = &mut self.mapping {
-                    for (_, logical) in found {
-                        map.changed(*logical);
+            if let (Copies::Whole(copies), Mapping::Page, 0, false) =
+                (&mut copies, &self.mapping, kind.page_shift | to_kind.page_shift, O::UNITS)
+                && let Ok([from, to]) = self.owner.get_disjoint_mut([
+                    (first_slot + victim.cursor) as usize..end_slot as usize,
+                    (to_first + page) as usize..(to_first + to_kind.pages_per_block) as usize,
+                ])
+            {
+                let most = if to_pool == pool { left } else { 1 };
+                let passed = move_units(copies, &mut self.map, from, to, to_first + page, most);
+                moved = passed.1;
+                (victim.cursor, victim.in_register) =
+                    (victim.cursor + passed.0, victim.cursor + passed.0 - 1);
+                (reads, page, left) = (moved, page + moved, left - moved);
+                last = last.max(copies.end());
+            } else {
+                loop {
+                    let found = &room[..count];
+                    let page_reads = victim.reads(found, kind.page_shift);
+                    let (before, end) = copies.page(page_reads, page);
+                    last = last.max(end);
+                    reads += page_reads;
+                    if O::UNITS {
+                        let from = (victim.block, first_slot, kind.page_shift);
+                        tell_copy(from, (block, page), found, cause, (before, end), observer);
+                    }
+                    for (to, (slot, logical)) in (to_first + (page << to_kind.page_shift)..).zip(found) {
+                        self.owner[(first_slot + slot) as usize] = 0;
+                        self.map[*logical as usize] = to + 1;
+                        self.owner[to as usize] = logical + 1;
+                    }
+                    if let Mapping::Demand(map) = &mut self.mapping {
+                        for (_, logical) in found {
+                            map.changed(*logical);
+                        }
+                    }
+                    moved += count as u32;
+                    victim.cursor = found[count - 1].0 + 1;
+                    page += 1;
+                    left -= 1;
+                    if left == 0 || page == to_kind.pages_per_block || to_pool != pool {
+                        break;
+                    }
+                    count = victim.find(&self.owner, (first_slot, end_slot), &mut room[..wanted as usize]);
+                    if count < wanted as usize {
+                        break;
                     }
                 }
-                moved += count as u32;
-                victim.cursor = found[count - 1].0 + 1;
-                page += 1;
-                left -= 1;
-                if left == 0 || page == to_kind.pages_per_block || to_pool != pool {
-                    break;
-                }
-                count = victim.find(&self.owner, (first_slot, end_slot), &mut room[..wanted as usize]);
-                if count < wanted as usize {
-                    break;
-                }
             }
+            let gc_ns = copies.took() as u64;
+            drop(copies);
             let pages = page - first_page;
             self.counters.gc_ns += gc_ns;
             self.counters.page_reads[cause as usize] += u64::from(reads);
@@ -240,11 +257,11 @@ impl Device {
                 self.counters.bus_bytes += u64::from(reads) * u64::from(kind.page_bytes)
                     + u64::from(pages) * u64::from(to_kind.page_bytes);
             }
-            self.count_programs(to_group, cause, pages);
+            self.counters.programmed(cause, to_group, to_kind.page_bytes, pages);
             self.last_program = last;
             self.blocks[victim.block as usize].valid -= moved;
             self.pools[pool].valid -= moved;
-            self.fill(to_pool, block, pages, moved, Stream::Gc);
+            self.books().fill(to_pool, block, pages, moved, Stream::Gc);
         }
         self.pools[pool].victim = Some(victim);
         true
@@ -295,6 +312,33 @@ impl Device {
             self.copy_pages(pool, u32::MAX, ready, observer);
         }
     }
+}
+
+/// Moves at most `most` pages of one unit each from the slots `from` to the slots `to`, whose first has the number `slot`.
+/// Returns how many slots were passed, the last one moved among them, and how many pages were moved.
+#[inline]
+fn move_units(
+    copies: &mut Whole,
+    map: &mut [u32],
+    from: &mut [u32],
+    to: &mut [u32],
+    slot: u32,
+    most: u32,
+) -> (u32, u32) {
+    let (mut passed, mut moved) = (0, 0);
+    let mut to = to.iter_mut().take(most as usize);
+    for (place, owner) in from.iter_mut().enumerate() {
+        if *owner == 0 {
+            continue;
+        }
+        let Some(to) = to.next() else { break };
+        copies.page(1);
+        *to = std::mem::take(owner);
+        moved += 1;
+        map[*to as usize - 1] = slot + moved;
+        passed = place as u32 + 1;
+    }
+    (passed, moved)
 }
 
 fn tell_copy<O: Observer>(

@@ -102,7 +102,8 @@ impl Device {
     }
 
     /// Writes the span of a request.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but a choice")]
     pub(crate) fn write_mapped<O: Observer>(
         &mut self,
         progress: &mut Progress,
@@ -157,7 +158,7 @@ impl Device {
         for unit in first..first + count {
             let slot = self.map[unit as usize];
             if slot != 0 {
-                self.invalidate(slot - 1);
+                self.books().invalidate(slot - 1);
                 self.map[unit as usize] = 0;
                 self.counters.trimmed_units += 1;
                 self.entry_changed(unit);

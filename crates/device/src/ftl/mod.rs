@@ -1,6 +1,7 @@
 //! The flash translation layer: mapping schemes, the distributor of requests over page sizes, placement and collection.
 
 pub(crate) mod blocks;
+mod books;
 pub(crate) mod collect;
 mod demand;
 pub mod gc;

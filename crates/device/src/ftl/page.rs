@@ -11,12 +11,13 @@ impl Device {
     pub(super) fn write_pages<O: Observer>(&mut self, progress: &mut Progress, span: Span, observer: &mut O) {
         let sectors = progress.event.sectors;
         let hot = sectors <= self.hot_sectors;
+        let whole = self.whole(span);
         let (mut first, mut left) = self.units_of(span.first, sectors);
         while left > 0 {
             let (group, mut units) = self.page_for(first, left, sectors);
             let mut before = None;
             let mut ready = progress.ready;
-            if self.partial(span, first, units) {
+            if !whole && self.partial(span, first, units) {
                 let (read, waits) = self.merge(span, first, units, ready, observer);
                 (ready, before) = (read, Some(waits));
             }

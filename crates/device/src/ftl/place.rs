@@ -38,6 +38,23 @@ pub(crate) struct PageWrite {
     pub hot: bool,
 }
 
+/// Whose turn it is to take a page: the place of the unit in the striping order, its number, and its plane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    place: u32,
+    unit: u32,
+    pub plane: u32,
+}
+
+/// Where a page is programmed next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub plane: u32,
+    pub group: u8,
+    pub pool: usize,
+    pub block: u32,
+}
+
 impl Device {
     /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
     /// many units it took, or `None` where the device is full.
@@ -50,22 +67,22 @@ impl Device {
     ) -> Option<(Operation, u32)> {
         let PageWrite { first, units, group, span, hot } = write;
         let stream = if hot { Stream::Hot } else { Stream::Host };
-        let Some((plane, group, block)) = self.place(ready, first, group, stream, observer) else {
-            if self.stop.is_none() {
-                self.stop = Some(Stop::Full);
-            }
+        let Some(Place { plane, group, pool, block }) = self.place(ready, first, group, stream, observer)
+        else {
+            self.stop.get_or_insert(Stop::Full);
             return None;
         };
-        let kind = &self.geometry.groups[usize::from(group)];
+        let kind = &self.pools[pool].kind;
         let units = units.min(kind.slots_per_page());
         let page = self.blocks[block as usize].written;
+        let slot = self.geometry.first_slot(block) + (page << kind.page_shift);
         let mut bytes = units * self.geometry.unit_bytes;
-        if self.partial(span, first, units) {
+        if !self.whole(span) && self.partial(span, first, units) {
             bytes = self.bytes_to_move(span, first, units);
         }
         let op = self.flash.program(plane, kind, page, ready, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_programs(group, Cause::Host, 1);
+        self.counters.programmed(Cause::Host, group, kind.page_bytes, 1);
         if O::UNITS {
             let mut written = [UnitWritten::default(); MAX_SLOTS];
             for i in 0..units {
@@ -85,36 +102,27 @@ impl Device {
                 end: op.end,
             });
         }
-        let pool = self.pool_index(plane, group);
-        let slot =
-            self.geometry.first_slot(block) + (page << self.geometry.groups[usize::from(group)].page_shift);
-        self.remap(first, units, slot);
-        self.fill(pool, block, 1, units, stream);
         self.last_program = self.last_program.max(op.end);
+        let mut books = self.books();
+        books.remap(first, units, slot);
+        books.fill(pool, block, 1, units, stream);
         if self.incremental && self.pools[pool].free() <= self.soft {
             self.collect_some(pool, ready, observer);
         }
         Some((op, units))
     }
 
-    /// Consecutive units lie in the slots from `slot` on now.
-    #[inline(always)]
-    pub(super) fn remap(&mut self, first: u32, units: u32, slot: u32) {
-        for i in 0..units {
-            let old = self.map[(first + i) as usize];
-            if old != 0 {
-                self.invalidate(old - 1);
-            }
-            self.map[(first + i) as usize] = slot + i + 1;
-            self.owner[(slot + i) as usize] = first + i + 1;
-        }
+    /// Whether the host's span begins and ends with a unit.
+    #[inline]
+    pub(crate) fn whole(&self, span: Span) -> bool {
+        (span.first | span.end) & u64::from(self.geometry.unit_sectors - 1) == 0
     }
 
-    /// Whether the host's span leaves part of its first or last unit uncovered.
+    /// Whether the host's span leaves part of the first or last of these units uncovered.
     #[inline]
     pub(crate) fn partial(&self, span: Span, first: u32, units: u32) -> bool {
-        let unit = u64::from(self.geometry.unit_sectors);
-        span.first > u64::from(first) * unit || span.end < u64::from(first + units) * unit
+        let shift = self.geometry.unit_shift;
+        span.first > u64::from(first) << shift || span.end < u64::from(first + units) << shift
     }
 
     /// Bytes that cross the bus for a page of which the host covers a part: what it covers, and what is kept of the old.
@@ -127,49 +135,6 @@ impl Device {
             .sum()
     }
 
-    /// Counts the units of the pages just programmed and closes a block whose last page is among them.
-    #[inline(always)]
-    pub(crate) fn fill(&mut self, pool: usize, block: u32, pages: u32, units: u32, stream: Stream) {
-        self.programs += u64::from(pages);
-        let entry = &mut self.blocks[block as usize];
-        entry.valid += units;
-        entry.written += pages;
-        let all = self.geometry.groups[usize::from(entry.group)].pages_per_block;
-        let pool = &mut self.pools[pool];
-        pool.valid += units;
-        if entry.written == all {
-            entry.state = BlockState::Full;
-            entry.closed = self.programs;
-            pool.open[stream as usize] = NONE;
-            pool.insert(&mut self.blocks, block);
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn count_programs(&mut self, group: u8, cause: Cause, pages: u32) {
-        let (pages, bytes) = (u64::from(pages), self.geometry.groups[usize::from(group)].page_bytes);
-        self.counters.page_programs[cause as usize] += pages;
-        self.counters.bytes_programmed[cause as usize] += pages * u64::from(bytes);
-        self.counters.group_programs[usize::from(group)] += pages;
-    }
-
-    /// A slot holds nothing worth keeping any more.
-    #[inline(always)]
-    pub(crate) fn invalidate(&mut self, slot: u32) {
-        self.owner[slot as usize] = 0;
-        let block = self.geometry.block_of(slot);
-        let entry = &mut self.blocks[block as usize];
-        let valid = entry.valid;
-        entry.valid = valid - 1;
-        let pool = usize::from(entry.plane) * self.geometry.groups.len() + usize::from(entry.group);
-        let full = entry.state == BlockState::Full;
-        let pool = &mut self.pools[pool];
-        pool.valid -= 1;
-        if full {
-            pool.lost_unit(&mut self.blocks, block, valid);
-        }
-    }
-
     /// A plane, a group and an open block with room.
     #[inline(always)]
     pub(super) fn place<O: Observer>(
@@ -179,16 +144,20 @@ impl Device {
         group: u8,
         stream: Stream,
         observer: &mut O,
-    ) -> Option<(u32, u8, u32)> {
+    ) -> Option<Place> {
         let plane = match self.allocation {
-            AllocationPolicy::Dynamic => self.first_free_plane(ready),
+            AllocationPolicy::Dynamic => {
+                let turn = self.next_turn(ready);
+                self.take_turn(turn);
+                turn.plane
+            }
             AllocationPolicy::Static => self.home_plane(unit, group),
         };
         let pool = self.pool_index(plane, group);
         if self.pools[pool].valid < self.pools[pool].valid_limit
             && let Some(block) = self.open_block(pool, plane, group, stream, ready, observer)
         {
-            return Some((plane, group, block));
+            return Some(Place { plane, group, pool, block });
         }
         self.place_anywhere(ready, group, stream, observer)
     }
@@ -201,7 +170,7 @@ impl Device {
         group: u8,
         stream: Stream,
         observer: &mut O,
-    ) -> Option<(u32, u8, u32)> {
+    ) -> Option<Place> {
         for crowded in [false, true] {
             for turn in 0..=self.geometry.by_size.len() {
                 let other = match turn {
@@ -221,7 +190,7 @@ impl Device {
                     if below != crowded
                         && let Some(block) = self.open_block(pool, plane, other, stream, ready, observer)
                     {
-                        return Some((plane, other, block));
+                        return Some(Place { plane, group: other, pool, block });
                     }
                 }
             }
@@ -229,17 +198,28 @@ impl Device {
         None
     }
 
-    /// The plane that may begin first; the units take turns where several may.
+    /// The plane that may begin first; the units take turns where several may, and so do the planes of a unit.
     #[inline(always)]
-    fn first_free_plane(&mut self, ready: i64) -> u32 {
-        let best = self.flash.first_unit(self.cursor as usize, ready);
-        let next = best as u32 + 1;
+    pub(crate) fn next_turn(&self, ready: i64) -> Turn {
+        let place = self.flash.first_unit(self.cursor as usize, ready);
+        let (unit, planes) = (self.flash.unit_at(place), self.flash.planes_per_unit());
+        let mut plane = unit;
+        if planes > 1 {
+            let last = self.plane_turn[unit as usize];
+            plane = unit * planes + if last + 1 >= planes { 0 } else { last + 1 };
+        }
+        Turn { place: place as u32, unit, plane }
+    }
+
+    /// That plane takes the page.
+    #[inline(always)]
+    pub(crate) fn take_turn(&mut self, turn: Turn) {
+        let next = turn.place + 1;
         self.cursor = if next == self.flash.unit_count() { 0 } else { next };
-        let unit = self.flash.unit_at(best);
         let planes = self.flash.planes_per_unit();
-        let turn = &mut self.plane_turn[unit as usize];
-        *turn = if *turn + 1 >= planes { 0 } else { *turn + 1 };
-        unit * planes + *turn
+        if planes > 1 {
+            self.plane_turn[turn.unit as usize] = turn.plane - turn.unit * planes;
+        }
     }
 
     /// The plane that a logical address belongs to in static placement.

@@ -6,6 +6,10 @@ use crate::geometry::Geometry;
 /// only where there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
 #[inline]
 pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
+    // One kind of page needs no choice.
+    if let [only] = geometry.by_size[..] {
+        return (only, units.min(geometry.groups[usize::from(only)].slots_per_page()));
+    }
     let mut smallest = 0;
     for index in &geometry.by_size {
         let slots = geometry.groups[usize::from(*index)].slots_per_page();

@@ -3,7 +3,7 @@
 //! Entries are programmed in their order, and a unit that comes again begins a new page: data of two entries is never
 //! merged before it is programmed, or a later entry could be there after a power cut without an earlier one.
 
-use super::place::{MAX_SLOTS, Span};
+use super::place::{MAX_SLOTS, Place, Span};
 use super::split::next_page;
 use crate::controller::Progress;
 use crate::device::{Device, Stop};
@@ -89,10 +89,11 @@ impl Device {
                 }
             }
         }
-        let Some((plane, group, block)) = self.place(ready, pieces[0].unit, group, stream, observer) else {
+        let Some(place) = self.place(ready, pieces[0].unit, group, stream, observer) else {
             self.stop.get_or_insert(Stop::Full);
             return None;
         };
+        let Place { plane, group, pool, block } = place;
         let kind = &self.geometry.groups[usize::from(group)];
         let pieces = &pieces[..pieces.len().min(kind.slots_per_page() as usize)];
         let page = self.blocks[block as usize].written;
@@ -107,7 +108,7 @@ impl Device {
         }
         let op = self.flash.program(plane, kind, page, ready, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_programs(group, Cause::Host, 1);
+        self.counters.programmed(Cause::Host, group, kind.page_bytes, 1);
         observer.page_programmed(&PageProgrammed {
             block,
             page,
@@ -117,10 +118,9 @@ impl Device {
             end: op.end,
         });
         for (slot, piece) in (first_slot..).zip(pieces) {
-            self.remap(piece.unit, 1, slot);
+            self.books().remap(piece.unit, 1, slot);
         }
-        let pool = self.pool_index(plane, group);
-        self.fill(pool, block, 1, pieces.len() as u32, stream);
+        self.books().fill(pool, block, 1, pieces.len() as u32, stream);
         self.last_program = self.last_program.max(op.end);
         if self.incremental && self.pools[pool].free() <= self.soft {
             self.collect_some(pool, ready, observer);

@@ -14,18 +14,19 @@ pub(crate) enum Copies<'a> {
 }
 
 pub(crate) struct Whole<'a> {
-    pub free: &'a mut i64,
     pub(super) unit: &'a mut Unit,
     pub(super) die: &'a mut DieLoad,
-    pub plane_busy: &'a mut u64,
-    pub channel: &'a mut Channel,
-    pub ready: i64,
+    pub(super) plane_busy: &'a mut u64,
+    pub(super) channel: &'a mut Channel,
+    /// When the first move begins, and when the last one so far was done: no time passes between them.
+    pub(super) begin: i64,
+    pub(super) end: i64,
     /// Times of a command, and of the bus for the data of a read and of a program with its command, ns.
-    pub command: i64,
-    pub out: i64,
-    pub back: i64,
-    pub read_ns: i64,
-    pub program_ns: i64,
+    pub(super) command: i64,
+    pub(super) out: i64,
+    pub(super) back: i64,
+    pub(super) read_ns: i64,
+    pub(super) program_ns: i64,
 }
 
 pub(crate) struct Stepwise<'a> {
@@ -33,6 +34,8 @@ pub(crate) struct Stepwise<'a> {
     pub planes: (u32, u32),
     pub groups: (&'a Group, &'a Group),
     pub ready: i64,
+    /// Time of the moves so far, ns.
+    pub took: i64,
 }
 
 impl Copies<'_> {
@@ -45,34 +48,60 @@ impl Copies<'_> {
             Copies::Stepwise(stepwise) => stepwise.page(reads, page),
         }
     }
+
+    /// The time that the moves took so far, ns.
+    #[inline]
+    pub fn took(&self) -> i64 {
+        match self {
+            Copies::Whole(whole) => whole.end - whole.begin,
+            Copies::Stepwise(stepwise) => stepwise.took,
+        }
+    }
 }
 
 impl Whole<'_> {
-    /// One look at the unit, one booking.
     #[inline(always)]
-    fn page(&mut self, reads: u32) -> (i64, i64) {
-        let begin = self.ready.max(*self.free);
+    pub fn page(&mut self, reads: u32) -> (i64, i64) {
         let mut take = |at, time| if time > 0 { self.channel.reserve(at, time) + time } else { at };
+        let begin = self.end;
         let mut at = begin;
         for _ in 0..reads {
             let sensed = take(at, self.command) + self.read_ns;
             at = take(sensed, self.out);
         }
-        let transferred = take(at, self.back);
-        let end = transferred + self.program_ns;
-        *self.plane_busy += (end - begin) as u64;
-        self.die.book(begin, end);
-        *self.free = end;
-        self.unit.register = transferred;
-        self.unit.note_gc(begin, end);
-        (begin, end)
+        self.end = take(at, self.back) + self.program_ns;
+        (begin, self.end)
+    }
+
+    /// When the last move was done.
+    #[inline]
+    pub fn end(&self) -> i64 {
+        self.end
+    }
+}
+
+/// All moves are booked at once.
+impl Drop for Whole<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let (begin, end) = (self.begin, self.end);
+        if end > begin {
+            *self.plane_busy += (end - begin) as u64;
+            self.die.book(begin, end);
+            self.unit.free = end;
+            self.unit.register = end - self.program_ns;
+            self.unit.note_gc(begin, end);
+        }
     }
 }
 
 impl Stepwise<'_> {
     #[inline(never)]
     fn page(&mut self, reads: u32, page: u32) -> (i64, i64) {
-        if self.planes.0 == self.planes.1 { self.inside(reads, page) } else { self.across(reads, page) }
+        let (before, end) =
+            if self.planes.0 == self.planes.1 { self.inside(reads, page) } else { self.across(reads, page) };
+        self.took += end - before;
+        (before, end)
     }
 
     fn inside(&mut self, reads: u32, page: u32) -> (i64, i64) {

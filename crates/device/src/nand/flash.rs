@@ -30,7 +30,7 @@ enum Kind {
 
 /// Planes that may only work together on the same command: a chip without interleaving, or a die under the
 /// same-offset rule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Gang {
     die: u32,
     command: u64,
@@ -38,9 +38,23 @@ struct Gang {
     until: i64,
 }
 
-/// A unit of parallelism, beside when it is free.
-#[derive(Clone, Copy, Debug, Default)]
+impl Gang {
+    const NEW: Self = Self { die: 0, command: 0, start: i64::MIN, until: i64::MIN };
+
+    fn book(&mut self, die: u32, command: u64, begin: i64, end: i64) {
+        if begin >= self.until {
+            *self = Gang { die, command, start: begin, until: end };
+        } else {
+            self.until = self.until.max(end);
+        }
+    }
+}
+
+/// A unit of parallelism.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
+    /// When it is free.
+    pub free: i64,
     /// When its page register is free: the array took over what the bus brought.
     pub register: i64,
     /// The last run of collection on it.
@@ -49,6 +63,8 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: i64::MIN, gc_end: i64::MIN };
+
     /// Collection from `begin` to `end`; runs that touch become one.
     #[inline(always)]
     pub fn note_gc(&mut self, begin: i64, end: i64) {
@@ -57,16 +73,23 @@ impl Unit {
         }
         self.gc_end = end;
     }
+
+    /// How much of `ready..begin` it spent on collection.
+    #[inline(always)]
+    fn gc_share(&self, ready: i64, begin: i64) -> i64 {
+        if self.gc_end <= ready { 0 } else { (self.gc_end.min(begin) - self.gc_begin.max(ready)).max(0) }
+    }
 }
 
-/// What a plane belongs to.
+/// A plane: what it belongs to, and how long it was busy.
 #[derive(Clone, Copy, Debug)]
-struct Route {
+struct Plane {
     /// Place of its unit in the striping order.
     place: u32,
     channel: u32,
     die: u32,
     gang: u32,
+    busy: u64,
 }
 
 /// How long a die was busy with any of its planes.
@@ -77,6 +100,8 @@ pub(super) struct DieLoad {
 }
 
 impl DieLoad {
+    const NEW: Self = Self { until: i64::MIN, busy: 0 };
+
     #[inline(always)]
     pub fn book(&mut self, begin: i64, end: i64) {
         self.busy += (end - begin.max(self.until)).max(0) as u64;
@@ -88,12 +113,11 @@ impl DieLoad {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct Flash {
-    /// The units in striping order, and when each is free: all of these are looked at for each page placed.
+    /// The units in striping order: their numbers and their timelines.
     order: Vec<u32>,
-    free: Vec<i64>,
     units: Vec<Unit>,
     planes_per_unit: u32,
-    routes: Vec<Route>,
+    planes: Vec<Plane>,
     channels: Vec<Channel>,
     gangs: Vec<Gang>,
     same_offset: bool,
@@ -108,7 +132,6 @@ pub(crate) struct Flash {
     gang_channels: u32,
     real_page: u32,
     dies: Vec<DieLoad>,
-    plane_busy: Vec<u64>,
 }
 
 impl Flash {
@@ -135,20 +158,20 @@ impl Flash {
         for (place, unit) in (0..).zip(&order) {
             places[*unit as usize] = place;
         }
-        let route = |plane: u32| Route {
+        let belongs = |plane: u32| Plane {
             place: places[(plane / planes_per_unit) as usize],
             channel: plane / geometry.planes_per_channel,
             die: plane / geometry.planes_per_die,
             gang: planes_per_gang.map_or(0, |size| plane / size),
+            busy: 0,
         };
-        let mut flash = Self {
-            free: vec![0; order.len()],
-            units: vec![Unit::default(); order.len()],
+        Self {
+            units: vec![Unit::NEW; order.len()],
             planes_per_unit,
-            routes: (0..geometry.planes).map(route).collect(),
+            planes: (0..geometry.planes).map(belongs).collect(),
             channels: vec![Channel::default(); geometry.channels as usize],
             gangs: planes_per_gang
-                .map_or_else(Vec::new, |size| vec![Gang::default(); (geometry.planes / size) as usize]),
+                .map_or_else(Vec::new, |size| vec![Gang::NEW; (geometry.planes / size) as usize]),
             same_offset: timing.same_offset,
             copy_back: timing.copy_back,
             cache_read: timing.cache_read,
@@ -163,26 +186,24 @@ impl Flash {
                 .map(|group| group.page_bytes / geometry.gang)
                 .max()
                 .unwrap_or(0),
-            dies: vec![DieLoad { until: i64::MIN, busy: 0 }; geometry.dies as usize],
-            plane_busy: vec![0; geometry.planes as usize],
+            dies: vec![DieLoad::NEW; geometry.dies as usize],
             order,
-        };
-        flash.rewind();
-        flash
+        }
     }
 
     /// Moves every timeline to the past, for a run that starts anew on a used device.
     pub fn rewind(&mut self) {
-        let past = i64::MIN;
-        self.free.fill(past);
-        self.units.fill(Unit { register: past, gc_begin: past, gc_end: past });
-        self.gangs.fill(Gang { start: past, until: past, ..Gang::default() });
+        self.units.fill(Unit::NEW);
+        self.gangs.fill(Gang::NEW);
         self.channels.fill(Channel::default());
-        self.dies.fill(DieLoad { until: past, busy: 0 });
-        self.plane_busy.fill(0);
+        self.dies.fill(DieLoad::NEW);
+        for plane in &mut self.planes {
+            plane.busy = 0;
+        }
     }
 
     /// How many units there are.
+    #[inline]
     pub fn unit_count(&self) -> u32 {
         self.order.len() as u32
     }
@@ -200,9 +221,9 @@ impl Flash {
 
     /// Gangs are made of planes, and then a unit is a plane.
     fn gang_free(&self, plane: u32, at: i64) -> i64 {
-        let route = self.routes[plane as usize];
-        let gang = &self.gangs[route.gang as usize];
-        let joins = gang.die == route.die && (!self.same_offset || at <= gang.start);
+        let entry = self.planes[plane as usize];
+        let gang = &self.gangs[entry.gang as usize];
+        let joins = gang.die == entry.die && (!self.same_offset || at <= gang.start);
         if at >= gang.until || joins { at } else { gang.until }
     }
 
@@ -211,22 +232,24 @@ impl Flash {
     #[inline(always)]
     pub fn first_unit(&self, cursor: usize, ready: i64) -> usize {
         if self.gangs.is_empty() {
-            first(&self.free, cursor, ready, |_, free| free)
+            first(&self.units, cursor, ready, |_, free| free)
         } else {
-            first(&self.free, cursor, ready, |place, free| self.gang_free(self.order[place], free.max(ready)))
+            first(&self.units, cursor, ready, |place, free| {
+                self.gang_free(self.order[place], free.max(ready))
+            })
         }
     }
 
     /// When the unit of a plane is free.
     #[inline(always)]
     pub fn plane_free(&self, plane: u32) -> i64 {
-        self.free[self.routes[plane as usize].place as usize]
+        self.units[self.planes[plane as usize].place as usize].free
     }
 
     /// When the first unit is free.
     #[inline]
     pub fn first_free(&self) -> i64 {
-        self.free.iter().min().copied().unwrap_or(i64::MAX)
+        self.units.iter().map(|unit| unit.free).min().unwrap_or(i64::MAX)
     }
 
     /// Whether an operation may begin before the last one on its plane has ended.
@@ -240,7 +263,7 @@ impl Flash {
         crate::Load {
             channels: self.channels.iter().map(|channel| channel.busy).collect(),
             dies: self.dies.iter().map(|die| die.busy).collect(),
-            planes: self.plane_busy.clone(),
+            planes: self.planes.iter().map(|plane| plane.busy).collect(),
         }
     }
 
@@ -262,12 +285,12 @@ impl Flash {
     }
 
     fn gate_gang(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
-        let route = self.routes[plane as usize];
-        let gang = &self.gangs[route.gang as usize];
+        let entry = self.planes[plane as usize];
+        let gang = &self.gangs[entry.gang as usize];
         if at >= gang.until {
             return at;
         }
-        if gang.die != route.die {
+        if gang.die != entry.die {
             return gang.until;
         }
         if !self.same_offset {
@@ -277,73 +300,60 @@ impl Flash {
         if same { gang.start } else { gang.until }
     }
 
-    /// Books `plane` for `begin..end`.
+    /// Books `plane` for `begin..end`; its unit is free from `free` on.
     #[inline(always)]
-    fn book(&mut self, plane: u32, kind: Kind, offset: u32, begin: i64, end: i64) {
-        self.plane_busy[plane as usize] += (end - begin) as u64;
-        let route = self.routes[plane as usize];
-        self.dies[route.die as usize].book(begin, end);
+    fn book(&mut self, plane: u32, kind: Kind, offset: u32, (begin, end, free): (i64, i64, i64)) {
+        let entry = &mut self.planes[plane as usize];
+        entry.busy += (end - begin) as u64;
+        self.units[entry.place as usize].free = free;
+        self.dies[entry.die as usize].book(begin, end);
         if !self.gangs.is_empty() {
-            let gang = &mut self.gangs[route.gang as usize];
-            if begin >= gang.until {
-                *gang = Gang { die: route.die, command: command(kind, offset), start: begin, until: end };
-            } else {
-                gang.until = gang.until.max(end);
-            }
+            let (gang, die) = (&mut self.gangs[entry.gang as usize], entry.die);
+            gang.book(die, command(kind, offset), begin, end);
         }
-    }
-
-    /// How much of `ready..begin` the unit spent on collection.
-    #[inline(always)]
-    fn gc_share(unit: &Unit, ready: i64, begin: i64) -> i64 {
-        if unit.gc_end <= ready { 0 } else { (unit.gc_end.min(begin) - unit.gc_begin.max(ready)).max(0) }
     }
 
     /// Programs a page: its data crosses the bus, then the array takes it.
     #[inline(always)]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let route = self.routes[plane as usize];
-        let index = route.place as usize;
         let bus = self.command_ns + self.bus_time(bytes, self.in_time);
-        let free = self.free[index];
+        let Plane { place, channel, .. } = self.planes[plane as usize];
+        let free = self.units[place as usize].free;
         let gate = self.gate(plane, Kind::Program, page, ready.max(free));
-        let unit = self.units[index];
+        let unit = &mut self.units[place as usize];
         let (mut begin, mut transferred) = (gate, gate);
         if bus > 0 {
-            let earliest = if self.cache_program { ready.max(unit.register) } else { gate };
-            begin = self.channels[route.channel as usize].reserve(earliest, bus);
-            transferred = begin + bus;
-            begin = earliest;
+            begin = if self.cache_program { ready.max(unit.register) } else { gate };
+            transferred = self.channels[channel as usize].reserve(begin, bus) + bus;
         }
         let array_begin = transferred.max(gate);
         let end = array_begin + group.program_ns;
-        let gc = Self::gc_share(&unit, ready, begin);
-        self.book(plane, Kind::Program, page, begin.max(free), end);
-        self.free[index] = end;
-        self.units[index].register = array_begin;
+        let gc = unit.gc_share(ready, begin);
+        unit.register = array_begin;
+        self.book(plane, Kind::Program, page, (begin.max(free), end, end));
         Operation { begin, transferred, end, gc, array: group.program_ns }
     }
 
     /// Reads a page: the array senses it, then its data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
-        let Route { place, channel, .. } = self.routes[plane as usize];
-        let (index, channel) = (place as usize, channel as usize);
-        let begin = self.gate(plane, Kind::Read, page, ready.max(self.free[index]));
+        let bus = self.bus_time(bytes, self.out_time);
+        let Plane { place, channel, .. } = self.planes[plane as usize];
+        let free = self.units[place as usize].free;
+        let begin = self.gate(plane, Kind::Read, page, ready.max(free));
+        let (unit, channel) = (&mut self.units[place as usize], &mut self.channels[channel as usize]);
         let mut sensed = begin;
         if self.command_ns > 0 {
-            sensed = self.channels[channel].reserve(begin, self.command_ns) + self.command_ns;
+            sensed = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         sensed += group.read_ns;
-        let bus = self.bus_time(bytes, self.out_time);
         // With cache reads the register may still hold the page before; it goes out first.
-        let out = sensed.max(self.units[index].register);
-        let end = if bus > 0 { self.channels[channel].reserve(out, bus) + bus } else { sensed };
-        let gc = Self::gc_share(&self.units[index], ready, begin);
+        let out = sensed.max(unit.register);
+        let end = if bus > 0 { channel.reserve(out, bus) + bus } else { sensed };
+        let gc = unit.gc_share(ready, begin);
+        unit.register = end;
         let free = if self.cache_read { sensed } else { end };
-        self.book(plane, Kind::Read, page, begin, free);
-        self.free[index] = free;
-        self.units[index].register = end;
+        self.book(plane, Kind::Read, page, (begin, free, free));
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
@@ -361,61 +371,64 @@ impl Flash {
         ready: i64,
     ) -> Copies<'a> {
         if planes.0 != planes.1 || !self.gangs.is_empty() || self.cache_read || self.cache_program {
-            return Copies::Stepwise(Stepwise { flash: self, planes, groups: (from, to), ready });
+            return Copies::Stepwise(Stepwise { flash: self, planes, groups: (from, to), ready, took: 0 });
         }
-        let route = self.routes[planes.0 as usize];
         let (out, back) = self.copied_bytes(from, to);
+        let (out, back) = (self.bus_time(out, self.out_time), self.bus_time(back, self.in_time));
+        let plane = &mut self.planes[planes.0 as usize];
+        let unit = &mut self.units[plane.place as usize];
+        let begin = ready.max(unit.free);
         Copies::Whole(Whole {
-            ready,
+            begin,
+            end: begin,
             command: self.command_ns,
-            out: self.bus_time(out, self.out_time),
-            back: self.command_ns + self.bus_time(back, self.in_time),
+            out,
+            back: self.command_ns + back,
             read_ns: from.read_ns,
             program_ns: to.program_ns,
-            free: &mut self.free[route.place as usize],
-            unit: &mut self.units[route.place as usize],
-            die: &mut self.dies[route.die as usize],
-            plane_busy: &mut self.plane_busy[planes.0 as usize],
-            channel: &mut self.channels[route.channel as usize],
+            unit,
+            die: &mut self.dies[plane.die as usize],
+            channel: &mut self.channels[plane.channel as usize],
+            plane_busy: &mut plane.busy,
         })
     }
 
     /// Erases a block.
     pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
-        let Route { place, channel, .. } = self.routes[plane as usize];
-        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.free[place as usize]));
+        let Plane { place, channel, .. } = self.planes[plane as usize];
+        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.units[place as usize].free));
         let mut end = begin;
         if self.command_ns > 0 {
             let channel = &mut self.channels[channel as usize];
             end = channel.reserve(begin, self.command_ns) + self.command_ns;
         }
         end += group.erase_ns;
-        self.book(plane, Kind::Erase, 0, begin, end);
-        self.free[place as usize] = end;
         self.units[place as usize].register = end;
+        self.book(plane, Kind::Erase, 0, (begin, end, end));
         Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
     }
 
     /// Notes that the unit of `plane` collected from `begin` to `end`.
     pub fn note_gc(&mut self, plane: u32, begin: i64, end: i64) {
-        self.units[self.routes[plane as usize].place as usize].note_gc(begin, end);
+        self.units[self.planes[plane as usize].place as usize].note_gc(begin, end);
     }
 }
 
 /// The place of the first of `units` from `cursor` on, and round, that is free at `ready`, else of the one free first.
 #[inline(always)]
-fn first(units: &[i64], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
+fn first(units: &[Unit], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
+    let (mut best, mut best_free) = (cursor, i64::MAX);
     let (before, from) = units.split_at(cursor);
-    let (mut best, mut best_free) = (0, i64::MAX);
     for (offset, units) in [(cursor, from), (0, before)] {
         for (index, unit) in units.iter().enumerate() {
-            let free = free(offset + index, *unit);
-            if free < best_free {
-                (best, best_free) = (offset + index, free);
-                if free <= ready {
-                    return best;
-                }
+            let free = free(offset + index, unit.free);
+            if free <= ready {
+                return offset + index;
             }
+            // Which one is the first cannot be foreseen: chosen without a jump.
+            let earlier = free < best_free;
+            best = if earlier { offset + index } else { best };
+            best_free = if earlier { free } else { best_free };
         }
     }
     best

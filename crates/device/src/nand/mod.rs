@@ -7,6 +7,7 @@ mod flash;
 mod pool;
 
 pub use block::{Block, BlockState};
+pub(crate) use copies::{Copies, Whole};
 pub(crate) use flash::{Flash, Operation};
 pub use pool::Order;
 pub(crate) use pool::{NONE, Pool, Stream, Victim};

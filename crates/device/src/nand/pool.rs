@@ -64,6 +64,8 @@ pub(crate) struct Pool {
     pub first_block: u32,
     /// Blocks, spares included.
     pub blocks: u32,
+    /// What the blocks are like.
+    pub kind: Group,
     /// Blocks handed out at least once.
     used: u32,
     /// Blocks that may be handed out; the rest are spares.
@@ -101,6 +103,7 @@ impl Pool {
         Self {
             first_block: plane * blocks_per_plane + group.first_block,
             blocks: group.blocks,
+            kind: group.clone(),
             used: 0,
             usable: group.blocks - group.spare_blocks,
             recycled: if by_wear {

@@ -66,7 +66,7 @@ pub(crate) struct Layered {
 /// Sectors of a device.
 pub(crate) fn sectors(device: &Device) -> u64 {
     let geometry = device.geometry();
-    u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors)
+    geometry.sectors()
 }
 
 /// The level of a request before it comes to the first layer.

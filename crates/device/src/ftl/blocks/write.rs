@@ -111,7 +111,7 @@ impl Device {
         let plane = u32::from(self.blocks[block as usize].plane);
         let op = self.flash.program(plane, &self.geometry.groups[0], page, at, bytes);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_programs(0, Cause::Host, 1);
+        self.counters.programmed(Cause::Host, 0, self.geometry.groups[0].page_bytes, 1);
         self.settle_page((block, page), logical, Some(span), Cause::Host, (op.begin, op.end), observer);
         let complete = if self.transferred { op.transferred } else { op.end };
         (waits.then(Waits::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
@@ -137,7 +137,7 @@ impl Device {
         self.counters.gc_ns += (end - begin) as u64;
         self.counters.page_reads[Cause::Gc as usize] += 1;
         self.counters.group_reads[0] += 1;
-        self.count_programs(0, Cause::Gc, 1);
+        self.counters.programmed(Cause::Gc, 0, kind.page_bytes, 1);
         let read = crate::PageRead { block: from, page: from_page, cause: Cause::Gc, begin, end };
         observer.page_read(&read);
         self.settle_page((block, page), logical, None, Cause::Gc, (begin, end), observer);
@@ -169,14 +169,14 @@ impl Device {
         let slot = self.geometry.first_slot(block) + (page << self.geometry.groups[0].page_shift);
         for (i, unit) in units.iter().enumerate() {
             if let Some(old) = unit.from {
-                self.invalidate(old);
+                self.books().invalidate(old);
             }
             self.map[unit.logical as usize] = slot + i as u32 + 1;
             self.owner[slot as usize + i] = unit.logical + 1;
         }
         let pool = self.pool_index(u32::from(self.blocks[block as usize].plane), 0);
         self.blocks[block as usize].written = page;
-        self.fill(pool, block, 1, count as u32, Stream::Host);
+        self.books().fill(pool, block, 1, count as u32, Stream::Host);
         self.last_program = self.last_program.max(end);
     }
 }

@@ -13,7 +13,7 @@ use crate::controller::Progress;
 use crate::device::{Device, Stop};
 use crate::event::{Cause, Observer, PageProgrammed, UnitWritten};
 use crate::ftl::mapping::Mapping;
-use crate::ftl::place::MAX_SLOTS;
+use crate::ftl::place::{MAX_SLOTS, Place};
 use crate::geometry::Geometry;
 use crate::nand::{Operation, Stream};
 use cache::Cache;
@@ -149,10 +149,11 @@ impl Device {
         if let Some(slot) = self.lookup(first) {
             at = self.read_map_page(slot, ready, observer).end;
         }
-        let Some((plane, group, block)) = self.place(at, first, group, Stream::Map, observer) else {
+        let Some(place) = self.place(at, first, group, Stream::Map, observer) else {
             self.stop.get_or_insert(Stop::Full);
             return None;
         };
+        let Place { plane, group, pool, block } = place;
         // Finding a place may have collected, and changed more entries of this very page.
         let Mapping::Demand(map) = &mut self.mapping else { return None };
         map.written(page);
@@ -162,7 +163,7 @@ impl Device {
         let op = self.flash.program(plane, kind, number, at, bytes);
         let slot = self.geometry.first_slot(block) + (number << kind.page_shift);
         self.counters.bus_bytes += u64::from(bytes);
-        self.count_programs(group, Cause::Map, 1);
+        self.counters.programmed(Cause::Map, group, kind.page_bytes, 1);
         if O::UNITS {
             let mut written = [UnitWritten::default(); MAX_SLOTS];
             for i in 0..units {
@@ -180,9 +181,8 @@ impl Device {
                 end,
             });
         }
-        let pool = self.pool_index(plane, group);
-        self.remap(first, units, slot);
-        self.fill(pool, block, 1, units, Stream::Map);
+        self.books().remap(first, units, slot);
+        self.books().fill(pool, block, 1, units, Stream::Map);
         self.last_program = self.last_program.max(op.end);
         Some(op)
     }

@@ -1,0 +1,46 @@
+"""How long the command line takes to start: milliseconds by the wall of whole processes, best and median.
+
+    .venv/bin/python benches/start_up.py [RUNS]
+
+The trace is the smallest that comes with emmclab, so that next to nothing is computed. The commands take
+turns, so that a busy machine disturbs all of them alike. The first row is what any Python program pays.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+from whole_process import timed
+
+import emmclab
+
+RUNS = 20
+TRACE = str(min(emmclab.bundled(), key=lambda path: path.stat().st_size))
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "import emmclab": ["-c", "import emmclab"],
+    "emmclab --version": ["-m", "emmclab", "--version"],
+    "emmclab --help": ["-m", "emmclab", "--help"],
+    "emmclab formats --json": ["-m", "emmclab", "formats", "--json"],
+    "emmclab formats, as a table": ["-m", "emmclab", "formats"],
+    "emmclab profile --json": ["-m", "emmclab", "profile", "--json", TRACE],
+    "emmclab simulate --json": ["-m", "emmclab", "simulate", "--json", "--fold", TRACE],
+    "emmclab compare --json": ["-m", "emmclab", "compare", "--json", "--fold", TRACE],
+}
+
+
+def main() -> None:
+    """Print the table."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    walls: dict[str, list[float]] = {what: [] for what in COMMANDS}
+    for _ in range(runs):
+        for what, words in COMMANDS.items():
+            walls[what].append(1e3 * timed([sys.executable, *words])[0])
+    print(f"{'what':<30} {'best ms':>9} {'median ms':>10}")
+    for what, found in walls.items():
+        print(f"{what:<30} {min(found):>9.1f} {statistics.median(found):>10.1f}")
+
+
+if __name__ == "__main__":
+    main()
