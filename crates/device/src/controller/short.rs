@@ -6,6 +6,7 @@ use super::Commands;
 use crate::config::{AllocationPolicy, GcMode, Scheduling, Scheme, Settings, SlcMode};
 use crate::device::{Command, Device};
 use crate::event::{Cause, Observer, RequestCompleted, Waits};
+use crate::ftl::split::next_page;
 use crate::geometry::Geometry;
 use crate::nand::{NONE, Stream};
 
@@ -36,8 +37,8 @@ impl Short {
             && settings.gc.mode == GcMode::Blocking
             && settings.slc.mode == SlcMode::Off
             && !background;
-        let group = *geometry.by_size.last()?;
-        let units = geometry.groups[usize::from(group)].slots_per_page();
+        let smallest = geometry.groups[usize::from(*geometry.by_size.last()?)].slots_per_page();
+        let (group, units) = next_page(geometry, smallest);
         let sectors = units * geometry.unit_sectors;
         let hot = sectors <= settings.allocation.hot_max_kb.saturating_mul(2);
         let stream = if hot { Stream::Hot } else { Stream::Host };

@@ -1,7 +1,7 @@
 //! Random requests against the reference model.
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, RequestCompleted, Stop};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
@@ -39,16 +39,32 @@ fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Co
     Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }
 }
 
-/// Drives random steps through a new device, verifies after each, and again on a copy made from an image.
+/// Keeps completions, and does not ask for pages, so that the device may take its short ways.
+#[derive(Default, PartialEq, Debug)]
+struct Completions(Vec<RequestCompleted>);
+
+impl Observer for Completions {
+    const UNITS: bool = false;
+
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        self.0.push(*event);
+    }
+}
+
+/// Drives random steps through a new device, verifies after each, and again on a copy made from an image. A second device,
+/// which nobody checks, does the same.
 pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut device = Device::new(config);
     let mut checker = Checker::of(&device);
+    let (mut unchecked, mut told, mut completed) =
+        (Device::new(config), Completions::default(), Completions::default());
     let mut now = 0;
     for step in steps {
         let command = command(&device, &mut now, *step);
         checker.expect(&command);
-        let done = device.submit(&command, &mut checker);
+        let done = device.submit(&command, &mut (&mut checker, &mut told));
         prop_assert!(done.is_ok());
+        prop_assert_eq!(unchecked.submit(&command, &mut completed).ok(), done.ok());
         checker.verify(&device).map_err(|error| TestCaseError::fail(format!("{error} at {command:?}")))?;
         if let Some(stop) = device.stop() {
             // Collection always finds space on a device that is mostly empty.
@@ -63,13 +79,19 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
             return Ok(());
         }
     }
-    device.settle(&mut checker);
-    device.power_off(&mut checker);
+    let mut both = (&mut checker, &mut told);
+    prop_assert_eq!(unchecked.settle(&mut completed), device.settle(&mut both));
+    device.power_off(&mut both);
+    unchecked.power_off(&mut completed);
     if device.stop().is_some() {
         return Ok(());
     }
     checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let image = device.to_image();
+    prop_assert_eq!(completed, told);
+    prop_assert_eq!(unchecked.counters(), device.counters());
+    prop_assert_eq!(unchecked.load(), device.load());
+    prop_assert!(unchecked.to_image() == image, "the devices hold different things");
     let mut copy =
         Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
     prop_assert_eq!(&copy.to_image(), &image);
