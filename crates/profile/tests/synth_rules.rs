@@ -74,7 +74,7 @@ fn rates_and_means_stay_at_any_length_and_over_many_batches() {
     for requests in [570, 5_702, 57_020, 300_000] {
         let options = SynthOptions { requests: Some(requests), ..options(1) };
         let batches: Vec<Batch> = Synthesizer::new(&model, &options).unwrap().collect();
-        assert!(batches.iter().all(|batch| batch.len() <= emmclab_trace::BATCH_ROWS));
+        assert!(batches.iter().all(|batch| batch.len() <= 1 << 16));
         let got = measure(&synthesize(&model, &options));
         assert_eq!(got.requests, requests);
         for (one, other, limit) in [

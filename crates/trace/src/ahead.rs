@@ -10,7 +10,7 @@ use crate::ledger::Ledger;
 use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
 
 /// Batches that may lie ready: enough that neither side waits for a slow batch of the other.
-const READY: usize = 2;
+const READY: usize = 8;
 
 /// The same batches, counts and errors as a [`TraceReader`] gives when it is asked for one batch after the other; counts
 /// are those of the batches that were taken, whatever has been read beyond. Nothing is read before the first is asked for.

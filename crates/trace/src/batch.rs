@@ -17,8 +17,9 @@ use crate::names::{NameId, Names};
 use crate::request::{Flags, Op, Request};
 use crate::units::{Nanos, Sector};
 
-/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache.
-pub const BATCH_ROWS: usize = 1 << 16;
+/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and for
+/// the allocator to hand the memory of one that is done to the next.
+pub const BATCH_ROWS: usize = 1 << 13;
 
 const NO_TIME: i64 = i64::MIN;
 const NO_PID: i32 = i32::MIN;
@@ -42,8 +43,9 @@ pub struct Batch {
     devices: Arc<Names>,
 }
 
-/// The columns as plain slices, which cost nothing to ask.
-struct Rows<'a> {
+/// The columns as plain slices, which cost nothing to ask. What is missing is `NO_TIME` and the like, or the whole column.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
     arrival: &'a [i64],
     start: &'a [i64],
     issue: &'a [i64],
@@ -65,25 +67,6 @@ fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
 
 impl<'a> Rows<'a> {
     #[inline]
-    fn of(batch: &'a Batch) -> Self {
-        // One length, so that a place is checked once for all columns that are always there.
-        let rows = batch.arrival.len();
-        Self {
-            arrival: &batch.arrival[..rows],
-            start: &batch.start,
-            issue: &batch.issue,
-            complete: &batch.complete,
-            sector: &batch.sector[..rows],
-            sectors: &batch.sectors[..rows],
-            op: &batch.op[..rows],
-            flags: &batch.flags[..rows],
-            pid: &batch.pid,
-            process: &batch.process,
-            device: &batch.device,
-        }
-    }
-
-    #[inline]
     fn get(&self, i: usize) -> Request {
         Request {
             arrival: Nanos(self.arrival[i]),
@@ -99,6 +82,39 @@ impl<'a> Rows<'a> {
             process: optional(self.process, i, NO_NAME).map(NameId),
             device: optional(self.device, i, NO_NAME).map(NameId),
         }
+    }
+
+    /// The requests in order.
+    #[inline]
+    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Request> + 'a {
+        (0..self.arrival.len()).map(move |i| self.get(i))
+    }
+
+    /// Arrivals, in nanoseconds.
+    pub(crate) fn arrivals(&self) -> &'a [i64] {
+        self.arrival
+    }
+
+    /// Response times where they are known, in nanoseconds.
+    pub(crate) fn responses(&self) -> impl Iterator<Item = i64> + 'a {
+        let known = self.arrival.iter().zip(self.complete).filter(|(_, end)| **end != NO_TIME);
+        known.map(|(arrival, end)| end.saturating_sub(*arrival))
+    }
+
+    /// First sectors.
+    pub(crate) fn first_sectors(&self) -> &'a [u64] {
+        self.sector
+    }
+
+    /// Sizes in sectors.
+    pub(crate) fn sectors(&self) -> &'a [u32] {
+        self.sectors
+    }
+
+    /// Sizes in sectors; 0 for operations that carry no data.
+    pub(crate) fn data_sectors(&self) -> impl Iterator<Item = u32> + 'a {
+        let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
+        self.sectors.iter().zip(self.op).map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })
     }
 }
 
@@ -117,38 +133,33 @@ impl Batch {
     /// The request in row `i`. Panics where there is no such row.
     #[inline]
     pub fn get(&self, i: usize) -> Request {
-        Rows::of(self).get(i)
+        self.rows().get(i)
     }
 
     /// The requests in order.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Request> + '_ {
-        let rows = Rows::of(self);
-        (0..self.len()).map(move |i| rows.get(i))
+        self.rows().iter()
     }
 
-    /// Arrivals, in nanoseconds.
-    pub(crate) fn arrivals(&self) -> &[i64] {
-        &self.arrival
-    }
-
-    /// Response times where they are known, in nanoseconds.
-    pub(crate) fn responses(&self) -> impl Iterator<Item = i64> + '_ {
-        let known = self.arrival.iter().zip(self.complete.iter()).filter(|(_, end)| **end != NO_TIME);
-        known.map(|(arrival, end)| end.saturating_sub(*arrival))
-    }
-
-    /// First sectors.
-    pub(crate) fn first_sectors(&self) -> &[u64] {
-        &self.sector
-    }
-
-    /// Sizes in sectors; 0 for operations that carry no data.
-    pub(crate) fn data_sectors(&self) -> impl Iterator<Item = u32> + '_ {
-        let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
-        self.sectors
-            .iter()
-            .zip(self.op.iter())
-            .map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })
+    /// The columns.
+    #[inline]
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        // One length, so that a place is checked once for all columns that are always there.
+        let rows = self.arrival.len();
+        Rows {
+            arrival: &self.arrival[..rows],
+            start: &self.start,
+            issue: &self.issue,
+            complete: &self.complete,
+            sector: &self.sector[..rows],
+            sectors: &self.sectors[..rows],
+            op: &self.op[..rows],
+            flags: &self.flags[..rows],
+            pid: &self.pid,
+            process: &self.process,
+            device: &self.device,
+        }
     }
 
     /// Names of the processes that [`Request::process`] points to.
@@ -447,12 +458,18 @@ fn extend<T: Copy>(
     none: T,
 ) {
     if column.is_empty() {
-        if !requests.iter().any(|request| value(request).is_some()) {
+        // To the end, without a branch for each.
+        if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
             return;
         }
         column.resize(rows, none);
     }
     column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
+}
+
+/// What was added to a column since it had `rows` rows.
+fn since<T>(column: &[T], rows: usize) -> &[T] {
+    column.get(rows..).unwrap_or(&[])
 }
 
 impl BatchBuilder {
@@ -497,6 +514,23 @@ impl BatchBuilder {
         self.sectors.extend(requests.iter().map(|request| request.sectors));
         self.op.extend(requests.iter().map(|request| request.op as u8));
         self.flags.extend(requests.iter().map(|request| request.flags.0));
+    }
+
+    /// The requests from row `from` on.
+    pub(crate) fn rows(&self, from: usize) -> Rows<'_> {
+        Rows {
+            arrival: since(&self.arrival, from),
+            start: since(&self.start, from),
+            issue: since(&self.issue, from),
+            complete: since(&self.complete, from),
+            sector: since(&self.sector, from),
+            sectors: since(&self.sectors, from),
+            op: since(&self.op, from),
+            flags: since(&self.flags, from),
+            pid: since(&self.pid, from),
+            process: since(&self.process, from),
+            device: since(&self.device, from),
+        }
     }
 
     /// Takes what was collected and starts anew. A first row whose optional value is missing and a later one whose

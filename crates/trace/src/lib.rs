@@ -34,7 +34,7 @@ pub use ledger::Ledger;
 pub use merge::Merge;
 pub use names::{NameId, Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventKind, Pairer};
-pub use reader::{Extent, Header, Progress, ReadOptions, Recognised, Source, TraceReader};
+pub use reader::{Extent, Header, Progress, REORDER_WINDOW, ReadOptions, Recognised, Source, TraceReader};
 pub use request::{Flags, Op, Request};
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
 pub use writer::{Losses, Sink, TraceWriter, WriteOptions};

@@ -19,14 +19,19 @@ pub struct Names {
 impl Names {
     /// The id of `name`, which is added if it is new.
     pub fn intern(&mut self, name: &str) -> NameId {
-        if let Some(&id) = self.ids.get(name) {
-            return NameId(id);
+        if let Some(id) = self.id(name) {
+            return id;
         }
         let id = self.list.len() as u32;
         let name: Arc<str> = name.into();
         self.list.push(name.clone());
         self.ids.insert(name, id);
         NameId(id)
+    }
+
+    /// The id of `name`, where it is in the table.
+    pub fn id(&self, name: &str) -> Option<NameId> {
+        self.ids.get(name).copied().map(NameId)
     }
 
     /// The name with this id.

@@ -14,6 +14,9 @@ use crate::names::Names;
 use crate::request::Request;
 use crate::units::Sector;
 
+/// Requests that are held back to put them in order of arrival, unless another number is asked for.
+pub const REORDER_WINDOW: usize = 1 << 16;
+
 /// Requests that are put into columns at a time: they stay in the first-level cache from column to column.
 const CACHED_ROWS: usize = 256;
 
@@ -50,7 +53,7 @@ pub struct ReadOptions {
     pub time_unit: Option<String>,
     /// Unit of addresses and sizes, where the format leaves it open: `sector`, `byte`, `kb`, `page`.
     pub size_unit: Option<String>,
-    /// Requests that may be held back to put them in order of arrival; [`BATCH_ROWS`] where `None`.
+    /// Requests that may be held back to put them in order of arrival; [`REORDER_WINDOW`] where `None`.
     pub reorder_window: Option<usize>,
     /// Formats that other crates read, tried before those of [`formats::FORMATS`].
     pub further: &'static [&'static formats::Format],
@@ -109,11 +112,10 @@ pub struct TraceReader {
     window: usize,
     /// What the source gave last; kept for its memory.
     read: Vec<Request>,
-    /// Full batches that are held back, then the one being filled: in order, unless `unsorted`.
+    /// Full batches that are held back, then the one being filled: in order up to this arrival, where it is known.
     full: VecDeque<Batch>,
     builder: BatchBuilder,
-    unsorted: bool,
-    newest: i64,
+    in_order_to: Option<i64>,
     processes: Arc<Names>,
     devices: Arc<Names>,
     last_arrival: i64,
@@ -146,14 +148,13 @@ impl TraceReader {
         Ok(Self {
             recognised,
             path: path.to_owned(),
-            window: options.reorder_window.unwrap_or(BATCH_ROWS),
+            window: options.reorder_window.unwrap_or(REORDER_WINDOW),
             guard,
             source,
             read: Vec::new(),
             full: VecDeque::new(),
             builder: BatchBuilder::default(),
-            unsorted: false,
-            newest: i64::MIN,
+            in_order_to: None,
             processes: Arc::default(),
             devices: Arc::default(),
             last_arrival: i64::MIN,
@@ -188,7 +189,7 @@ impl TraceReader {
         if let Some(sorted) = self.source.next_sorted() {
             let batch = sorted?;
             if let Some(batch) = &batch {
-                self.guard.see_batch(batch);
+                self.guard.see(batch.rows());
             }
             self.guard.check(batch.is_none())?;
             return Ok(batch);
@@ -196,8 +197,8 @@ impl TraceReader {
         while !self.ended && self.held() < self.window.saturating_add(BATCH_ROWS) {
             self.read_on()?;
         }
-        if self.unsorted {
-            self.sort();
+        if let Some(arrival) = self.in_order_to.take() {
+            self.sort_from(arrival);
         }
         let batch = match self.full.pop_front() {
             Some(batch) => batch,
@@ -228,29 +229,40 @@ impl TraceReader {
         read.clear();
         self.ended = !self.source.fill(&mut read)?;
         let full = self.full.len();
-        for request in &read {
-            let arrival = request.arrival.0;
-            self.reordered += u64::from(arrival < self.last_in_file);
-            self.last_in_file = arrival;
-            self.guard.see(request);
-            self.unsorted |= arrival < self.newest;
-            self.newest = self.newest.max(arrival);
-        }
-        self.hold(&read);
+        self.put_in_order(&mut read);
+        self.hold(&read, |reader, row| reader.guard.see(reader.builder.rows(row)));
         self.read = read;
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    fn hold(&mut self, mut requests: &[Request]) {
+    /// Puts requests into columns; `done` is told the row of the batch that the newest begin with.
+    fn hold(&mut self, mut requests: &[Request], done: impl Fn(&mut Self, usize)) {
         while !requests.is_empty() {
             let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
             let (now, later) = requests.split_at(room.min(requests.len()));
+            let row = self.builder.len();
             self.builder.extend(now);
+            done(self, row);
             if self.builder.len() == BATCH_ROWS {
                 let batch = self.freeze();
                 self.full.push_back(batch);
             }
             requests = later;
+        }
+    }
+
+    /// Counts what stands before its place, and puts what was read in order as far as it goes.
+    fn put_in_order(&mut self, read: &mut [Request]) {
+        let ([first, ..], [.., last]) = (&*read, &*read) else { return };
+        let back: u64 = read.windows(2).map(|pair| u64::from(pair[1].arrival < pair[0].arrival)).sum();
+        self.reordered += back + u64::from(first.arrival.0 < self.last_in_file);
+        self.last_in_file = last.arrival.0;
+        if back > 0 {
+            read.sort_by_key(|request| request.arrival);
+        }
+        let first = read[0].arrival.0;
+        if first < self.guard.newest() {
+            self.in_order_to = Some(self.in_order_to.map_or(first, |before| before.min(first)));
         }
     }
 
@@ -262,16 +274,19 @@ impl TraceReader {
         self.builder.finish(&self.processes, &self.devices)
     }
 
-    /// Puts all that is held back in order; equal arrivals keep the order of the file.
-    fn sort(&mut self) {
+    /// Puts what is held back in order, which it is up to this arrival; equal arrivals keep the order of the file.
+    fn sort_from(&mut self, arrival: i64) {
+        let later = |batch: &Batch| batch.rows().arrivals().iter().any(|other| *other > arrival);
+        let first = self.full.iter().position(later).unwrap_or(self.full.len());
         let last = self.freeze();
-        let mut requests = Vec::with_capacity(self.held() + last.len());
-        for batch in self.full.drain(..).chain([last]) {
+        let mut requests = std::mem::take(&mut self.read);
+        requests.clear();
+        for batch in self.full.drain(first..).chain([last]) {
             requests.extend(batch.iter());
         }
         requests.sort_by_key(|request| request.arrival);
-        self.hold(&requests);
-        self.unsorted = false;
+        self.hold(&requests, |_, _| ());
+        self.read = requests;
     }
 
     /// What was seen, kept, skipped and changed so far.

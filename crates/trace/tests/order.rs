@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use emmclab_trace::{BATCH_ROWS, Kind, ReadOptions, TraceReader};
+use emmclab_trace::{BATCH_ROWS, Kind, REORDER_WINDOW, ReadOptions, TraceReader};
 
 /// A file of SSDsim lines, one each microsecond but in the order of `places`; the sector is the place.
 fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(i64, u64)>, u64)> {
@@ -33,23 +33,25 @@ fn sorted(places: &[usize]) -> Vec<(i64, u64)> {
 
 #[test]
 fn disorder_over_the_borders_of_batches_is_put_right() {
-    let mut places: Vec<usize> = (0..3 * BATCH_ROWS + 7).collect();
-    let (ordered, reordered) = read(&places, None).unwrap();
-    assert_eq!((ordered, reordered), (sorted(&places), 0));
-    for at in (0..places.len() - BATCH_ROWS / 2).step_by(9_001) {
-        places.swap(at, at + BATCH_ROWS / 2);
+    let ordered: Vec<usize> = (0..3 * REORDER_WINDOW + 7).collect();
+    assert_eq!(read(&ordered, None).unwrap(), (sorted(&ordered), 0));
+    for far in [2, 100, BATCH_ROWS / 2, BATCH_ROWS, REORDER_WINDOW / 2] {
+        let mut places = ordered.clone();
+        for at in (0..places.len() - far).step_by(9_001) {
+            places.swap(at, at + far);
+        }
+        let (found, reordered) = read(&places, None).unwrap();
+        assert!(reordered > 0);
+        assert!(found == sorted(&places), "{far} places");
     }
-    let (found, reordered) = read(&places, None).unwrap();
-    assert!(reordered > 0);
-    assert_eq!(found, sorted(&places));
 }
 
 #[test]
 fn a_request_further_out_of_place_than_the_window_is_refused() {
-    let mut places: Vec<usize> = (0..3 * BATCH_ROWS).collect();
+    let mut places: Vec<usize> = (0..3 * REORDER_WINDOW).collect();
     let late = places.remove(0);
-    places.insert(5 * BATCH_ROWS / 2, late);
+    places.insert(5 * REORDER_WINDOW / 2, late);
     let error = read(&places, None).unwrap_err();
     assert!(error.kind() == Kind::Order && error.hint_text().unwrap().contains("--reorder-window"));
-    assert_eq!(read(&places, Some(3 * BATCH_ROWS)).unwrap().0, sorted(&places));
+    assert_eq!(read(&places, Some(3 * REORDER_WINDOW)).unwrap().0, sorted(&places));
 }

@@ -4,9 +4,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use emmclab_trace::{BATCH_ROWS, Batch, Combiner, ReadOptions, Request, TraceInput, TraceReader};
+use emmclab_trace::{
+    BATCH_ROWS, Batch, Combiner, REORDER_WINDOW, ReadOptions, Request, TraceInput, TraceReader,
+};
 
-const LINES: usize = 4 * BATCH_ROWS + 100;
+const LINES: usize = 3 * REORDER_WINDOW + 100;
 
 /// SSDsim lines, one in a hundred before its predecessor, and what comes last.
 fn trace(folder: &Path, last: &str) -> PathBuf {

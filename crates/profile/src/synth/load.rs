@@ -1,11 +1,11 @@
 //! When the load comes: a workload in pieces of time, each with its share of requests, data and bursts.
 
-use emmclab_trace::BATCH_ROWS;
-
 use super::deal::{Dice, Weighted, fraction, strata_counts};
 use super::model::{LoadModel, WorkloadModel};
 use super::options::Totals;
 
+/// Requests in a chapter, which is made as one batch.
+const CHAPTER: u64 = 1 << 16;
 /// Tries per request to give a piece of the load the data that it should have.
 const TRIES: usize = 32;
 /// Less than this is close enough, sectors.
@@ -88,7 +88,7 @@ impl Load {
         let own = model.requests();
         let passes = if rows.is_empty() {
             before.push(Piece { requests: [1; 2], sectors: [1; 2], bursts: 1, duration: 1, think: 0 });
-            totals.requests().div_ceil(BATCH_ROWS as u64)
+            totals.requests().div_ceil(CHAPTER)
         } else {
             (totals.requests().saturating_add(own / 2) / own).max(1)
         };
@@ -163,7 +163,7 @@ impl Load {
             let to = self.upto(self.next + 1);
             let piece = to.since(&self.done);
             let made = self.done.since(&from).all();
-            if made > 0 && (made + piece.all() > BATCH_ROWS as u64 || !follows_curve) {
+            if made > 0 && (made + piece.all() > CHAPTER || !follows_curve) {
                 break;
             }
             let (pass, row) = (self.next / self.rows(), self.next % self.rows());
@@ -264,8 +264,8 @@ impl Draws {
 }
 
 impl LoadModel {
-    /// Largest number of requests in a row: with it, a chapter that holds one piece stays within a batch at any length.
-    pub(super) const MOST_REQUESTS: u64 = BATCH_ROWS as u64 / 2;
+    /// Largest number of requests in a row: with it, a chapter that holds one piece stays within its size at any length.
+    pub(super) const MOST_REQUESTS: u64 = CHAPTER / 2;
 }
 
 #[cfg(test)]

@@ -68,17 +68,17 @@ struct Record {
 }
 
 impl Record {
-    /// The first of the lines and its length where it is as it should be; `None` leaves it to the careful way.
+    /// The first of the lines where it is as it should be, and the others; `None` leaves it to the careful way.
     #[inline]
-    fn quick(lines: &[u8]) -> Option<(Self, usize)> {
+    fn quick(lines: &[u8]) -> Option<(Self, &[u8])> {
         let mut fields = Quick::new(lines);
-        let (sector, sectors, bytes, bits) =
-            (fields.number()?, fields.number()?, fields.number()?, fields.number()?);
-        let mut time = || fields.time(TimeUnit::Seconds).map(Nanos);
+        let mut number = || fields.tab().number();
+        let (sector, sectors, bytes, bits) = (number()?, number()?, number()?, number()?);
+        let mut time = || fields.tab().time(TimeUnit::Seconds).map(Nanos);
         let times = [time()?, time()?, time()?, time()?];
-        let length = fields.ended()?;
+        let rest = fields.ended()?;
         let right = times.is_sorted() && (1..1 << 31).contains(&sectors) && bytes == sectors * SECTOR_BYTES;
-        right.then_some((Self { sector, sectors, bits, times }, length))
+        right.then_some((Self { sector, sectors, bits, times }, rest))
     }
 
     /// Field by field, with the place of what is wrong.
@@ -148,10 +148,9 @@ impl Record {
 
 impl LineFormat for Biotracer {
     #[inline]
-    fn quick(&mut self, lines: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Option<usize> {
-        let (record, length) = Record::quick(lines)?;
-        out.push(record.request(context));
-        Some(length)
+    fn quick<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
+        let (record, rest) = Record::quick(lines)?;
+        Some((record.request(context), rest))
     }
 
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
@@ -213,5 +212,40 @@ impl LineWriter for Writer {
             write | no_wait,
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::quick::both_ways::agree;
+    use super::*;
+
+    /// Most often a good record, with times that rarely go back.
+    fn line() -> impl Strategy<Value = String> {
+        let times = prop::collection::vec(0..3_000_000_000u64, 4);
+        let gap = prop::sample::select(&["\t\t", "\t", " ", "\t \t"][..]);
+        (0..u64::MAX, 0..40u64, 0..20u8, 0..9u8, times, any::<bool>(), gap, "\\PC{0,2}").prop_map(
+            |(sector, sectors, off, bits, mut times, sorted, gap, rest)| {
+                if sorted {
+                    times.sort_unstable();
+                }
+                let bytes = sectors * SECTOR_BYTES + u64::from(off == 0);
+                let mut fields =
+                    vec![sector.to_string(), sectors.to_string(), bytes.to_string(), bits.to_string()];
+                fields.extend(
+                    times.iter().map(|ns| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)),
+                );
+                fields.join(gap) + if off == 1 { &rest } else { "" }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn lines_give_the_same_both_ways(lines in prop::collection::vec(line(), 0..8)) {
+            agree(|| Biotracer, &(lines.join("\n") + "\n"));
+        }
     }
 }

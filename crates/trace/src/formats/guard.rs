@@ -1,10 +1,9 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
 use super::{TimeUnit, Times};
-use crate::batch::Batch;
+use crate::batch::Rows;
 use crate::error::{Error, Kind, Result};
 use crate::reader::ReadOptions;
-use crate::request::Request;
 use crate::units::{Bytes, Nanos, SECTOR_BYTES};
 
 /// No storage reaches this; a large array does a tenth of it.
@@ -44,6 +43,7 @@ pub(crate) struct UnitGuard {
     responses: u64,
     response_sum: i128,
     data: u64,
+    /// The largest request with data and the highest address, where they are absurd.
     largest: u32,
     highest: u64,
     all_like_bytes: bool,
@@ -75,55 +75,22 @@ impl UnitGuard {
         })
     }
 
-    #[inline]
-    pub(crate) fn see(&mut self, request: &Request) {
-        let arrival = request.arrival.0;
-        if self.count > 0 && arrival != self.previous {
-            self.smallest_gap = self.smallest_gap.min(arrival.abs_diff(self.previous));
-        }
-        self.previous = arrival;
-        self.count += 1;
-        self.first = self.first.min(arrival);
-        self.last = self.last.max(arrival);
-        if let Some(complete) = request.complete {
-            self.responses += 1;
-            self.response_sum += i128::from(complete.0) - i128::from(arrival);
-        }
-        self.highest = self.highest.max(request.sector.0);
-        if request.op.has_data() {
-            self.data += 1;
-            self.largest = self.largest.max(request.sectors);
-            self.all_like_bytes &=
-                request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512);
-            if self.all_like_bytes && self.sizes.len() < BYTES_SIZES && !self.sizes.contains(&request.sectors)
-            {
-                self.sizes.push(request.sectors);
-            }
-        }
-    }
-
-    /// As [`UnitGuard::see`] for each request of a batch in order of arrival, but column by column, and only as long as a
-    /// column can still tell something.
-    pub(crate) fn see_batch(&mut self, batch: &Batch) {
-        let arrivals = batch.arrivals();
+    /// Watches some more requests, in order of arrival among themselves: column by column, and only as long as a column
+    /// can still tell something.
+    pub(crate) fn see(&mut self, rows: Rows) {
+        let arrivals = rows.arrivals();
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
         if self.all_like_bytes {
-            // Soon over: real traces show within a few requests that they count sectors.
-            let like_bytes = |request: &Request| {
-                !request.op.has_data()
-                    || request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512)
-            };
-            self.all_like_bytes = batch.iter().all(|request| like_bytes(&request));
-        }
-        if self.all_like_bytes {
-            batch.iter().for_each(|request| self.see(&request));
-            return;
+            self.see_sizes(rows);
         }
         if self.count > 0 {
             self.see_gap(first.abs_diff(self.previous));
         }
         if self.smallest_gap >= BURST_GAP_NS {
-            arrivals.windows(2).for_each(|pair| self.see_gap(pair[1].abs_diff(pair[0])));
+            // One less, so that no gap at all is the largest.
+            let less =
+                arrivals.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1));
+            self.see_gap(less.fold(u64::MAX, u64::min).wrapping_add(1));
         }
         self.previous = *last;
         self.first = self.first.min(*first);
@@ -131,19 +98,44 @@ impl UnitGuard {
         self.count += arrivals.len() as u64;
         if self.responses < RESPONSES_SAMPLE {
             let (responses, sum) =
-                batch.responses().fold((0, 0), |(count, sum), ns| (count + 1, sum + i128::from(ns)));
+                rows.responses().fold((0, 0), |(count, sum), ns| (count + 1, sum + i128::from(ns)));
             self.responses += responses;
             self.response_sum += sum;
         }
-        self.highest =
-            batch.first_sectors().iter().fold(self.highest, |highest, sector| highest.max(*sector));
-        self.largest = batch.data_sectors().fold(self.largest, u32::max);
+        // All bits together, which is quick, are at least as large as the largest.
+        if rows.first_sectors().iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
+            self.highest =
+                rows.first_sectors().iter().fold(self.highest, |highest, sector| highest.max(*sector));
+        }
+        if rows.sectors().iter().fold(0, |bits, sectors| bits | sectors) > MAX_REQUEST_SECTORS {
+            self.largest = rows.data_sectors().fold(self.largest, u32::max);
+        }
+    }
+
+    /// Soon over: real traces show within a few requests that they count sectors.
+    fn see_sizes(&mut self, rows: Rows) {
+        for request in rows.iter().filter(|request| request.op.has_data()) {
+            self.data += 1;
+            self.all_like_bytes &=
+                request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512);
+            if !self.all_like_bytes {
+                return;
+            }
+            if self.sizes.len() < BYTES_SIZES && !self.sizes.contains(&request.sectors) {
+                self.sizes.push(request.sectors);
+            }
+        }
     }
 
     fn see_gap(&mut self, gap: u64) {
         if gap > 0 {
             self.smallest_gap = self.smallest_gap.min(gap);
         }
+    }
+
+    /// The latest arrival so far.
+    pub(crate) fn newest(&self) -> i64 {
+        self.last
     }
 
     /// Called after each chunk, so that a wrong unit shows at once.
@@ -248,17 +240,23 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::batch::BatchBuilder;
-    use crate::request::Op;
+    use crate::batch::{Batch, BatchBuilder};
+    use crate::request::{Op, Request};
     use crate::units::Sector;
+
+    fn batch(requests: &[Request]) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for request in requests {
+            builder.push(request);
+        }
+        builder.finish(&Arc::default(), &Arc::default())
+    }
 
     fn judge(times: Times, requests: impl Iterator<Item = Request>) -> Result<()> {
         let mut guard = UnitGuard::new(times, &ReadOptions::default()).unwrap();
-        for (i, request) in requests.enumerate() {
-            guard.see(&request);
-            if i % 1024 == 1023 {
-                guard.check(false)?;
-            }
+        for requests in requests.collect::<Vec<_>>().chunks(1024) {
+            guard.see(batch(requests).rows());
+            guard.check(false)?;
         }
         guard.check(true)
     }
@@ -280,7 +278,7 @@ mod tests {
     const OPEN: Times = Times::Open(TimeUnit::Nanos);
 
     #[test]
-    fn a_batch_counts_as_its_requests_do() {
+    fn many_requests_count_as_one_by_one() {
         let request = |i: i64| Request {
             complete: (i % 3 > 0).then_some(Nanos(i * 2_000_000 + i % 50 * 7_919)),
             ..Request::new(
@@ -291,24 +289,21 @@ mod tests {
             )
         };
         let guard = || UnitGuard::new(OPEN, &ReadOptions::default()).unwrap();
-        let (mut by_request, mut by_batch) = (guard(), guard());
+        let (mut one_by_one, mut at_once) = (guard(), guard());
         let mut next = 0;
         for rows in [1, 2, 7, 1_000] {
-            let mut builder = BatchBuilder::default();
-            for i in next..next + rows {
-                by_request.see(&request(i));
-                builder.push(&request(i));
-            }
+            let requests: Vec<_> = (next..next + rows).map(request).collect();
             next += rows;
-            by_batch.see_batch(&builder.finish(&Arc::default(), &Arc::default()));
+            at_once.see(batch(&requests).rows());
+            requests.chunks(1).for_each(|request| one_by_one.see(batch(request).rows()));
             let seen = |guard: &UnitGuard| {
                 let times = (guard.first, guard.last, guard.previous, guard.smallest_gap);
                 let sums = (guard.count, guard.responses, guard.response_sum);
                 (times, sums, guard.largest, guard.highest, guard.all_like_bytes)
             };
-            assert_eq!(seen(&by_request), seen(&by_batch), "after {next} requests");
+            assert_eq!(seen(&one_by_one), seen(&at_once), "after {next} requests");
         }
-        assert!(!by_batch.all_like_bytes);
+        assert!(!at_once.all_like_bytes);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Input {
             return Err(fail(error).hint("name the trace file in it"));
         }
         let done = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(1 << 18, Counted { file, done: done.clone() });
+        let mut raw = BufReader::with_capacity(1 << 16, Counted { file, done: done.clone() });
         let magic = raw.fill_buf().map_err(fail)?;
         let mut rest: Box<dyn Read + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
             Box::new(flate2::bufread::MultiGzDecoder::new(raw))

@@ -64,21 +64,21 @@ struct Reader {
 
 impl LineFormat for Reader {
     #[inline]
-    fn quick(&mut self, lines: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Option<usize> {
+    fn quick<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
         let mut fields = Quick::new(lines);
         let arrival = Nanos(fields.time(self.unit)?);
-        let (_, device) = fields.number_and_text()?;
+        let device = match self.device.last() {
+            Some((id, name)) if fields.is(name) => id,
+            _ => self.device.known(fields.number_and_text()?.1, &context.devices)?,
+        };
         let sector = Sector(fields.number()?);
         let count = u32::try_from(fields.number()?).ok().filter(|count| *count > 0)?;
-        let op = match fields.number_and_text()?.1 {
-            b"0" => Op::Write,
-            b"1" => Op::Read,
+        let (op, rest) = match fields.last_byte()? {
+            (b'0', rest) => (Op::Write, rest),
+            (b'1', rest) => (Op::Read, rest),
             _ => return None,
         };
-        let length = fields.ended()?;
-        let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw))).ok()?;
-        out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
-        Some(length)
+        Some((Request { device: Some(device), ..Request::new(arrival, op, sector, count) }, rest))
     }
 
     /// Field by field, with the place of what is wrong.
@@ -132,5 +132,28 @@ impl LineWriter for Writer {
         let _ =
             writeln!(out, "{} {device} {} {} {read}", request.arrival.0, request.sector.0, request.sectors);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::quick::both_ways::agree;
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn lines_give_the_same_both_ways(
+            lines in prop::collection::vec(
+                "[0-9]{0,12}(\\.[0-9]{0,4})?( |\t|  )([0-2]|12|[0-9a-]{1,3})[ \t]{0,2}[0-9]{1,20}( |\t)[0-9]{1,11}( |\t|  )([01]|[0-9a]{0,3})( |)(\r|)",
+                0..8,
+            ),
+            unit in prop::sample::select(&[TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Nanos][..]),
+            end in prop::sample::select(&["", "\n"][..]),
+        ) {
+            let reader = || Reader { unit, device: LastName::default(), format: "ssdsim" };
+            agree(reader, &(lines.join("\n") + end));
+        }
     }
 }

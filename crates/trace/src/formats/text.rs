@@ -41,10 +41,10 @@ impl Context {
 pub(crate) trait LineFormat: Send {
     /// Parses a line without its end; never called with an empty line.
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
-    /// Parses the line that `text` begins with, where it is as it should be, and returns its length with its end; else,
-    /// or where `text` ends within the line, appends nothing.
+    /// Parses the first of the lines, where it is as it should be and gives one request, and returns the others; `None`
+    /// also where the text ends within the line.
     #[inline]
-    fn quick(&mut self, _text: &[u8], _context: &mut Context, _out: &mut Vec<Request>) -> Option<usize> {
+    fn quick<'a>(&mut self, _lines: &'a [u8], _context: &mut Context) -> Option<(Request, &'a [u8])> {
         None
     }
     /// Called once at the end of the input, for formats that pair events.
@@ -149,12 +149,21 @@ impl<F: LineFormat> Source for LineSource<F> {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let goal = out.len() + ROWS;
         while out.len() < goal {
-            let text = &self.buffer[self.start..self.end];
-            if let Some(length) = self.format.quick(text, &mut self.context, out) {
-                self.start += length;
-                self.line += 1;
-                self.context.ledger.seen += 1;
-                continue;
+            let mut text = &self.buffer[self.start..self.end];
+            let before = out.len();
+            while let Some((request, rest)) = self.format.quick(text, &mut self.context) {
+                out.push(request);
+                text = rest;
+                if out.len() == goal {
+                    break;
+                }
+            }
+            let lines = (out.len() - before) as u64;
+            self.line += lines;
+            self.context.ledger.seen += lines;
+            self.start = self.end - text.len();
+            if out.len() == goal {
+                break;
             }
             match memchr::memchr(b'\n', text) {
                 Some(length) => {
@@ -449,5 +458,21 @@ impl LastName {
                 Ok(id)
             }
         }
+    }
+
+    /// The id that was given last, and its name as it stood.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<(NameId, &[u8])> {
+        Some((self.id?, &self.raw))
+    }
+
+    /// The id of a name that is in the table as it stands; adds none.
+    #[inline(never)]
+    pub(crate) fn known(&mut self, raw: &[u8], names: &Names) -> Option<NameId> {
+        let id = names.id(std::str::from_utf8(raw).ok()?)?;
+        self.raw.clear();
+        self.raw.extend_from_slice(raw);
+        self.id = Some(id);
+        self.id
     }
 }
