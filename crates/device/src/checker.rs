@@ -241,7 +241,7 @@ impl Checker {
                     pool.blocks
                 )
             });
-            let listed = pool.listed(device.blocks());
+            let listed = pool.listed();
             self.require(listed.len() as u32 == full && pool.full == full, || {
                 format!(
                     "pool {index} lists {} blocks, counts {}, has {full} full ones",

@@ -85,7 +85,7 @@ impl Device {
             for open in pool.open {
                 word(&mut out, open);
             }
-            let list = pool.listed(&self.blocks);
+            let list = pool.listed();
             let victim = pool.victim.map_or([NONE; 5], |victim| {
                 [victim.block, victim.cursor, victim.in_register, victim.valid, u32::from(victim.wear)]
             });
@@ -262,7 +262,7 @@ impl Device {
                 if entry.state != BlockState::Full || !pool.can_list(entry.valid) {
                     return Err(damaged("a listed block is not full"));
                 }
-                pool.insert(&mut self.blocks, block);
+                pool.insert(block, entry.valid);
             }
             for (block, entry) in (0..).zip(&self.blocks[range.start as usize..range.end as usize]) {
                 let placed = claimed[(range.start + block) as usize]

@@ -17,7 +17,7 @@ pub mod persistence;
 
 pub use config::*;
 pub use counters::{Counters, Load};
-pub use device::{Command, Device, Modifiers, Stop};
+pub use device::{Command, Device, FETCHED, Modifiers, Stop};
 pub use event::{
     BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, OnCompletion, PageProgrammed,
     PageRead, Quiet, RequestCompleted, Trimmed, UnitCached, UnitWritten, Waits, WokeUp,

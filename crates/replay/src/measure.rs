@@ -88,16 +88,10 @@ impl Kinds {
         if count == 0 {
             return Times::default();
         }
-        let histogram = tally.histogram();
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e6;
-        Times {
-            mean_ms: sum as f64 / count as f64 / 1e6,
-            p50_ms: at(0.5),
-            p90_ms: at(0.9),
-            p99_ms: at(0.99),
-            p999_ms: at(0.999),
-            max_ms: histogram.max() as f64 / 1e6,
-        }
+        let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] =
+            tally.quantiles([0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
+        let mean_ms = sum as f64 / count as f64 / 1e6;
+        Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 
     pub fn response(&self) -> Times {

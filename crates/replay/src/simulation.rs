@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Observer, Scheduling};
+use emmclab_device::{Command, Device, DeviceConfig, FETCHED, Observer, Scheduling};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Result};
 
@@ -136,7 +136,12 @@ impl Simulation {
     /// For a request beyond the device without folding, closed loop without recorded completions, and a broken
     /// invariant under `check`.
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
-        for request in batch.iter() {
+        for (row, request) in batch.iter().enumerate() {
+            if row % FETCHED == 0 {
+                let next = row..batch.len().min(row + FETCHED);
+                batch.fetch(next.clone());
+                self.device.fetch(&batch.first_sectors()[next]);
+            }
             if !self.push(&request, observer)? {
                 return Ok(false);
             }

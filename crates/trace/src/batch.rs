@@ -1,5 +1,7 @@
 //! A run of requests in columns, shared with Arrow without a copy.
 
+use std::hint::black_box;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -140,6 +142,26 @@ impl Batch {
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Request> + '_ {
         self.rows().iter()
+    }
+
+    /// First sectors.
+    #[inline]
+    pub fn first_sectors(&self) -> &[u64] {
+        &self.sector
+    }
+
+    /// Brings the columns of these rows into the cache: a batch comes from another processor, and in a loop that does nothing
+    /// else its lines come together. Panics where there are no such rows.
+    #[inline]
+    pub fn fetch(&self, rows: Range<usize>) {
+        fn lines<T: Copy>(column: &[T], bits: impl Fn(T) -> u64) -> u64 {
+            column.iter().step_by(64 / size_of::<T>()).fold(0, |all, value| all ^ bits(*value))
+        }
+        let mut all = lines(&self.arrival[rows.clone()], |at| at as u64);
+        all ^= lines(&self.sectors[rows.clone()], u64::from);
+        all ^= lines(&self.op[rows.clone()], u64::from);
+        all ^= lines(&self.flags[rows], u64::from);
+        black_box(all);
     }
 
     /// The columns.

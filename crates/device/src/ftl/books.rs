@@ -34,14 +34,13 @@ impl Books<'_> {
         self.owner[slot as usize] = 0;
         let block = self.geometry.block_of(slot);
         let entry = &mut self.blocks[block as usize];
-        let valid = entry.valid;
-        entry.valid = valid - 1;
-        let full = entry.state == BlockState::Full;
+        entry.valid -= 1;
+        let (full, valid) = (entry.state == BlockState::Full, entry.valid);
         let pool = usize::from(entry.plane) * self.geometry.groups.len() + usize::from(entry.group);
         let pool = &mut self.pools[pool];
         pool.valid -= 1;
         if full {
-            pool.lost_unit(self.blocks, block, valid);
+            pool.lost_unit(block, valid);
         }
     }
 
@@ -57,7 +56,7 @@ impl Books<'_> {
             entry.state = BlockState::Full;
             entry.closed = *self.programs;
             pool.open[stream as usize] = NONE;
-            pool.insert(self.blocks, block);
+            pool.insert(block, entry.valid);
         }
     }
 }

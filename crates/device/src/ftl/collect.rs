@@ -117,7 +117,7 @@ impl Device {
         at: i64,
         observer: &mut O,
     ) {
-        self.pools[pool].remove(&mut self.blocks, block);
+        self.pools[pool].remove(block);
         let entry = &mut self.blocks[block as usize];
         entry.state = BlockState::Collecting;
         let valid = entry.valid;

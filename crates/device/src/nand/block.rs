@@ -26,9 +26,6 @@ pub struct Block {
     pub written: u32,
     /// Erases so far.
     pub erases: u32,
-    /// Neighbours in the list of full blocks.
-    pub(crate) prev: u32,
-    pub(crate) next: u32,
     /// Page programs of the device before its last page was written.
     pub(crate) closed: u64,
     /// Its plane.

@@ -63,7 +63,9 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: i64::MIN, gc_end: i64::MIN };
+    /// Half way back in the past, so that times can be subtracted from it.
+    const NEVER: i64 = i64::MIN / 2;
+    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: Self::NEVER, gc_end: Self::NEVER };
 
     /// Collection from `begin` to `end`; runs that touch become one.
     #[inline(always)]
@@ -77,7 +79,7 @@ impl Unit {
     /// How much of `ready..begin` it spent on collection.
     #[inline(always)]
     fn gc_share(&self, ready: i64, begin: i64) -> i64 {
-        if self.gc_end <= ready { 0 } else { (self.gc_end.min(begin) - self.gc_begin.max(ready)).max(0) }
+        (self.gc_end.min(begin) - self.gc_begin.max(ready)).max(0)
     }
 }
 
@@ -418,18 +420,18 @@ impl Flash {
 #[inline(always)]
 fn first(units: &[Unit], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
     let (mut best, mut best_free) = (cursor, i64::MAX);
-    let (before, from) = units.split_at(cursor);
-    for (offset, units) in [(cursor, from), (0, before)] {
-        for (index, unit) in units.iter().enumerate() {
-            let free = free(offset + index, unit.free);
-            if free <= ready {
-                return offset + index;
-            }
-            // Which one is the first cannot be foreseen: chosen without a jump.
-            let earlier = free < best_free;
-            best = if earlier { offset + index } else { best };
-            best_free = if earlier { free } else { best_free };
+    let mut place = cursor;
+    for _ in 0..units.len() {
+        let free = free(place, units[place].free);
+        if free <= ready {
+            return place;
         }
+        // Which one is the first cannot be foreseen: chosen without a jump.
+        let earlier = free < best_free;
+        best = if earlier { place } else { best };
+        best_free = best_free.min(free);
+        let next = place + 1;
+        place = if next == units.len() { 0 } else { next };
     }
     best
 }

@@ -4,6 +4,7 @@ mod block;
 mod channel;
 mod copies;
 mod flash;
+mod lists;
 mod pool;
 
 pub use block::{Block, BlockState};

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::block::{Block, BlockState};
+use super::lists::Lists;
 use crate::geometry::Group;
 
 /// No block.
@@ -85,11 +86,8 @@ pub(crate) struct Pool {
     /// Erases until wear is looked at again.
     pub wear_countdown: u32,
     order: Order,
-    /// First block of each list: one for age, one per count of valid units otherwise. Number + 1, so that the zeroed
-    /// memory of a new device needs no writing.
-    heads: Vec<u32>,
-    /// Youngest full block in age order.
-    tail: u32,
+    /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
+    lists: Lists,
     /// No list below holds a block.
     least: u32,
 }
@@ -98,7 +96,7 @@ impl Pool {
     pub fn new(plane: u32, blocks_per_plane: u32, group: &Group, order: Order, by_wear: bool) -> Self {
         let lists = match order {
             Order::Age => 1,
-            Order::Valid => group.slots_per_block() as usize + 1,
+            Order::Valid => group.slots_per_block() + 1,
         };
         Self {
             first_block: plane * blocks_per_plane + group.first_block,
@@ -119,8 +117,7 @@ impl Pool {
             most_erases: 0,
             wear_countdown: group.blocks / 4 + 1,
             order,
-            heads: vec![0; lists],
-            tail: NONE,
+            lists: Lists::new(group.blocks, lists),
             least: 0,
         }
     }
@@ -162,112 +159,74 @@ impl Pool {
         spare
     }
 
-    fn list(&self, valid: u32) -> usize {
-        match self.order {
-            Order::Age => 0,
-            Order::Valid => valid as usize,
-        }
-    }
-
-    /// Adds a block that has just become full.
-    pub fn insert(&mut self, blocks: &mut [Block], block: u32) {
+    /// Adds a block that has just become full, with so many valid units.
+    #[inline]
+    pub fn insert(&mut self, block: u32, valid: u32) {
         self.full += 1;
+        let block = block - self.first_block;
         match self.order {
-            Order::Age => {
-                let tail = self.tail;
-                let entry = &mut blocks[block as usize];
-                (entry.prev, entry.next) = (tail, NONE);
-                if tail == NONE {
-                    self.heads[0] = block + 1;
-                } else {
-                    blocks[tail as usize].next = block;
-                }
-                self.tail = block;
+            Order::Age => self.lists.push_back(0, block),
+            Order::Valid => {
+                self.lists.push_front(valid, block);
+                self.least = self.least.min(valid);
             }
-            Order::Valid => self.link(blocks, block),
-        }
-    }
-
-    #[inline]
-    fn link(&mut self, blocks: &mut [Block], block: u32) {
-        let valid = blocks[block as usize].valid;
-        let head = self.heads[valid as usize].wrapping_sub(1);
-        let entry = &mut blocks[block as usize];
-        (entry.prev, entry.next) = (NONE, head);
-        if head != NONE {
-            blocks[head as usize].prev = block;
-        }
-        self.heads[valid as usize] = block + 1;
-        self.least = self.least.min(valid);
-    }
-
-    #[inline]
-    fn unlink(&mut self, blocks: &mut [Block], block: u32, valid: u32) {
-        let Block { prev, next, .. } = blocks[block as usize];
-        let list = self.list(valid);
-        if prev == NONE {
-            self.heads[list] = next.wrapping_add(1);
-        } else {
-            blocks[prev as usize].next = next;
-        }
-        if next != NONE {
-            blocks[next as usize].prev = prev;
-        } else if self.order == Order::Age {
-            self.tail = prev;
         }
     }
 
     /// Takes a block out of the lists.
-    pub fn remove(&mut self, blocks: &mut [Block], block: u32) {
+    pub fn remove(&mut self, block: u32) {
         self.full -= 1;
-        self.unlink(blocks, block, blocks[block as usize].valid);
+        self.lists.remove(block - self.first_block);
     }
 
-    /// A full block has lost a valid unit: `valid` before.
+    /// A full block has lost a unit: `valid` are left.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
-    pub fn lost_unit(&mut self, blocks: &mut [Block], block: u32, valid: u32) {
+    pub fn lost_unit(&mut self, block: u32, valid: u32) {
         if self.order == Order::Valid {
-            self.unlink(blocks, block, valid);
-            self.link(blocks, block);
+            let block = block - self.first_block;
+            self.lists.remove(block);
+            self.lists.push_front(valid, block);
+            self.least = self.least.min(valid);
         }
+    }
+
+    /// The first list from the lower bound on that holds a block, and the block.
+    fn least_listed(&self) -> Option<(u32, u32)> {
+        (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
     }
 
     /// A full block with the fewest valid units. With [`Order::Valid`] only.
     pub fn least_valid(&self) -> Option<u32> {
-        if self.order != Order::Valid {
-            return None;
-        }
-        self.heads[self.least as usize..].iter().find(|head| **head != 0).map(|head| head - 1)
+        let (_, block) = (self.order == Order::Valid).then(|| self.least_listed())??;
+        Some(self.first_block + block)
     }
 
     /// Moves the lower bound of the lists up; called once a collection.
     pub fn settle(&mut self) {
         if self.order == Order::Valid {
-            let skip = self.heads[self.least as usize..].iter().take_while(|head| **head == 0).count() as u32;
-            self.least = (self.least + skip).min(self.heads.len() as u32 - 1);
+            self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
         }
     }
 
     /// The block that has been full for longest. With [`Order::Age`] only.
     pub fn oldest(&self) -> Option<u32> {
-        (self.order == Order::Age && self.heads[0] != 0).then(|| self.heads[0] - 1)
+        (self.order == Order::Age).then(|| self.lists.first(0))?.map(|block| self.first_block + block)
     }
 
     /// The block that became full after `block`. With [`Order::Age`] only.
-    pub fn younger(&self, blocks: &[Block], block: u32) -> Option<u32> {
-        (self.order == Order::Age).then(|| blocks[block as usize].next).filter(|next| *next != NONE)
+    pub fn younger(&self, block: u32) -> Option<u32> {
+        let next = (self.order == Order::Age).then(|| self.lists.after(block - self.first_block))?;
+        next.map(|block| self.first_block + block)
     }
 
     /// The full blocks in the order in which inserting them one by one makes the same lists again.
-    pub fn listed(&self, blocks: &[Block]) -> Vec<u32> {
+    pub fn listed(&self) -> Vec<u32> {
         let mut out = Vec::with_capacity(self.full as usize);
-        for head in &self.heads {
+        for list in 0..self.lists.count() {
             let from = out.len();
-            let first = head.checked_sub(1);
-            out.extend(std::iter::successors(first, |block| {
-                Some(blocks[*block as usize].next).filter(|next| *next != NONE)
-            }));
+            let held = std::iter::successors(self.lists.first(list), |block| self.lists.after(*block));
+            out.extend(held.map(|block| self.first_block + block));
             if self.order == Order::Valid {
                 // The newest stands first in these lists.
                 out[from..].reverse();
@@ -278,7 +237,7 @@ impl Pool {
 
     /// Whether there is a list for blocks with so many valid units.
     pub fn can_list(&self, valid: u32) -> bool {
-        self.list(valid) < self.heads.len()
+        self.order == Order::Age || valid < self.lists.count()
     }
 
     /// Every full block, in order of number.

@@ -41,7 +41,7 @@ impl Device {
         let plane = u32::from(self.blocks[block as usize].plane);
         if self.blocks[block as usize].state == BlockState::Full {
             let pool = self.pool_index(plane, 0);
-            self.pools[pool].remove(&mut self.blocks, block);
+            self.pools[pool].remove(block);
         }
         self.blocks[block as usize].state = BlockState::Collecting;
         let before = self.flash.plane_free(plane).max(ready);

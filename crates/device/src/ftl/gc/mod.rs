@@ -74,7 +74,7 @@ impl View<'_> {
 
     /// The full blocks from the oldest on. Needs [`Order::Age`].
     pub fn by_age(&self) -> impl Iterator<Item = u32> {
-        std::iter::successors(self.pool.oldest(), |block| self.pool.younger(self.blocks, *block))
+        std::iter::successors(self.pool.oldest(), |block| self.pool.younger(*block))
     }
 }
 

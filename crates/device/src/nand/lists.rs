@@ -1,0 +1,107 @@
+//! Lists of the blocks of a pool.
+
+/// Neighbours in a list.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
+
+/// Doubly linked lists of blocks, numbered from 0; a block is in one of them or in none. Each list is a ring that an entry
+/// of its own closes, so that neighbours always exist and adding or taking out a block never has to ask.
+#[derive(Clone, Debug)]
+pub(super) struct Lists {
+    /// One for each block, then one for each list. Those of blocks in no list mean nothing.
+    links: Vec<Link>,
+    blocks: u32,
+}
+
+impl Lists {
+    pub fn new(blocks: u32, lists: u32) -> Self {
+        let mut links = vec![Link::default(); (blocks + lists) as usize];
+        for ring in blocks..blocks + lists {
+            links[ring as usize] = Link { prev: ring, next: ring };
+        }
+        Self { links, blocks }
+    }
+
+    /// How many lists there are.
+    pub fn count(&self) -> u32 {
+        self.links.len() as u32 - self.blocks
+    }
+
+    #[inline]
+    fn link(&mut self, prev: u32, block: u32, next: u32) {
+        self.links[block as usize] = Link { prev, next };
+        self.links[prev as usize].next = block;
+        self.links[next as usize].prev = block;
+    }
+
+    /// Adds a block that is in no list as the first.
+    #[inline]
+    pub fn push_front(&mut self, list: u32, block: u32) {
+        let ring = self.blocks + list;
+        self.link(ring, block, self.links[ring as usize].next);
+    }
+
+    /// Adds a block that is in no list as the last.
+    #[inline]
+    pub fn push_back(&mut self, list: u32, block: u32) {
+        let ring = self.blocks + list;
+        self.link(self.links[ring as usize].prev, block, ring);
+    }
+
+    /// Takes a block out of its list.
+    #[inline]
+    pub fn remove(&mut self, block: u32) {
+        let Link { prev, next } = self.links[block as usize];
+        self.links[prev as usize].next = next;
+        self.links[next as usize].prev = prev;
+    }
+
+    /// The first of a list.
+    #[inline]
+    pub fn first(&self, list: u32) -> Option<u32> {
+        self.after(self.blocks + list)
+    }
+
+    /// The one behind `block`.
+    #[inline]
+    pub fn after(&self, block: u32) -> Option<u32> {
+        let next = self.links[block as usize].next;
+        (next < self.blocks).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn they_hold_what_queues_hold(steps in prop::collection::vec((0..8u32, 0..3u32, any::<bool>()), 0..200)) {
+            let mut lists = Lists::new(8, 3);
+            let mut model: [VecDeque<u32>; 3] = Default::default();
+            for (block, list, front) in steps {
+                if let Some(there) = model.iter_mut().find(|queue| queue.contains(&block)) {
+                    there.retain(|other| *other != block);
+                    lists.remove(block);
+                } else if front {
+                    model[list as usize].push_front(block);
+                    lists.push_front(list, block);
+                } else {
+                    model[list as usize].push_back(block);
+                    lists.push_back(list, block);
+                }
+                for (list, queue) in (0..).zip(&model) {
+                    let held = std::iter::successors(lists.first(list), |block| lists.after(*block));
+                    prop_assert!(held.eq(queue.iter().copied()));
+                }
+            }
+        }
+    }
+}
