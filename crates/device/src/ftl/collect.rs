@@ -6,7 +6,7 @@ use super::place::MAX_SLOTS;
 use crate::config::SlcMode;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
-use crate::nand::{BlockState, Copies, NONE, Order, Stream, Victim, Whole};
+use crate::nand::{BlockState, Copies, NONE, Order, Stream, Victim};
 
 impl Victim {
     /// The next valid units: slots in the block and logical units, as many as there is room for, fewer at its end.
@@ -207,11 +207,12 @@ impl Device {
                 ])
             {
                 let most = if to_pool == pool { left } else { 1 };
-                let passed = move_units(copies, &mut self.map, from, to, to_first + page, most);
-                moved = passed.1;
-                (victim.cursor, victim.in_register) =
-                    (victim.cursor + passed.0, victim.cursor + passed.0 - 1);
-                (reads, page, left) = (moved, page + moved, left - moved);
+                let (passed, count) = move_units(&mut self.map, from, to, to_first + page, most);
+                copies.pages(count);
+                (moved, reads) = (count, count);
+                (page, left) = (page + count, left - count);
+                victim.cursor += passed;
+                victim.in_register = victim.cursor - 1;
                 last = last.max(copies.end());
             } else {
                 loop {
@@ -314,31 +315,23 @@ impl Device {
     }
 }
 
-/// Moves at most `most` pages of one unit each from the slots `from` to the slots `to`, whose first has the number `slot`.
-/// Returns how many slots were passed, the last one moved among them, and how many pages were moved.
+/// Moves at most `most` units from the slots `from` to the slots `to`, whose first has the number `slot`. Returns how many
+/// slots were passed and how many units were moved.
 #[inline]
-fn move_units(
-    copies: &mut Whole,
-    map: &mut [u32],
-    from: &mut [u32],
-    to: &mut [u32],
-    slot: u32,
-    most: u32,
-) -> (u32, u32) {
+fn move_units(map: &mut [u32], from: &mut [u32], to: &mut [u32], slot: u32, most: u32) -> (u32, u32) {
+    let most = to.len().min(most as usize);
     let (mut passed, mut moved) = (0, 0);
-    let mut to = to.iter_mut().take(most as usize);
-    for (place, owner) in from.iter_mut().enumerate() {
-        if *owner == 0 {
-            continue;
-        }
-        let Some(to) = to.next() else { break };
-        copies.page(1);
-        *to = std::mem::take(owner);
-        moved += 1;
-        map[*to as usize - 1] = slot + moved;
-        passed = place as u32 + 1;
+    // Which slots are valid cannot be foreseen: all are taken over, and the next one overwrites what was empty.
+    while moved < most && passed < from.len() {
+        let unit = std::mem::take(&mut from[passed]);
+        to[moved] = unit;
+        moved += usize::from(unit != 0);
+        passed += 1;
     }
-    (passed, moved)
+    for (slot, unit) in (slot + 1..).zip(&to[..moved]) {
+        map[*unit as usize - 1] = slot;
+    }
+    (passed as u32, moved as u32)
 }
 
 fn tell_copy<O: Observer>(

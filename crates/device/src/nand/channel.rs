@@ -2,7 +2,8 @@
 #![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 /// Future transfers remembered; with more, the earliest gap is given up. A power of two.
-const SPANS: usize = 32;
+pub(super) const REMEMBERED: u32 = 32;
+const SPANS: usize = REMEMBERED as usize;
 
 /// Beginning and end of a transfer.
 type Span = (i64, i64);
@@ -42,6 +43,12 @@ impl Channel {
         }
         self.end = earliest + length;
         earliest
+    }
+
+    /// Whether no transfer ends after `at`.
+    #[inline]
+    pub fn is_free(&self, at: i64) -> bool {
+        self.end <= at
     }
 
     #[inline(always)]

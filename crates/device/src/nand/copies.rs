@@ -1,7 +1,7 @@
 //! Pages that collection moves one after the other, from one plane to one plane.
 #![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
-use super::channel::Channel;
+use super::channel::{Channel, REMEMBERED};
 use super::flash::{DieLoad, Flash, Unit};
 use crate::geometry::Group;
 
@@ -73,6 +73,23 @@ impl Whole<'_> {
         (begin, self.end)
     }
 
+    /// Moves so many pages, each of which has to be read. Behind all that is known of the bus, one takes as long as the
+    /// other, and the bus remembers only the last ones, each of which leaves a gap while the array works.
+    pub fn pages(&mut self, count: u32) {
+        let (bus, array) = (self.command + self.out + self.back, self.read_ns + self.program_ns);
+        let mut left = count;
+        while left > 0 {
+            self.page(1);
+            left -= 1;
+            if left > REMEMBERED && array > 0 && self.channel.is_free(self.end) {
+                let skipped = i64::from(left - REMEMBERED);
+                self.channel.busy += (skipped * bus) as u64;
+                self.end += skipped * (bus + array);
+                left = REMEMBERED;
+            }
+        }
+    }
+
     /// When the last move was done.
     #[inline]
     pub fn end(&self) -> i64 {
@@ -127,5 +144,56 @@ impl Stepwise<'_> {
         let op = self.flash.program(to_plane, to, page, at, to.page_bytes);
         self.flash.note_gc(to_plane, op.begin, op.end);
         (op.begin, op.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::DeviceConfig;
+    use crate::geometry::Geometry;
+
+    proptest! {
+        #[test]
+        fn many_pages_at_once_are_as_one_after_the_other(
+            (command, bus, read, program) in (0..3u32, 0..3u32, 0..3u32, 0..3u32),
+            // Programs on two planes that share a bus, and runs of moves on either.
+            steps in prop::collection::vec((0..2u32, 0..3u32, 0..400_000i64, 1..120u32), 1..40),
+        ) {
+            let mut config = DeviceConfig::preset("small-1gb").unwrap();
+            config.set_all(&[
+                ("timing.command_ns", &(command * 100).to_string()),
+                ("timing.bus_ns_per_byte", &bus.to_string()),
+                ("geometry.block_groups.0.read_us", &(read * 3).to_string()),
+                ("geometry.block_groups.0.program_us", &(program * 20).to_string()),
+            ]).unwrap();
+            let geometry = Geometry::new(config.settings());
+            let kind = &geometry.groups[0];
+            let mut flash = Flash::new(config.settings(), &geometry);
+            let mut plain = flash.clone();
+            for (plane, what, ready, pages) in steps {
+                if what == 0 {
+                    let op = flash.program(plane, kind, 0, ready, kind.page_bytes);
+                    prop_assert_eq!(plain.program(plane, kind, 0, ready, kind.page_bytes).end, op.end);
+                    continue;
+                }
+                for (flash, at_once) in [(&mut flash, true), (&mut plain, false)] {
+                    let Copies::Whole(mut copies) = flash.copies((plane, plane), (kind, kind), ready) else {
+                        return Err(TestCaseError::fail("moves inside a plane are whole"));
+                    };
+                    if at_once {
+                        copies.pages(pages);
+                    } else {
+                        for _ in 0..pages {
+                            copies.page(1);
+                        }
+                    }
+                }
+                prop_assert_eq!(flash.plane_free(plane), plain.plane_free(plane));
+            }
+            prop_assert_eq!(flash.load(), plain.load());
+        }
     }
 }

@@ -8,7 +8,7 @@ mod lists;
 mod pool;
 
 pub use block::{Block, BlockState};
-pub(crate) use copies::{Copies, Whole};
+pub(crate) use copies::Copies;
 pub(crate) use flash::{Flash, Operation};
 pub use pool::Order;
 pub(crate) use pool::{NONE, Pool, Stream, Victim};
