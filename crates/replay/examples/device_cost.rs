@@ -5,15 +5,15 @@
 
 use std::process::ExitCode;
 
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, FETCHED, Quiet};
 use emmclab_replay::{ReplayOptions, Simulation};
-use emmclab_trace::{Nanos, Op, Request, Result, Sector};
+use emmclab_trace::{Error, Nanos, Op, Request, Result, Sector};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Writes that are timed.
-const TIMED: u64 = 4_000_000;
+/// Writes that are timed; whole runs of those that are fetched together.
+const TIMED: u64 = 4_000_000 / FETCHED as u64 * FETCHED as u64;
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,8 +72,15 @@ fn size(gb: u64) -> Result<()> {
         at += count;
     }
     let mut random = Pcg64::new(1, 2);
+    let unit_sectors = u64::from(device.geometry().unit_sectors);
+    // As a run does it, with an eye on the requests that come next.
     let mut random_writes = |device: &mut Device, count: u64| {
-        (0..count).try_for_each(|_| write(device, ((random.next_u64() >> 32) * units) >> 32, 1))
+        for _ in 0..count.div_ceil(FETCHED as u64) {
+            let next: [u64; FETCHED] = std::array::from_fn(|_| ((random.next_u64() >> 32) * units) >> 32);
+            device.fetch(&next.map(|unit| unit * unit_sectors));
+            next.iter().try_for_each(|unit| write(device, *unit, 1))?;
+        }
+        Ok::<(), Error>(())
     };
     let spare = device.geometry().raw().0 / 4096 - units;
     random_writes(&mut device, spare + spare / 4)?;
