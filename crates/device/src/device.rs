@@ -265,6 +265,7 @@ impl Device {
     }
 
     /// Counts and addresses.
+    #[inline]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -285,6 +286,7 @@ impl Device {
     }
 
     /// Why it takes no more writes, if so.
+    #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.stop
     }
@@ -324,6 +326,7 @@ impl Device {
     }
 
     /// When everything taken so far is complete.
+    #[inline]
     pub fn idle_from(&self) -> Nanos {
         Nanos(self.idle_from)
     }

@@ -188,8 +188,14 @@ impl Device {
         }
         for pool in &self.pools {
             let state = |block: u32| self.blocks[block as usize].state;
-            let open = pool.open.iter().all(|block| *block == NONE || state(*block) == BlockState::Open);
-            let victim = pool.victim.is_none_or(|victim| state(victim.block) == BlockState::Collecting);
+            let room = |block: u32| self.blocks[block as usize].written < pool.kind.pages_per_block;
+            let open = pool
+                .open
+                .iter()
+                .all(|block| *block == NONE || state(*block) == BlockState::Open && room(*block));
+            let victim = pool.victim.is_none_or(|victim| {
+                state(victim.block) == BlockState::Collecting && victim.cursor <= pool.kind.slots_per_block()
+            });
             let free = pool.recycled().iter().all(|block| state(*block) == BlockState::Free);
             if !(open && victim && free) {
                 return Err(damaged("a block is not in the state that its list says"));

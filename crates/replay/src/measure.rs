@@ -6,12 +6,12 @@ use emmclab_trace::Op;
 use crate::result::Times;
 use crate::tally::Tally;
 
-/// Sums of several times, ns. What is added has no sign.
+/// Sums of several times, ns, each at most 2^62 (146 years) from 0.
 #[derive(Clone, Copy, Debug)]
 struct Sums<const N: usize> {
-    /// Each below 2^63, so that one more always fits.
-    low: [u64; N],
-    high: [u128; N],
+    /// Each within 2^62 from 0, so that one more always fits.
+    low: [i64; N],
+    high: [i128; N],
 }
 
 impl<const N: usize> Default for Sums<N> {
@@ -23,12 +23,12 @@ impl<const N: usize> Default for Sums<N> {
 impl<const N: usize> Sums<N> {
     #[inline]
     fn add(&mut self, times: [i64; N]) {
-        let mut all = 0;
+        let mut outside = 0;
         for (sum, time) in self.low.iter_mut().zip(times) {
-            *sum = sum.wrapping_add(time as u64);
-            all |= *sum;
+            *sum = sum.wrapping_add(time);
+            outside |= sum.wrapping_add(1 << 62);
         }
-        if all >> 63 != 0 {
+        if outside < 0 {
             self.carry();
         }
     }
@@ -36,7 +36,7 @@ impl<const N: usize> Sums<N> {
     #[cold]
     fn carry(&mut self) {
         for (low, high) in self.low.iter_mut().zip(&mut self.high) {
-            *high += u128::from(std::mem::take(low));
+            *high += i128::from(std::mem::take(low));
         }
     }
 
@@ -46,8 +46,8 @@ impl<const N: usize> Sums<N> {
         }
     }
 
-    fn all(&self) -> [u128; N] {
-        std::array::from_fn(|i| self.high[i] + u128::from(self.low[i]))
+    fn all(&self) -> [i128; N] {
+        std::array::from_fn(|i| self.high[i] + i128::from(self.low[i]))
     }
 }
 
@@ -64,7 +64,8 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn add(&mut self, event: &RequestCompleted) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
         self.count += 1;
@@ -84,7 +85,7 @@ impl Kinds {
         self.service.with(&other.service);
     }
 
-    fn times(sum: u128, count: u64, tally: &Tally) -> Times {
+    fn times(sum: i128, count: u64, tally: &Tally) -> Times {
         if count == 0 {
             return Times::default();
         }
@@ -127,7 +128,7 @@ impl Measure {
     }
 
     /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
-    pub(crate) fn waits(&self) -> [u128; 6] {
+    pub(crate) fn waits(&self) -> [i128; 6] {
         self.waits.all()
     }
 
@@ -152,11 +153,6 @@ impl Observer for Measure {
             self.busy_ns += event.complete - self.last_complete;
             self.last_complete = event.complete;
         }
-        match event.op {
-            Op::Read => self.reads.add(event),
-            Op::Write => self.writes.add(event),
-            Op::Discard | Op::Flush | Op::SecureErase => self.others += 1,
-        }
         let waits = &event.waits;
         self.waits.add([
             waits.queue_ns,
@@ -166,6 +162,15 @@ impl Observer for Measure {
             waits.gc_ns,
             waits.wake_up_ns,
         ]);
+        let kinds = match event.op {
+            Op::Read => &mut self.reads,
+            Op::Write => &mut self.writes,
+            Op::Discard | Op::Flush | Op::SecureErase => {
+                self.others += 1;
+                return;
+            }
+        };
+        kinds.add(event);
     }
 }
 
@@ -177,13 +182,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_never_run_over(times in prop::collection::vec((0..63u32, any::<[i64; 3]>()), 0..200)) {
-            let (mut sums, mut plain) = (Sums::<3>::default(), [0u128; 3]);
+        fn sums_never_run_over(times in prop::collection::vec((1..63u32, any::<[i64; 3]>()), 0..200)) {
+            let (mut sums, mut plain) = (Sums::<3>::default(), [0i128; 3]);
             for (shift, times) in times {
-                let times = times.map(|time| (time & i64::MAX) >> shift);
+                let times = times.map(|time| time >> shift);
                 sums.add(times);
                 for (sum, time) in plain.iter_mut().zip(times) {
-                    *sum += time as u128;
+                    *sum += i128::from(time);
                 }
             }
             prop_assert_eq!(sums.all(), plain);

@@ -136,14 +136,16 @@ impl Simulation {
     /// For a request beyond the device without folding, closed loop without recorded completions, and a broken
     /// invariant under `check`.
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
-        for (row, request) in batch.iter().enumerate() {
-            if row % FETCHED == 0 {
-                let next = row..batch.len().min(row + FETCHED);
+        for from in (0..batch.len()).step_by(FETCHED) {
+            let next = from..batch.len().min(from + FETCHED);
+            if self.bare {
                 batch.fetch(next.clone());
-                self.device.fetch(&batch.first_sectors()[next]);
+                self.device.fetch(&batch.first_sectors()[next.clone()]);
             }
-            if !self.push(&request, observer)? {
-                return Ok(false);
+            for request in batch.range(next) {
+                if !self.push(&request, observer)? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)

@@ -15,7 +15,7 @@ pub(crate) struct Tally(Vec<u64>);
 #[inline]
 fn class(ns: u64) -> usize {
     let ns = if ns < END { ns } else { MAX_NS };
-    let shift = (ns >> (HALF + 1)).checked_ilog2().map_or(0, |bits| bits + 1);
+    let shift = (ns | 1 << HALF).ilog2() - HALF;
     ((u64::from(shift) << HALF) + (ns >> shift)) as usize
 }
 

@@ -144,14 +144,21 @@ impl Batch {
         self.rows().iter()
     }
 
+    /// The requests in these rows, in order. Panics where there are no such rows.
+    #[inline]
+    pub fn range(&self, rows: Range<usize>) -> impl ExactSizeIterator<Item = Request> + '_ {
+        let all = self.rows();
+        rows.map(move |i| all.get(i))
+    }
+
     /// First sectors.
     #[inline]
     pub fn first_sectors(&self) -> &[u64] {
         &self.sector
     }
 
-    /// Brings the columns of these rows into the cache: a batch comes from another processor, and in a loop that does nothing
-    /// else its lines come together. Panics where there are no such rows.
+    /// Brings into the cache what every replay asks of these rows beside their sectors: a batch comes from another processor,
+    /// and in a loop that does nothing else its lines come together. Panics where there are no such rows.
     #[inline]
     pub fn fetch(&self, rows: Range<usize>) {
         fn lines<T: Copy>(column: &[T], bits: impl Fn(T) -> u64) -> u64 {

@@ -112,9 +112,10 @@ pub struct TraceReader {
     window: usize,
     /// What the source gave last; kept for its memory.
     read: Vec<Request>,
-    /// Full batches that are held back, then the one being filled: in order up to this arrival, where it is known.
+    /// Full batches that are held back, then the one being filled.
     full: VecDeque<Batch>,
     builder: BatchBuilder,
+    /// The arrival up to which these are in order; `None` where all of them are.
     in_order_to: Option<i64>,
     processes: Arc<Names>,
     devices: Arc<Names>,

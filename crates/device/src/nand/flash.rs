@@ -63,9 +63,7 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Half way back in the past, so that times can be subtracted from it.
-    const NEVER: i64 = i64::MIN / 2;
-    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: Self::NEVER, gc_end: Self::NEVER };
+    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: i64::MIN, gc_end: i64::MIN };
 
     /// Collection from `begin` to `end`; runs that touch become one.
     #[inline(always)]
@@ -79,7 +77,7 @@ impl Unit {
     /// How much of `ready..begin` it spent on collection.
     #[inline(always)]
     fn gc_share(&self, ready: i64, begin: i64) -> i64 {
-        (self.gc_end.min(begin) - self.gc_begin.max(ready)).max(0)
+        self.gc_end.min(begin).saturating_sub(self.gc_begin.max(ready)).max(0)
     }
 }
 
@@ -106,8 +104,9 @@ impl DieLoad {
 
     #[inline(always)]
     pub fn book(&mut self, begin: i64, end: i64) {
-        self.busy += (end - begin.max(self.until)).max(0) as u64;
-        self.until = self.until.max(end);
+        let until = self.until.max(end);
+        self.busy += (until - begin.max(self.until)) as u64;
+        self.until = until;
     }
 }
 

@@ -20,8 +20,10 @@ const IDLE_SAMPLE: u64 = 100;
 const BURST_GAP_NS: u64 = 1_000_000;
 /// A mean response beyond this is no storage device's.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
-/// Responses that are enough to know the mean in whole batches: a wrong unit shows everywhere.
+/// Responses that are enough to know the mean: a wrong unit shows everywhere.
 const RESPONSES_SAMPLE: u64 = 1 << 20;
+/// Requests that are judged together: fewer may well be a fill or a stall.
+const JUDGED_TOGETHER: u64 = 1 << 16;
 /// Linux sends at most a few MB at once, an eMMC packed command some 20 MB.
 const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
 /// 8 PB: beyond any device.
@@ -43,11 +45,13 @@ pub(crate) struct UnitGuard {
     responses: u64,
     response_sum: i128,
     data: u64,
-    /// The largest request with data and the highest address, where they are absurd.
+    /// The largest request with data and the highest address, of those that may be absurd.
     largest: u32,
     highest: u64,
     all_like_bytes: bool,
     sizes: Vec<u32>,
+    /// Requests at which it is judged next.
+    judge_at: u64,
 }
 
 impl UnitGuard {
@@ -72,6 +76,7 @@ impl UnitGuard {
             highest: 0,
             all_like_bytes: true,
             sizes: Vec::new(),
+            judge_at: JUDGED_TOGETHER,
         })
     }
 
@@ -138,8 +143,13 @@ impl UnitGuard {
         self.last
     }
 
-    /// Called after each chunk, so that a wrong unit shows at once.
-    pub(crate) fn check(&self, ended: bool) -> Result<()> {
+    /// Called again and again, so that a wrong unit shows early: judges each time that enough requests have come, and at
+    /// the end.
+    pub(crate) fn check(&mut self, ended: bool) -> Result<()> {
+        if self.count < self.judge_at && !ended {
+            return Ok(());
+        }
+        self.judge_at = self.count + JUDGED_TOGETHER;
         self.check_sizes()?;
         if self.times == Times::Loose { Ok(()) } else { self.check_times(ended) }
     }
@@ -276,6 +286,18 @@ mod tests {
     }
 
     const OPEN: Times = Times::Open(TimeUnit::Nanos);
+
+    #[test]
+    fn a_fill_in_large_requests_before_others_is_honest() {
+        let fill = (0..10_000).map(|i: i64| {
+            let sectors = 512 << (i % 4);
+            Request::new(Nanos(i * 2_000_000), Op::Write, Sector(i as u64 * 4096), sectors)
+        });
+        let rest = steady(60_000, 2_000_000, 8)
+            .map(|request| Request { arrival: Nanos(request.arrival.0 + 20_000_000_000), ..request });
+        judge(OPEN, fill.clone().chain(rest)).unwrap();
+        assert!(hint(judge(OPEN, fill)).contains("bytes"));
+    }
 
     #[test]
     fn many_requests_count_as_one_by_one() {
