@@ -70,8 +70,7 @@ impl Device {
             return None;
         }
         self.take_turn(turn);
-        let page = self.blocks[block as usize].written;
-        let kind = &self.pools[index].kind;
+        let (page, kind) = (self.blocks[block as usize].written, &self.pools[index].kind);
         let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
         let op = self.flash.program(turn.plane, kind, page, ready, page_bytes);
         self.counters.host_bytes_written += u64::from(page_bytes);

@@ -419,18 +419,19 @@ impl Flash {
 #[inline(always)]
 fn first(units: &[Unit], cursor: usize, ready: i64, free: impl Fn(usize, i64) -> i64) -> usize {
     let (mut best, mut best_free) = (cursor, i64::MAX);
-    let mut place = cursor;
-    for _ in 0..units.len() {
-        let free = free(place, units[place].free);
-        if free <= ready {
-            return place;
+    let (before, from) = units.split_at(cursor);
+    for (offset, units) in [(cursor, from), (0, before)] {
+        for (index, unit) in units.iter().enumerate() {
+            let place = offset + index;
+            let free = free(place, unit.free);
+            if free <= ready {
+                return place;
+            }
+            // Which one is the first cannot be foreseen: chosen without a jump.
+            let earlier = free < best_free;
+            best = if earlier { place } else { best };
+            best_free = best_free.min(free);
         }
-        // Which one is the first cannot be foreseen: chosen without a jump.
-        let earlier = free < best_free;
-        best = if earlier { place } else { best };
-        best_free = best_free.min(free);
-        let next = place + 1;
-        place = if next == units.len() { 0 } else { next };
     }
     best
 }
