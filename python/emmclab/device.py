@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,6 +21,8 @@ SimulationProgress = Callable[[int, int | None, int, float], None]
 WALL_FIELDS = ("wall_s", "page_operations_per_s")
 
 _ENOUGH_CAPACITIES = 4.0
+#: Factors on the rate of arrivals that the core takes.
+_RATES = (1e-6, 1e6)
 
 
 class Device:
@@ -205,7 +206,7 @@ class Device:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
         if passes < 1:
             raise ConfigError("a trace is replayed at least once", kind="config", field="passes")
-        if not math.isfinite(rate):
+        if not _RATES[0] <= rate <= _RATES[1]:
             hint = "1 keeps the recorded times, 2 halves them"
             raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
         aging = parse_precondition(precondition)
