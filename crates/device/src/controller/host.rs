@@ -196,7 +196,7 @@ impl Device {
             let Some((op, taken)) = self.program_host(page.ready, write, observer) else {
                 return false;
             };
-            let complete = if self.transferred { op.transferred } else { op.end };
+            let complete = self.completion(&op);
             let waits = page.waits.then(Waits::of(&op, page.ready, complete));
             if let Some(request) = self.pending.request(page.request) {
                 request.absorb(waits, op.begin, complete);

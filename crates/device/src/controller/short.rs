@@ -6,6 +6,7 @@ use super::Commands;
 use crate::config::{AllocationPolicy, GcMode, Scheduling, Scheme, Settings, SlcMode};
 use crate::device::{Command, Device};
 use crate::event::{Cause, Observer, RequestCompleted, Waits};
+use crate::ftl::place::Span;
 use crate::ftl::split::next_page;
 use crate::geometry::Geometry;
 use crate::nand::{NONE, Stream};
@@ -57,7 +58,7 @@ impl Device {
         let Command { arrival, op, sector, sectors, modifiers } = *command;
         let Short { units, group, stream, before, .. } =
             self.short.filter(|short| short.sectors == sectors && !O::UNITS)?;
-        let whole = sector & u64::from(self.geometry.unit_sectors - 1) == 0;
+        let whole = self.whole(Span { first: sector, end: sector + u64::from(sectors) });
         if op != Op::Write || !modifiers.is_none() || !whole || self.stop.is_some() {
             return None;
         }
@@ -81,7 +82,7 @@ impl Device {
         let slot = books.geometry.first_slot(block) + (page << page_shift);
         books.remap((sector >> books.geometry.unit_shift) as u32, units, slot);
         books.fill(index, block, 1, units, stream);
-        let complete = if self.transferred { op.transferred } else { op.end };
+        let complete = self.completion(&op);
         self.last_arrival = arrival.0;
         self.next_id += 1;
         Some(RequestCompleted {

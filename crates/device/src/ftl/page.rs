@@ -32,7 +32,7 @@ impl Device {
                     return;
                 };
                 units = taken;
-                let complete = if self.transferred { op.transferred } else { op.end };
+                let complete = self.completion(&op);
                 let own = Waits::of(&op, ready, complete);
                 progress.absorb(before.map_or(own, |waits| waits.then(own)), op.begin, complete);
             }

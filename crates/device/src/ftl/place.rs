@@ -112,6 +112,12 @@ impl Device {
         Some((op, units))
     }
 
+    /// When a page program counts as complete.
+    #[inline]
+    pub(crate) fn completion(&self, op: &Operation) -> i64 {
+        if self.transferred { op.transferred } else { op.end }
+    }
+
     /// Whether the host's span begins and ends with a unit.
     #[inline]
     pub(crate) fn whole(&self, span: Span) -> bool {

@@ -125,7 +125,7 @@ impl Device {
         if self.incremental && self.pools[pool].free() <= self.soft {
             self.collect_some(pool, ready, observer);
         }
-        let complete = if self.transferred { op.transferred } else { op.end };
+        let complete = self.completion(&op);
         let waits = waits.then(Waits::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {
             if i == 0 || pieces[i - 1].entry != piece.entry {

@@ -63,12 +63,6 @@ pub(crate) struct Layered {
     first_wanted: u32,
 }
 
-/// Sectors of a device.
-pub(crate) fn sectors(device: &Device) -> u64 {
-    let geometry = device.geometry();
-    geometry.sectors()
-}
-
 /// The level of a request before it comes to the first layer.
 const ABOVE: usize = usize::MAX;
 
@@ -83,6 +77,7 @@ impl Layered {
         second: Option<(&DeviceConfig, Device)>,
         first_wanted: u32,
     ) -> Result<Self> {
+        let sectors = |device: &Device| device.geometry().sectors();
         let below = Below { main: sectors(main), second: second.as_ref().map(|(_, device)| sectors(device)) };
         let level = |layer| Level {
             layer,

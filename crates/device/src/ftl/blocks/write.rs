@@ -113,7 +113,7 @@ impl Device {
         self.counters.bus_bytes += u64::from(bytes);
         self.counters.programmed(Cause::Host, 0, self.geometry.groups[0].page_bytes, 1);
         self.settle_page((block, page), logical, Some(span), Cause::Host, (op.begin, op.end), observer);
-        let complete = if self.transferred { op.transferred } else { op.end };
+        let complete = self.completion(&op);
         (waits.then(Waits::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
     }
 
