@@ -1,21 +1,25 @@
 //! A bus as a timeline with gaps.
 #![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
-/// Future transfers remembered; with more, the earliest gap is given up. A power of two.
+/// Gaps remembered, and one place more; with more, the earliest is given up. A power of two.
 pub(super) const REMEMBERED: u32 = 32;
-const SPANS: usize = REMEMBERED as usize;
+const PLACES: usize = REMEMBERED as usize;
 
-/// Beginning and end of a transfer.
-type Span = (i64, i64);
+/// Beginning and end of a time when nothing is on the bus.
+type Gap = (i64, i64);
+
+/// No gap: over before everything.
+const NONE: Gap = (i64::MIN, i64::MIN);
 
 /// A bus: who asks for it gets the first gap that is long enough.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
-    /// Disjoint transfers in order of time, in a ring from `first` on.
-    spans: [Span; SPANS],
-    first: usize,
-    count: usize,
-    /// End of the last transfer.
+    /// The gaps between transfers in order of time, the latest before `next`, in a ring. There are `PLACES - 1`, some of
+    /// them none: those stand before all others.
+    gaps: [Gap; PLACES],
+    next: u32,
+    /// Beginning of the first transfer and end of the last; both at the end of time while there is none.
+    begin: i64,
     end: i64,
     /// Time in use, ns.
     pub busy: u64,
@@ -23,7 +27,7 @@ pub(crate) struct Channel {
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { spans: [(0, 0); SPANS], first: 0, count: 0, end: i64::MIN, busy: 0 }
+        Self { gaps: [NONE; PLACES], next: 0, begin: i64::MAX, end: i64::MAX, busy: 0 }
     }
 }
 
@@ -36,10 +40,9 @@ impl Channel {
             return self.reserve_gap(earliest, length);
         }
         // The usual case: behind all that is known.
-        if earliest == self.end {
-            self.at(self.count.wrapping_sub(1)).1 += length;
-        } else {
-            self.push((earliest, earliest + length));
+        if earliest > self.end {
+            *self.place(0) = (self.end, earliest);
+            self.next = self.next.wrapping_add(1);
         }
         self.end = earliest + length;
         earliest
@@ -48,77 +51,126 @@ impl Channel {
     /// Whether no transfer ends after `at`.
     #[inline]
     pub fn is_free(&self, at: i64) -> bool {
-        self.end <= at
+        self.end <= at || self.begin == i64::MAX
     }
 
+    /// The place so many before the next one.
     #[inline(always)]
-    fn at(&mut self, index: usize) -> &mut Span {
-        &mut self.spans[self.first.wrapping_add(index) % SPANS]
+    fn place(&mut self, before: u32) -> &mut Gap {
+        &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
     }
 
     /// The same where later transfers are known.
     #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
-        let mut index = self.count;
-        while index > 0 && self.at(index - 1).1 > earliest {
-            index -= 1;
+        if earliest + length <= self.begin {
+            self.reserve_before_all(earliest, length);
+            return earliest;
         }
-        // Now every span before `index` ends by `earliest`.
-        let mut begin = earliest;
-        while index < self.count {
-            let (from, to) = *self.at(index);
-            if from - begin >= length {
+        let mut found = 0;
+        for before in 1..REMEMBERED {
+            let (from, to) = *self.place(before);
+            if to <= earliest {
                 break;
             }
-            begin = begin.max(to);
-            index += 1;
+            found = if to - from.max(earliest) >= length { before } else { found };
         }
-        self.insert(index, (begin, begin + length));
-        self.end = self.end.max(begin + length);
+        if found == 0 {
+            let begin = self.end;
+            self.end += length;
+            return begin;
+        }
+        let gap = self.place(found);
+        let (from, to) = *gap;
+        let begin = from.max(earliest);
+        let end = begin + length;
+        match (begin == from, end == to) {
+            (true, true) => self.close(found),
+            (true, false) => gap.0 = end,
+            (false, true) => gap.1 = begin,
+            (false, false) => {
+                *gap = (from, begin);
+                self.insert(found, (end, to));
+            }
+        }
         begin
     }
 
-    /// Adds a transfer behind all others. Giving up a gap only ever delays: the first two transfers become one.
-    #[inline]
-    fn push(&mut self, span: Span) {
-        if self.count == SPANS {
-            let first = *self.at(0);
-            self.first = (self.first + 1) % SPANS;
-            self.count -= 1;
-            self.at(0).0 = first.0;
+    /// A transfer that ends when the first begins, or earlier, or is the first.
+    #[cold]
+    fn reserve_before_all(&mut self, earliest: i64, length: i64) {
+        let gap = (earliest + length, self.begin);
+        self.begin = earliest;
+        if gap.1 == i64::MAX {
+            self.end = gap.0;
+            return;
         }
-        *self.at(self.count) = span;
-        self.count += 1;
+        if gap.0 == gap.1 {
+            return;
+        }
+        // With no place left this is the earliest gap, the one to give up.
+        if let Some(before) = (1..REMEMBERED).find(|before| *self.place(*before) == NONE) {
+            *self.place(before) = gap;
+        }
     }
 
-    fn insert(&mut self, index: usize, (begin, end): Span) {
-        let joins_previous = index > 0 && self.at(index - 1).1 == begin;
-        let joins_next = index < self.count && self.at(index).0 == end;
-        match (joins_previous, joins_next) {
-            (true, true) => {
-                self.at(index - 1).1 = self.at(index).1;
-                for i in index + 1..self.count {
-                    *self.at(i - 1) = *self.at(i);
-                }
-                self.count -= 1;
-            }
-            (true, false) => self.at(index - 1).1 = end,
-            (false, true) => self.at(index).0 = begin,
-            (false, false) => {
-                // In place of the last one, which moves up, and so on; it is pushed anew.
-                let mut moved = (begin, end);
-                for i in index..self.count {
-                    std::mem::swap(self.at(i), &mut moved);
-                }
-                self.push(moved);
-            }
+    /// A gap behind the one at this place.
+    fn insert(&mut self, before: u32, mut gap: Gap) {
+        for later in (1..before).rev() {
+            std::mem::swap(self.place(later), &mut gap);
         }
+        *self.place(0) = gap;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The gap at this place is full.
+    fn close(&mut self, before: u32) {
+        for later in (1..before).rev() {
+            *self.place(later + 1) = *self.place(later);
+        }
+        self.next = self.next.wrapping_sub(1);
+        // What was given up does not come back.
+        *self.place(REMEMBERED - 1) = NONE;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// All transfers, as spans; those whose gaps were given up are one.
+    #[derive(Default)]
+    struct Plain(Vec<(i64, i64)>);
+
+    impl Plain {
+        fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
+            let mut begin = earliest;
+            for (from, to) in &self.0 {
+                if *to > begin {
+                    if from - begin >= length {
+                        break;
+                    }
+                    begin = *to;
+                }
+            }
+            self.0.push((begin, begin + length));
+            self.0.sort_unstable();
+            self.0.dedup_by(|next, last| {
+                let joins = last.1 == next.0;
+                if joins {
+                    last.1 = next.1;
+                }
+                joins
+            });
+            if self.0.len() > PLACES {
+                let first = self.0.remove(0);
+                self.0[0].0 = first.0;
+            }
+            begin
+        }
+    }
 
     #[test]
     fn a_short_transfer_uses_a_gap_and_a_long_one_does_not() {
@@ -129,19 +181,19 @@ mod tests {
         assert_eq!(channel.reserve(0, 50), 50);
         assert_eq!(channel.reserve(0, 1), 170);
         assert_eq!(channel.busy, 171);
-        assert_eq!((channel.count, *channel.at(0)), (1, (0, 171)));
     }
 
-    #[test]
-    fn transfers_never_overlap_however_many_gaps_there_are() {
-        let mut channel = Channel::default();
-        let mut taken: Vec<(i64, i64)> = Vec::new();
-        for i in 0..500i64 {
-            let (earliest, length) = ((i * 7919) % 5000, 1 + i % 13);
-            let begin = channel.reserve(earliest, length);
-            assert!(begin >= earliest);
-            assert!(taken.iter().all(|(from, to)| begin + length <= *from || begin >= *to));
-            taken.push((begin, begin + length));
+    proptest! {
+        #[test]
+        fn transfers_go_where_a_plain_list_of_all_of_them_has_room(
+            transfers in prop::collection::vec((0..2000i64, 1..14i64), 0..300),
+            spread in 1..8i64,
+        ) {
+            let (mut channel, mut plain) = (Channel::default(), Plain::default());
+            for (i, (earliest, length)) in (0..).zip(transfers) {
+                let earliest = earliest * spread + i * spread;
+                prop_assert_eq!(channel.reserve(earliest, length), plain.reserve(earliest, length));
+            }
         }
     }
 }

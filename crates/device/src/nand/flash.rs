@@ -50,6 +50,9 @@ impl Gang {
     }
 }
 
+/// Before every run, and not so far that a difference to a time of a run would overflow.
+const LONG_AGO: i64 = i64::MIN / 2;
+
 /// A unit of parallelism.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
@@ -63,7 +66,7 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: i64::MIN, gc_end: i64::MIN };
+    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
     /// Collection from `begin` to `end`; runs that touch become one.
     #[inline(always)]
@@ -77,7 +80,7 @@ impl Unit {
     /// How much of `ready..begin` it spent on collection.
     #[inline(always)]
     fn gc_share(&self, ready: i64, begin: i64) -> i64 {
-        self.gc_end.min(begin).saturating_sub(self.gc_begin.max(ready)).max(0)
+        (self.gc_end.min(begin) - self.gc_begin.max(ready)).max(0)
     }
 }
 
