@@ -6,30 +6,36 @@ use emmclab_trace::Op;
 use crate::result::Times;
 use crate::tally::Tally;
 
-/// Sums of several times, ns, each at most 2^62 (146 years) from 0.
+/// Most that the times of the requests in [`Sums::low`] make together, ns: 146 years.
+const ROOM: i64 = 1 << 62;
+
+/// Sums of several times of requests, ns.
 #[derive(Clone, Copy, Debug)]
 struct Sums<const N: usize> {
-    /// Each within 2^62 from 0, so that one more always fits.
+    /// Of the latest requests, so that one more always fits.
     low: [i64; N],
     high: [i128; N],
+    /// What the latest requests leave of [`ROOM`].
+    room: i64,
 }
 
 impl<const N: usize> Default for Sums<N> {
     fn default() -> Self {
-        Self { low: [0; N], high: [0; N] }
+        Self { low: [0; N], high: [0; N], room: ROOM }
     }
 }
 
 impl<const N: usize> Sums<N> {
-    #[inline]
-    fn add(&mut self, times: [i64; N]) {
-        let mut outside = 0;
-        for (sum, time) in self.low.iter_mut().zip(times) {
-            *sum = sum.wrapping_add(time);
-            outside |= sum.wrapping_add(1 << 62);
-        }
-        if outside < 0 {
+    /// Adds parts of a time; none is longer than `whole`, which is at most [`ROOM`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
+    fn add(&mut self, whole: i64, parts: [i64; N]) {
+        if whole > self.room {
             self.carry();
+        }
+        self.room -= whole;
+        for (sum, part) in self.low.iter_mut().zip(parts) {
+            *sum += part;
         }
     }
 
@@ -38,6 +44,7 @@ impl<const N: usize> Sums<N> {
         for (low, high) in self.low.iter_mut().zip(&mut self.high) {
             *high += i128::from(std::mem::take(low));
         }
+        self.room = ROOM;
     }
 
     fn with(&mut self, other: &Self) {
@@ -70,7 +77,7 @@ impl Kinds {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
         self.count += 1;
         self.bytes += u64::from(event.sectors) * 512;
-        self.sums.add([response, service]);
+        self.sums.add(response, [response, service]);
         self.no_wait += u64::from(event.start == event.arrival);
         self.response.add(response as u64);
         self.service.add(service as u64);
@@ -90,7 +97,7 @@ impl Kinds {
             return Times::default();
         }
         let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] =
-            tally.quantiles([0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
+            tally.quantiles(count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
         let mean_ms = sum as f64 / count as f64 / 1e6;
         Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
@@ -154,14 +161,9 @@ impl Observer for Measure {
             self.last_complete = event.complete;
         }
         let waits = &event.waits;
-        self.waits.add([
-            waits.queue_ns,
-            waits.controller_ns,
-            waits.bus_ns,
-            waits.array_ns,
-            waits.gc_ns,
-            waits.wake_up_ns,
-        ]);
+        let parts =
+            [waits.queue_ns, waits.controller_ns, waits.bus_ns, waits.array_ns, waits.gc_ns, waits.wake_up_ns];
+        self.waits.add(event.complete - event.arrival, parts);
         let kinds = match event.op {
             Op::Read => &mut self.reads,
             Op::Write => &mut self.writes,
@@ -182,13 +184,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_never_run_over(times in prop::collection::vec((1..63u32, any::<[i64; 3]>()), 0..200)) {
+        fn sums_never_run_over(
+            times in prop::collection::vec((0..63u32, 0..=ROOM, any::<[u32; 3]>()), 0..200),
+        ) {
             let (mut sums, mut plain) = (Sums::<3>::default(), [0i128; 3]);
-            for (shift, times) in times {
-                let times = times.map(|time| time >> shift);
-                sums.add(times);
-                for (sum, time) in plain.iter_mut().zip(times) {
-                    *sum += i128::from(time);
+            for (shift, whole, shares) in times {
+                let whole = whole >> shift;
+                let parts = shares.map(|share| ((i128::from(whole) * i128::from(share)) >> 32) as i64);
+                sums.add(whole, parts);
+                for (sum, part) in plain.iter_mut().zip(parts) {
+                    *sum += i128::from(part);
                 }
             }
             prop_assert_eq!(sums.all(), plain);

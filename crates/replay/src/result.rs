@@ -339,6 +339,7 @@ impl SimulationResult {
         let all = measure.all();
         let (response, service) = (all.response(), all.service());
         let (read, write) = (measure.reads.response(), measure.writes.response());
+        let (service_read, service_write) = (measure.reads.service(), measure.writes.service());
         let elapsed_ns = measure.first_arrival.map_or(0, |first| measure.last_complete - first);
         let elapsed_s = elapsed_ns as f64 / 1e9;
         let timed = measure.requests().max(1) as f64;
@@ -369,14 +370,14 @@ impl SimulationResult {
             p50_response_ms_write: write.p50_ms,
             p99_response_ms_read: read.p99_ms,
             p99_response_ms_write: write.p99_ms,
-            mean_service_ms_read: measure.reads.service().mean_ms,
-            mean_service_ms_write: measure.writes.service().mean_ms,
+            mean_service_ms_read: service_read.mean_ms,
+            mean_service_ms_write: service_write.mean_ms,
             response,
             response_read: read,
             response_write: write,
             service,
-            service_read: measure.reads.service(),
-            service_write: measure.writes.service(),
+            service_read,
+            service_write,
             no_wait_pct: all.no_wait_pct(),
             wait_queue_ms: part(0),
             wait_controller_ms: part(1),
