@@ -196,21 +196,17 @@ impl Checker {
         let mut valid_slots = 0u64;
         for (number, block) in device.blocks().iter().enumerate() {
             let first = self.geometry.first_slot(number as u32);
-            let slots = 1usize << self.geometry.stride_shift;
+            let slots = 1 << self.geometry.stride_shift;
             let group = &self.geometry.groups[usize::from(block.group)];
             let reach = block.written << group.page_shift;
             let mut valid = 0;
-            for (offset, owner) in device.owner[first as usize..][..slots].iter().enumerate() {
-                if *owner == 0 {
-                    continue;
-                }
+            for (slot, unit) in device.reverse.valid(first..first + slots) {
                 valid += 1;
-                let slot = first + offset as u32;
-                let back = device.lookup(owner - 1);
+                let back = device.lookup(unit);
                 self.require(back == Some(slot), || {
-                    format!("slot {slot} belongs to unit {} but that is mapped to {back:?}", owner - 1)
+                    format!("slot {slot} belongs to unit {unit} but that is mapped to {back:?}")
                 });
-                self.require((offset as u32) < reach, || format!("slot {slot} is valid but not programmed"));
+                self.require(slot - first < reach, || format!("slot {slot} is valid but not programmed"));
             }
             valid_slots += u64::from(valid);
             let written = self.programmed[number];

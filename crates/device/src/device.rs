@@ -14,6 +14,7 @@ use crate::event::{Observer, Quiet, RequestCompleted, WokeUp};
 use crate::ftl::gc::{self, VictimPolicy};
 use crate::ftl::idle::IdleCollection;
 use crate::ftl::mapping::Mapping;
+use crate::ftl::reverse::ReverseMap;
 use crate::ftl::slc::Slc;
 use crate::geometry::Geometry;
 use crate::nand::{Block, Flash, Pool};
@@ -145,8 +146,7 @@ pub struct Device {
     pub(crate) flash: Flash,
     /// Slot + 1 of each logical unit, the host's first, then those of a map on the flash; 0 = never written or discarded.
     pub(crate) map: Vec<u32>,
-    /// Logical unit + 1 in each slot; 0 = nothing valid.
-    pub(crate) owner: Vec<u32>,
+    pub(crate) reverse: ReverseMap,
     pub(crate) blocks: Vec<Block>,
     /// One for each plane and block group.
     pub(crate) pools: Vec<Pool>,
@@ -216,7 +216,7 @@ impl Device {
         Self {
             map: vec![0; (geometry.logical_units + mapping.map_units()) as usize],
             mapping,
-            owner: vec![0; geometry.slots()],
+            reverse: ReverseMap::new(geometry.slots()),
             blocks: vec![Block::default(); geometry.blocks() as usize],
             pools,
             counters: Counters::new(geometry.groups.len()),
@@ -307,10 +307,11 @@ impl Device {
         }
         let mut all = 0;
         for slot in slots {
-            let slot = slot.wrapping_sub(1);
-            let block = self.geometry.block_of(slot);
-            all ^= self.owner.get(slot as usize).copied().unwrap_or(0);
-            all ^= self.blocks.get(block as usize).map_or(0, |block| block.valid);
+            // Whether there is one cannot be foreseen: the first slot is there for all that have none.
+            let slot = slot.saturating_sub(1);
+            all ^= self.reverse.around(slot);
+            let block = self.blocks.get(self.geometry.block_of(slot) as usize);
+            all ^= block.map_or(0, |block| u64::from(block.valid));
         }
         black_box(all);
     }

@@ -28,18 +28,13 @@ impl Reader<'_> {
         Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
     }
 
-    /// As many words as `into` holds, each at most `most`.
-    fn words(&mut self, into: &mut [u32], most: usize) -> Result<()> {
-        for word in into {
-            let value = self.word()?;
-            if value as usize > most {
-                return Err(damaged("an address lies outside the device"));
-            }
-            if value != 0 {
-                *word = value;
-            }
+    /// An address below `most`, or nothing.
+    fn address(&mut self, most: usize) -> Result<Option<u32>> {
+        let value = self.word()?;
+        if value as usize > most {
+            return Err(damaged("an address lies outside the device"));
         }
-        Ok(())
+        Ok(value.checked_sub(1))
     }
 }
 
@@ -51,15 +46,18 @@ fn damaged(problem: &str) -> Error {
 impl Device {
     /// The data that the device holds and the state of its blocks.
     pub fn to_image(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 * (self.map.len() + self.owner.len() + 8 * self.blocks.len()));
+        let mut out = Vec::with_capacity(4 * (self.map.len() + self.reverse.len() + 8 * self.blocks.len()));
         let word = |out: &mut Vec<u8>, value: u32| out.extend_from_slice(&value.to_le_bytes());
         let long = |out: &mut Vec<u8>, value: u64| out.extend_from_slice(&value.to_le_bytes());
-        for value in [MARK, VERSION, self.map.len() as u32, self.owner.len() as u32, self.blocks.len() as u32]
+        for value in [MARK, VERSION, self.map.len() as u32, self.reverse.len() as u32, self.blocks.len() as u32]
         {
             word(&mut out, value);
         }
-        for value in self.map.iter().chain(&self.owner) {
+        for value in &self.map {
             word(&mut out, *value);
+        }
+        for slot in 0..self.reverse.len() as u32 {
+            word(&mut out, self.reverse.get(slot).map_or(0, |unit| unit + 1));
         }
         for block in &self.blocks {
             for value in [
@@ -112,14 +110,22 @@ impl Device {
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         let mut image = Reader(image);
-        let (units, slots, blocks) = (device.map.len(), device.owner.len(), device.blocks.len());
+        let (units, slots, blocks) = (device.map.len(), device.reverse.len(), device.blocks.len());
         for expected in [MARK, VERSION, units as u32, slots as u32, blocks as u32] {
             if image.word()? != expected {
                 return Err(damaged("mark, version or sizes differ"));
             }
         }
-        image.words(&mut device.map, slots)?;
-        image.words(&mut device.owner, units)?;
+        for entry in &mut device.map {
+            if let Some(slot) = image.address(slots)? {
+                *entry = slot + 1;
+            }
+        }
+        for slot in 0..slots as u32 {
+            if let Some(unit) = image.address(units)? {
+                device.reverse.set(slot, unit);
+            }
+        }
         for block in &mut device.blocks {
             (block.valid, block.written, block.erases) = (image.word()?, image.word()?, image.word()?);
             let packed = image.word()?;
@@ -162,7 +168,7 @@ impl Device {
             let first = self.geometry.first_slot(number as u32);
             let mut valid = 0;
             for slot in first..self.geometry.first_slot(number as u32 + 1) {
-                if let Some(unit) = self.owner[slot as usize].checked_sub(1) {
+                if let Some(unit) = self.reverse.get(slot) {
                     valid += 1;
                     let reach = block.written << self.geometry.groups[usize::from(block.group)].page_shift;
                     if self.lookup(unit) != Some(slot) || self.geometry.offset_of(slot) >= reach {
@@ -244,9 +250,9 @@ impl Device {
                 wear: image.word()? == 1,
             };
             if block != NONE {
-                let first = self.geometry.first_slot(block) as usize;
-                let passed = self.owner.get(first..first.saturating_add(victim.cursor as usize));
-                if passed.is_none_or(|slots| slots.iter().any(|unit| *unit != 0)) {
+                let first = self.geometry.first_slot(block);
+                let beyond = victim.cursor > pool.kind.slots_per_block();
+                if beyond || self.reverse.valid(first..first + victim.cursor).next().is_some() {
                     return Err(damaged("collection has passed over data"));
                 }
                 pool.victim = Some(victim);

@@ -1,6 +1,7 @@
 //! What a page program changes in the tables: where units lie, and how full blocks and pools are.
 #![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
+use super::reverse::ReverseMap;
 use crate::device::Device;
 use crate::geometry::Geometry;
 use crate::nand::{Block, BlockState, NONE, Pool, Stream};
@@ -9,7 +10,7 @@ use crate::nand::{Block, BlockState, NONE, Pool, Stream};
 pub(crate) struct Books<'a> {
     pub geometry: &'a Geometry,
     pub map: &'a mut [u32],
-    pub owner: &'a mut [u32],
+    pub reverse: &'a mut ReverseMap,
     pub blocks: &'a mut [Block],
     pub pools: &'a mut [Pool],
     pub programs: &'a mut u64,
@@ -21,7 +22,7 @@ impl Books<'_> {
     pub fn remap(&mut self, first: u32, units: u32, slot: u32) {
         for i in 0..units {
             let old = std::mem::replace(&mut self.map[(first + i) as usize], slot + i + 1);
-            self.owner[(slot + i) as usize] = first + i + 1;
+            self.reverse.set(slot + i, first + i);
             if old != 0 {
                 self.invalidate(old - 1);
             }
@@ -31,7 +32,7 @@ impl Books<'_> {
     /// A slot holds nothing worth keeping any more.
     #[inline(always)]
     pub fn invalidate(&mut self, slot: u32) {
-        self.owner[slot as usize] = 0;
+        self.reverse.clear(slot);
         let block = self.geometry.block_of(slot);
         let entry = &mut self.blocks[block as usize];
         entry.valid -= 1;
@@ -67,7 +68,7 @@ impl Device {
         Books {
             geometry: &self.geometry,
             map: &mut self.map,
-            owner: &mut self.owner,
+            reverse: &mut self.reverse,
             blocks: &mut self.blocks,
             pools: &mut self.pools,
             programs: &mut self.programs,

@@ -3,6 +3,7 @@
 use super::gc::{Choice, View};
 use super::mapping::Mapping;
 use super::place::MAX_SLOTS;
+use super::reverse::ReverseMap;
 use crate::config::SlcMode;
 use crate::device::Device;
 use crate::event::{Cause, GcFinished, GcStarted, Observer, PageProgrammed, PageRead, UnitWritten};
@@ -11,16 +12,11 @@ use crate::nand::{BlockState, Copies, NONE, Order, Stream, Victim};
 impl Victim {
     /// The next valid units: slots in the block and logical units, as many as there is room for, fewer at its end.
     #[inline]
-    fn find(&self, owner: &[u32], (first, end): (u32, u32), room: &mut [(u32, u32)]) -> usize {
+    fn find(&self, reverse: &ReverseMap, (first, end): (u32, u32), room: &mut [(u32, u32)]) -> usize {
         let mut count = 0;
-        for (slot, logical) in (self.cursor..).zip(&owner[(first + self.cursor) as usize..end as usize]) {
-            if *logical != 0 {
-                room[count] = (slot, logical - 1);
-                count += 1;
-                if count == room.len() {
-                    break;
-                }
-            }
+        for (place, (slot, logical)) in room.iter_mut().zip(reverse.valid(first + self.cursor..end)) {
+            *place = (slot - first, logical);
+            count += 1;
         }
         count
     }
@@ -169,7 +165,7 @@ impl Device {
         let mut left = pages;
         let mut room = [(0u32, 0u32); MAX_SLOTS];
         while left > 0 {
-            let mut count = victim.find(&self.owner, (first_slot, end_slot), &mut room[..wanted as usize]);
+            let mut count = victim.find(&self.reverse, (first_slot, end_slot), &mut room[..wanted as usize]);
             if count == 0 {
                 self.finish_victim(pool, victim, ready, observer);
                 return false;
@@ -201,17 +197,14 @@ impl Device {
             // Page after page into the same block; what is counted by block or pool is counted once for all of them.
             if let (Copies::Whole(copies), Mapping::Page, 0, false) =
                 (&mut copies, &self.mapping, kind.page_shift | to_kind.page_shift, O::UNITS)
-                && let Ok([from, to]) = self.owner.get_disjoint_mut([
-                    (first_slot + victim.cursor) as usize..end_slot as usize,
-                    (to_first + page) as usize..(to_first + to_kind.pages_per_block) as usize,
-                ])
             {
-                let most = if to_pool == pool { left } else { 1 };
-                let (passed, count) = move_units(&mut self.map, from, to, to_first + page, most);
+                let most = if to_pool == pool { left.min(to_kind.pages_per_block - page) } else { 1 };
+                let from = first_slot + victim.cursor..end_slot;
+                let (next, count) = self.reverse.relocate(from, to_first + page, most, &mut self.map);
                 copies.pages(count);
                 (moved, reads) = (count, count);
                 (page, left) = (page + count, left - count);
-                victim.cursor += passed;
+                victim.cursor = next - first_slot;
                 victim.in_register = victim.cursor - 1;
                 last = last.max(copies.end());
             } else {
@@ -226,9 +219,9 @@ impl Device {
                         tell_copy(from, (block, page), found, cause, (before, end), observer);
                     }
                     for (to, (slot, logical)) in (to_first + (page << to_kind.page_shift)..).zip(found) {
-                        self.owner[(first_slot + slot) as usize] = 0;
+                        self.reverse.clear(first_slot + slot);
                         self.map[*logical as usize] = to + 1;
-                        self.owner[to as usize] = logical + 1;
+                        self.reverse.set(to, *logical);
                     }
                     if let Mapping::Demand(map) = &mut self.mapping {
                         for (_, logical) in found {
@@ -242,7 +235,7 @@ impl Device {
                     if left == 0 || page == to_kind.pages_per_block || to_pool != pool {
                         break;
                     }
-                    count = victim.find(&self.owner, (first_slot, end_slot), &mut room[..wanted as usize]);
+                    count = victim.find(&self.reverse, (first_slot, end_slot), &mut room[..wanted as usize]);
                     if count < wanted as usize {
                         break;
                     }
@@ -313,25 +306,6 @@ impl Device {
             self.copy_pages(pool, u32::MAX, ready, observer);
         }
     }
-}
-
-/// Moves at most `most` units from the slots `from` to the slots `to`, whose first has the number `slot`. Returns how many
-/// slots were passed and how many units were moved.
-#[inline]
-fn move_units(map: &mut [u32], from: &mut [u32], to: &mut [u32], slot: u32, most: u32) -> (u32, u32) {
-    let most = to.len().min(most as usize);
-    let (mut passed, mut moved) = (0, 0);
-    // Which slots are valid cannot be foreseen: all are taken over, and the next one overwrites what was empty.
-    while moved < most && passed < from.len() {
-        let unit = std::mem::take(&mut from[passed]);
-        to[moved] = unit;
-        moved += usize::from(unit != 0);
-        passed += 1;
-    }
-    for (slot, unit) in (slot + 1..).zip(&to[..moved]) {
-        map[*unit as usize - 1] = slot;
-    }
-    (passed as u32, moved as u32)
 }
 
 fn tell_copy<O: Observer>(

@@ -1,6 +1,6 @@
 //! The seam between the controller and the mapping schemes.
 //!
-//! The device keeps what every scheme shares: where each unit lies (`map`, `owner`), blocks and pools, timelines and
+//! The device keeps what every scheme shares: where each unit lies (`map`, `reverse`), blocks and pools, timelines and
 //! counters. A scheme decides where new data goes and what has to be moved for it. It is asked once per command.
 
 use super::blocks::Blocks;

@@ -9,6 +9,7 @@ pub(crate) mod idle;
 pub(crate) mod mapping;
 mod page;
 pub(crate) mod place;
+pub(crate) mod reverse;
 pub(crate) mod slc;
 pub(crate) mod split;
 mod stream;

@@ -62,7 +62,7 @@ impl Fast {
         let log = *self.logs[plane].random.front()?;
         let first = device.geometry.first_slot(log);
         for slot in first..first + (layout.pages << layout.page_shift) {
-            if let Some(unit) = device.owner[slot as usize].checked_sub(1) {
+            if let Some(unit) = device.reverse.get(slot) {
                 let (block, _) = layout.split(unit >> layout.page_shift);
                 self.merge(device, layout, block, ready, observer)?;
             }

@@ -129,7 +129,7 @@ impl Superblock {
         let valid = device.merge_begins(victim, at.ready, observer);
         let first = device.geometry.first_slot(victim);
         for slot in first..first + (layout.pages << layout.page_shift) {
-            let Some(unit) = device.owner[slot as usize].checked_sub(1) else { continue };
+            let Some(unit) = device.reverse.get(slot) else { continue };
             let mut target = self.groups[at.number as usize].moved;
             if target == NONE || !room(device, target) {
                 target = self.add(device, at)?;
@@ -155,9 +155,13 @@ impl Superblock {
 
 /// Pages of a block in which something is valid.
 fn valid_pages(device: &Device, layout: Layout, block: u32) -> u32 {
-    let first = device.geometry.first_slot(block) as usize;
-    let slots = &device.owner[first..first + (layout.pages << layout.page_shift) as usize];
-    slots.chunks(1 << layout.page_shift).filter(|page| page.iter().any(|owner| *owner != 0)).count() as u32
+    let first = device.geometry.first_slot(block);
+    let (mut pages, mut last) = (0, NONE);
+    for (slot, _) in device.reverse.valid(first..first + (layout.pages << layout.page_shift)) {
+        pages += u32::from(slot >> layout.page_shift != last);
+        last = slot >> layout.page_shift;
+    }
+    pages
 }
 
 impl Placement for Superblock {

@@ -172,7 +172,7 @@ impl Device {
                 self.books().invalidate(old);
             }
             self.map[unit.logical as usize] = slot + i as u32 + 1;
-            self.owner[slot as usize + i] = unit.logical + 1;
+            self.reverse.set(slot + i as u32, unit.logical);
         }
         let pool = self.pool_index(u32::from(self.blocks[block as usize].plane), 0);
         self.blocks[block as usize].written = page;
