@@ -97,8 +97,8 @@ pub(crate) fn ns(us: f64) -> i64 {
 }
 
 impl Geometry {
-    /// Works out the geometry of checked settings.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// Works out the geometry of settings that were checked, as those of a [`crate::DeviceConfig`] are.
+    pub fn new(settings: &Settings) -> Self {
         let (given, gang) = ganged(settings);
         let unit_kb = settings.mapping.unit_kb;
         let mut first_block = 0;

@@ -1,6 +1,6 @@
 //! What would stop a run half-way, found before it begins, all of it at once.
 
-use emmclab_device::{Device, DeviceConfig};
+use emmclab_device::{DeviceConfig, Geometry};
 use emmclab_trace::{Bytes, Error, Kind, Result, SECTOR_BYTES, TraceInput, TraceReader};
 
 use crate::options::{Mode, ReplayOptions};
@@ -14,8 +14,7 @@ use crate::options::{Mode, ReplayOptions};
 /// # Errors
 /// [`Kind::Config`] with every fault of every trace, and whatever is wrong in the files.
 pub fn forecheck(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<()> {
-    let device = Device::new(config);
-    let geometry = device.geometry();
+    let geometry = Geometry::new(config.settings());
     let need = Need {
         capacity: geometry.sectors(),
         addresses: !options.fold,

@@ -93,18 +93,19 @@ impl DeviceConfig {
     }
 
     fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
-        let mut faults = schema::faults(&given);
-        if faults.is_empty() {
-            match given.clone().try_into::<Settings>() {
-                Ok(settings) => {
-                    faults = validate::faults(&settings);
-                    if faults.is_empty() {
-                        return Ok(Self { given, origins, settings });
-                    }
+        let faults = match given.clone().try_into::<Settings>() {
+            Ok(settings) => {
+                let faults = validate::faults(&settings);
+                if faults.is_empty() {
+                    return Ok(Self { given, origins, settings });
                 }
-                Err(error) => faults.push(error.message().to_owned()),
+                faults
             }
-        }
+            Err(error) => {
+                let faults = schema::faults(&given);
+                if faults.is_empty() { vec![error.message().to_owned()] } else { faults }
+            }
+        };
         let problem = match faults.as_slice() {
             [one] => one.clone(),
             many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
