@@ -49,7 +49,8 @@ impl Device {
         let mut out = Vec::with_capacity(4 * (self.map.len() + self.reverse.len() + 8 * self.blocks.len()));
         let word = |out: &mut Vec<u8>, value: u32| out.extend_from_slice(&value.to_le_bytes());
         let long = |out: &mut Vec<u8>, value: u64| out.extend_from_slice(&value.to_le_bytes());
-        for value in [MARK, VERSION, self.map.len() as u32, self.reverse.len() as u32, self.blocks.len() as u32]
+        for value in
+            [MARK, VERSION, self.map.len() as u32, self.reverse.len() as u32, self.blocks.len() as u32]
         {
             word(&mut out, value);
         }

@@ -4,7 +4,7 @@ use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::Op;
 
 use crate::result::Times;
-use crate::tally::Tally;
+use crate::tally::{Tally, quantiles};
 
 /// Most that the times of the requests in [`Sums::low`] make together, ns: 146 years.
 const ROOM: i64 = 1 << 62;
@@ -47,12 +47,6 @@ impl<const N: usize> Sums<N> {
         self.room = ROOM;
     }
 
-    fn with(&mut self, other: &Self) {
-        for (sum, other) in self.high.iter_mut().zip(other.all()) {
-            *sum += other;
-        }
-    }
-
     fn all(&self) -> [i128; N] {
         std::array::from_fn(|i| self.high[i] + i128::from(self.low[i]))
     }
@@ -83,35 +77,33 @@ impl Kinds {
         self.service.add(service as u64);
     }
 
-    fn with(&mut self, other: &Kinds) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.sums.with(&other.sums);
-        self.no_wait += other.no_wait;
-        self.response.with(&other.response);
-        self.service.with(&other.service);
+    /// Response times of all these.
+    pub fn response(all: &[&Self]) -> Times {
+        Self::times(all, |kinds| (kinds.sums.all()[0], &kinds.response))
     }
 
-    fn times(sum: i128, count: u64, tally: &Tally) -> Times {
+    /// Service times of all these.
+    pub fn service(all: &[&Self]) -> Times {
+        Self::times(all, |kinds| (kinds.sums.all()[1], &kinds.service))
+    }
+
+    fn times(all: &[&Self], of: impl Fn(&Self) -> (i128, &Tally)) -> Times {
+        let count: u64 = all.iter().map(|kinds| kinds.count).sum();
         if count == 0 {
             return Times::default();
         }
+        let (sums, tallies): (Vec<i128>, Vec<&Tally>) = all.iter().map(|kinds| of(kinds)).unzip();
         let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] =
-            tally.quantiles(count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
-        let mean_ms = sum as f64 / count as f64 / 1e6;
+            quantiles(&tallies, count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
+        let mean_ms = sums.iter().sum::<i128>() as f64 / count as f64 / 1e6;
         Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 
-    pub fn response(&self) -> Times {
-        Self::times(self.sums.all()[0], self.count, &self.response)
-    }
-
-    pub fn service(&self) -> Times {
-        Self::times(self.sums.all()[1], self.count, &self.service)
-    }
-
-    pub fn no_wait_pct(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { 100.0 * self.no_wait as f64 / self.count as f64 }
+    /// Share of all these that did not have to wait.
+    pub fn no_wait_pct(all: &[&Self]) -> f64 {
+        let sum = |of: fn(&Self) -> u64| all.iter().map(|kinds| of(kinds)).sum::<u64>();
+        let (count, no_wait) = (sum(|kinds| kinds.count), sum(|kinds| kinds.no_wait));
+        if count == 0 { 0.0 } else { 100.0 * no_wait as f64 / count as f64 }
     }
 }
 
@@ -139,10 +131,9 @@ impl Measure {
         self.waits.all()
     }
 
-    pub(crate) fn all(&self) -> Kinds {
-        let mut all = self.reads.clone();
-        all.with(&self.writes);
-        all
+    /// Reads and writes.
+    pub(crate) fn timed(&self) -> [&Kinds; 2] {
+        [&self.reads, &self.writes]
     }
 }
 
@@ -161,8 +152,14 @@ impl Observer for Measure {
             self.last_complete = event.complete;
         }
         let waits = &event.waits;
-        let parts =
-            [waits.queue_ns, waits.controller_ns, waits.bus_ns, waits.array_ns, waits.gc_ns, waits.wake_up_ns];
+        let parts = [
+            waits.queue_ns,
+            waits.controller_ns,
+            waits.bus_ns,
+            waits.array_ns,
+            waits.gc_ns,
+            waits.wake_up_ns,
+        ];
         self.waits.add(event.complete - event.arrival, parts);
         let kinds = match event.op {
             Op::Read => &mut self.reads,
@@ -197,9 +194,6 @@ mod tests {
                 }
             }
             prop_assert_eq!(sums.all(), plain);
-            let mut twice = sums;
-            twice.with(&sums);
-            prop_assert_eq!(twice.all(), plain.map(|sum| 2 * sum));
         }
     }
 }

@@ -7,7 +7,7 @@ use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
 use emmclab_trace::{Error, Kind, Nanos, Op, Request, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::measure::Measure;
+use crate::measure::{Kinds, Measure};
 use crate::result::Times;
 
 /// How requests are shared between the two devices.
@@ -193,7 +193,7 @@ impl Pair {
     /// Sums the run up.
     pub fn finish(mut self) -> PairResult {
         self.result.requests = self.measure.requests();
-        self.result.response = self.measure.all().response();
+        self.result.response = Kinds::response(&self.measure.timed());
         self.result
     }
 }

@@ -7,7 +7,7 @@ use emmclab_trace::Ledger;
 use serde::Serialize;
 
 use crate::host::HostCounts;
-use crate::measure::Measure;
+use crate::measure::{Kinds, Measure};
 use crate::options::Mode;
 use crate::states::States;
 
@@ -336,10 +336,9 @@ impl SimulationResult {
     pub(crate) fn new(config: &DeviceConfig, device: &Device, measure: &Measure, mode: Mode) -> Self {
         let settings = config.settings();
         let counters = device.counters();
-        let all = measure.all();
-        let (response, service) = (all.response(), all.service());
-        let (read, write) = (measure.reads.response(), measure.writes.response());
-        let (service_read, service_write) = (measure.reads.service(), measure.writes.service());
+        let all = measure.timed();
+        let [response, read, write] = [&all[..], &all[..1], &all[1..]].map(Kinds::response);
+        let [service, service_read, service_write] = [&all[..], &all[..1], &all[1..]].map(Kinds::service);
         let elapsed_ns = measure.first_arrival.map_or(0, |first| measure.last_complete - first);
         let elapsed_s = elapsed_ns as f64 / 1e9;
         let timed = measure.requests().max(1) as f64;
@@ -378,7 +377,7 @@ impl SimulationResult {
             service,
             service_read,
             service_write,
-            no_wait_pct: all.no_wait_pct(),
+            no_wait_pct: Kinds::no_wait_pct(&all),
             wait_queue_ms: part(0),
             wait_controller_ms: part(1),
             wait_bus_ms: part(2),

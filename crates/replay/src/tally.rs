@@ -31,35 +31,32 @@ impl Tally {
         }
     }
 
+    /// Zeroed by the system, page by page as it is used.
     #[cold]
     fn add_first(&mut self, class: usize) {
-        self.0.resize((class + 1).next_power_of_two(), 0);
+        self.0 = vec![0; self::class(u64::MAX) + 1];
         self.0[class] += 1;
     }
+}
 
-    /// Adds the counts of another.
-    pub fn with(&mut self, other: &Tally) {
-        self.0.resize(self.0.len().max(other.0.len()), 0);
-        for (count, more) in self.0.iter_mut().zip(&other.0) {
-            *count += more;
-        }
+/// The times that these shares of all the `count` times in several tallies do not exceed, each the longest of its class; 0
+/// without times. The shares ascend.
+pub(crate) fn quantiles<const N: usize>(tallies: &[&Tally], count: u64, shares: [f64; N]) -> [u64; N] {
+    if count == 0 {
+        return [0; N];
     }
-
-    /// The times that these shares of all `times` do not exceed, each the longest of its class; 0 without times. The shares
-    /// ascend.
-    pub fn quantiles<const N: usize>(&self, times: u64, shares: [f64; N]) -> [u64; N] {
-        let (mut class, mut below) = (0, 0);
-        shares.map(|share| {
-            let wanted = ((share * times as f64).ceil() as u64).max(1);
-            while let Some(count) = self.0.get(class) {
-                if below + count >= wanted {
-                    return longest(class);
-                }
-                (class, below) = (class + 1, below + count);
+    let counted = |class| tallies.iter().filter_map(|tally| tally.0.get(class)).sum::<u64>();
+    let (mut class, mut below) = (0, 0);
+    shares.map(|share| {
+        let wanted = ((share * count as f64).ceil() as u64).clamp(1, count);
+        loop {
+            let here = counted(class);
+            if below + here >= wanted {
+                return longest(class);
             }
-            0
-        })
-    }
+            (class, below) = (class + 1, below + here);
+        }
+    })
 }
 
 #[cfg(test)]
@@ -80,10 +77,11 @@ mod tests {
                 plain.record(*ns).unwrap();
                 if i % 2 == 0 { first.add(*ns) } else { rest.add(*ns) }
             }
-            first.with(&rest);
             let shares: [f64; 1000] = std::array::from_fn(|permille| (permille + 1) as f64 / 1000.0);
-            prop_assert_eq!(first.quantiles(times.len() as u64, shares), shares.map(|share| plain.value_at_quantile(share)));
-            prop_assert_eq!(first.quantiles(times.len() as u64, [1.0]), [plain.max()]);
+            let (tallies, count) = ([&first, &rest], times.len() as u64);
+            prop_assert_eq!(quantiles(&tallies, count, shares), shares.map(|share| plain.value_at_quantile(share)));
+            prop_assert_eq!(quantiles(&tallies, count, [1.0]), [plain.max()]);
+            prop_assert_eq!(quantiles(&tallies[..0], 0, [1.0]), [0]);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::units::{SECTOR_BYTES, Sector};
 const MAX_LINE: usize = 1 << 16;
 const CHUNK: usize = 1 << 18;
 /// Requests parsed at a time: they stay in the cache until the reader has taken them.
-const ROWS: usize = 1 << 10;
+const ROWS: usize = 1 << 8;
 
 /// What a line format keeps and fills while it reads.
 #[derive(Debug, Default)]
