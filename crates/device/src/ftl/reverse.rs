@@ -25,6 +25,12 @@ const fn bit(slot: u32) -> u64 {
     1 << (slot % BITS)
 }
 
+/// The first slot of the word behind that of a slot, or the last number there is.
+#[inline(always)]
+const fn next_word(slot: u32) -> u32 {
+    (slot - slot % BITS).saturating_add(BITS)
+}
+
 impl ReverseMap {
     /// Nothing is valid. Memory is taken as it is used.
     pub fn new(slots: usize) -> Self {
@@ -72,7 +78,7 @@ impl ReverseMap {
                     return None;
                 }
                 (base, bits) = (from - from % BITS, self.bits(from, slots.end));
-                from = base + BITS;
+                from = next_word(from);
             }
             let slot = base + bits.trailing_zeros();
             bits &= bits - 1;
@@ -89,7 +95,7 @@ impl ReverseMap {
         while at < from.end && next < end {
             let mut bits = self.bits(at, from.end);
             let (base, taken) = (at - at % BITS, bits);
-            at = base + BITS;
+            at = next_word(base);
             while bits != 0 && next < end {
                 let slot = base + bits.trailing_zeros();
                 bits &= bits - 1;
@@ -117,7 +123,7 @@ impl ReverseMap {
     fn set_all(&mut self, slots: Range<u32>) {
         let mut from = slots.start;
         while from < slots.end {
-            let next = (from - from % BITS + BITS).min(slots.end);
+            let next = next_word(from).min(slots.end);
             let ones = u64::MAX >> (BITS - (next - from));
             self.valid[word(from)] |= ones << (from % BITS);
             from = next;
