@@ -23,7 +23,7 @@ from pathlib import Path
 import emmclab
 
 ROOT = Path(__file__).parents[1]
-RUNS = 7
+RUNS = 25
 SSDSIM_S = {"telegram": 5.1, "random": 2.75}
 TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
 

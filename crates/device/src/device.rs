@@ -60,6 +60,9 @@ fn refused(command: &Command) -> Error {
 /// Commands that [`Device::fetch`] takes at most.
 pub const FETCHED: usize = 64;
 
+/// Entries of the map with one mark in [`Device::backed`]: half a page of memory.
+const MARKED: usize = 512;
+
 /// What a command asks beside its operation, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers(u8);
@@ -147,6 +150,8 @@ pub struct Device {
     /// Slot + 1 of each logical unit, the host's first, then those of a map on the flash; 0 = never written or discarded.
     pub(crate) map: Vec<u32>,
     pub(crate) reverse: ReverseMap,
+    /// Whether there is memory behind each [`MARKED`] entries of the map.
+    backed: Vec<bool>,
     pub(crate) blocks: Vec<Block>,
     /// One for each plane and block group.
     pub(crate) pools: Vec<Pool>,
@@ -213,8 +218,10 @@ impl Device {
         let slc = Slc::new(settings, &geometry);
         let commands = Commands::new(settings);
         let background = cache.is_some() || idle.works() || slc.folds_when_idle();
+        let map = vec![0; (geometry.logical_units + mapping.map_units()) as usize];
         Self {
-            map: vec![0; (geometry.logical_units + mapping.map_units()) as usize],
+            backed: vec![false; map.len().div_ceil(MARKED)],
+            map,
             mapping,
             reverse: ReverseMap::new(geometry.slots()),
             blocks: vec![Block::default(); geometry.blocks() as usize],
@@ -300,10 +307,14 @@ impl Device {
     /// Brings into the cache what the tables hold of the units at these sectors, for at most [`FETCHED`] commands that come
     /// next: a loop that does nothing else waits for many lines of memory at once. Nothing else changes.
     #[inline]
-    pub fn fetch(&self, sectors: &[u64]) {
+    pub fn fetch(&mut self, sectors: &[u64]) {
         let mut slots = [0u32; FETCHED];
         for (slot, sector) in slots.iter_mut().zip(sectors) {
-            *slot = self.map.get((sector >> self.geometry.unit_shift) as usize).copied().unwrap_or(0);
+            let unit = (sector >> self.geometry.unit_shift) as usize;
+            if self.backed.get(unit / MARKED) == Some(&false) {
+                self.back(unit / MARKED);
+            }
+            *slot = self.map.get(unit).copied().unwrap_or(0);
         }
         let mut all = 0;
         for slot in slots {
@@ -314,6 +325,18 @@ impl Device {
             all ^= block.map_or(0, |block| u64::from(block.valid));
         }
         black_box(all);
+    }
+
+    /// Has the system put memory behind entries of the map, and what a long request from there on may reach. Memory that is
+    /// read before it is written costs two page faults, and for the second one every other processor is interrupted.
+    #[cold]
+    fn back(&mut self, mark: usize) {
+        self.backed[mark] = true;
+        for entry in [mark * MARKED, (mark + 1) * MARKED] {
+            if let Some(entry) = self.map.get_mut(entry) {
+                *entry |= black_box(0);
+            }
+        }
     }
 
     /// Whether all that was taken has been dispatched to the flash.

@@ -1,7 +1,7 @@
 //! A trace that is read in a thread of its own while what was read before is worked on.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use crate::batch::Batch;
@@ -11,6 +11,9 @@ use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
 
 /// Batches that may lie ready: enough that neither side waits for a slow batch of the other.
 const READY: usize = 8;
+
+/// Batches for which room is told of at a time: to wake a thread costs as much as a hundred requests.
+const TOLD: usize = READY / 2;
 
 /// The same batches, counts and errors as a [`TraceReader`] gives when it is asked for one batch after the other; counts
 /// are those of the batches that were taken, whatever has been read beyond. Nothing is read before the first is asked for.
@@ -31,8 +34,18 @@ struct Seen {
 enum State {
     /// The thread has not been started.
     Waiting(Box<TraceReader>),
-    Reading(Receiver<(Result<Option<Batch>>, Seen)>, JoinHandle<()>),
+    Reading(Reading),
     Ended,
+}
+
+/// The thread, and what goes to and fro.
+struct Reading {
+    batches: Receiver<(Result<Option<Batch>>, Seen)>,
+    thread: JoinHandle<()>,
+    /// Tells that there is room for [`TOLD`] batches more.
+    room: Sender<()>,
+    /// Batches that were taken since.
+    taken: usize,
 }
 
 impl Seen {
@@ -57,9 +70,15 @@ impl ReadAhead {
         if matches!(self.state, State::Waiting(_)) {
             self.start()?;
         }
-        let State::Reading(batches, _) = &self.state else { return Ok(None) };
-        let Ok((batch, seen)) = batches.recv() else { self.panicked() };
+        let State::Reading(reading) = &mut self.state else { return Ok(None) };
+        let Ok((batch, seen)) = reading.batches.recv() else { self.panicked() };
         self.seen = seen;
+        reading.taken += 1;
+        if reading.taken == TOLD {
+            reading.taken = 0;
+            // A thread that has ended needs no room.
+            let _ = reading.room.send(());
+        }
         if !matches!(batch, Ok(Some(_))) {
             self.state = State::Ended;
         }
@@ -70,8 +89,10 @@ impl ReadAhead {
         let State::Waiting(mut reader) = std::mem::replace(&mut self.state, State::Ended) else {
             return Ok(());
         };
-        let (sender, batches) = sync_channel(READY);
+        let (sender, batches) = channel();
+        let (room, more) = channel();
         let read = move || {
+            let mut left = READY;
             loop {
                 let batch = reader.next_batch();
                 let last = !matches!(batch, Ok(Some(_)));
@@ -79,20 +100,27 @@ impl ReadAhead {
                 if sender.send((batch, Seen::of(&reader))).is_err() || last {
                     return;
                 }
+                left -= 1;
+                if left == 0 {
+                    match more.recv() {
+                        Ok(()) => left = TOLD,
+                        Err(_) => return,
+                    }
+                }
             }
         };
         let thread = Builder::new().name("read-ahead".to_owned()).spawn(read).map_err(|error| {
             Error::new(Kind::Io, format!("a thread to read the trace could not be started: {error}"))
         })?;
-        self.state = State::Reading(batches, thread);
+        self.state = State::Reading(Reading { batches, thread, room, taken: 0 });
         Ok(())
     }
 
     /// The thread ended without a word: its panic goes on here.
     #[cold]
     fn panicked(&mut self) -> ! {
-        if let State::Reading(_, thread) = std::mem::replace(&mut self.state, State::Ended)
-            && let Err(panic) = thread.join()
+        if let State::Reading(reading) = std::mem::replace(&mut self.state, State::Ended)
+            && let Err(panic) = reading.thread.join()
         {
             std::panic::resume_unwind(panic);
         }
