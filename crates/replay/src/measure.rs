@@ -92,10 +92,11 @@ impl Kinds {
         if count == 0 {
             return Times::default();
         }
-        let (sums, tallies): (Vec<i128>, Vec<&Tally>) = all.iter().map(|kinds| of(kinds)).unzip();
+        let sum: i128 = all.iter().map(|kinds| of(kinds).0).sum();
+        let tallies: Vec<&Tally> = all.iter().map(|kinds| of(kinds).1).collect();
         let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] =
             quantiles(&tallies, count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
-        let mean_ms = sums.iter().sum::<i128>() as f64 / count as f64 / 1e6;
+        let mean_ms = sum as f64 / count as f64 / 1e6;
         Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 
