@@ -16,7 +16,8 @@ use std::collections::{HashMap, VecDeque};
 
 use emmclab_trace::{Error, Kind, Op, Result};
 
-use crate::device::{Command, Device};
+use crate::command::Command;
+use crate::device::Device;
 use crate::event::{
     BlockErased, Cause, Observer, PageProgrammed, PageRead, RequestCompleted, Trimmed, UnitCached,
 };

@@ -1,9 +1,8 @@
 //! The device: takes requests in order of arrival, says when each completes.
 
-use std::hint::black_box;
+use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
-use emmclab_trace::{Error, Flags, Kind, Nanos, Op, Request, Result};
-
+use crate::command::{Command, Modifiers};
 use crate::config::{
     AllocationPolicy, DeviceConfig, GcMode, Levelling, Scheduling, Settings, SlcMode, UnwrittenRead,
     WriteComplete,
@@ -11,6 +10,7 @@ use crate::config::{
 use crate::controller::{Cache, Commands, Pending, Power, Progress, Short};
 use crate::counters::{Counters, Load};
 use crate::event::{Observer, Quiet, RequestCompleted, WokeUp};
+use crate::ftl::fetch::MARKED;
 use crate::ftl::gc::{self, VictimPolicy};
 use crate::ftl::idle::IdleCollection;
 use crate::ftl::mapping::Mapping;
@@ -57,91 +57,6 @@ fn refused(command: &Command) -> Error {
         .hint("requests must be given in order of arrival")
 }
 
-/// Commands that [`Device::fetch`] takes at most.
-pub const FETCHED: usize = 64;
-
-/// Entries of the map with one mark in [`Device::backed`]: half a page of memory.
-const MARKED: usize = 512;
-
-/// What a command asks beside its operation, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Modifiers(u8);
-
-impl Modifiers {
-    /// Nothing.
-    pub const NONE: Modifiers = Modifiers(0);
-    /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux asks for it with `REQ_FUA`.
-    pub const RELIABLE: Modifiers = Modifiers(1);
-    /// Forced programming: past the cache, durable on completion (CMD23 bit 24).
-    pub const FORCED: Modifiers = Modifiers(1 << 1);
-    /// The cache is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
-    pub const PREFLUSH: Modifiers = Modifiers(1 << 2);
-    /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
-    pub const BARRIER: Modifiers = Modifiers(1 << 3);
-
-    /// True where every bit of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: Modifiers) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Both sets together.
-    #[inline]
-    #[must_use]
-    pub const fn with(self, other: Modifiers) -> Modifiers {
-        Modifiers(self.0 | other.0)
-    }
-
-    /// True where nothing is asked for.
-    #[inline]
-    pub const fn is_none(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl From<Flags> for Modifiers {
-    #[inline]
-    fn from(flags: Flags) -> Self {
-        let pick = |flag, modifier: Modifiers| if flags.contains(flag) { modifier } else { Modifiers::NONE };
-        pick(Flags::FUA, Self::RELIABLE).with(pick(Flags::PREFLUSH, Self::PREFLUSH))
-    }
-}
-
-/// What a request asks of a device: the part of [`Request`] that matters to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// When it comes; never before the one before it.
-    pub arrival: Nanos,
-    /// What it does.
-    pub op: Op,
-    /// First sector.
-    pub sector: u64,
-    /// Length in sectors; 0 only for a flush.
-    pub sectors: u32,
-    /// What it asks beside that.
-    pub modifiers: Modifiers,
-}
-
-impl Command {
-    /// A command that asks for nothing more.
-    pub const fn new(arrival: Nanos, op: Op, sector: u64, sectors: u32) -> Self {
-        Self { arrival, op, sector, sectors, modifiers: Modifiers::NONE }
-    }
-}
-
-impl From<&Request> for Command {
-    #[inline]
-    fn from(request: &Request) -> Self {
-        Self {
-            arrival: request.arrival,
-            op: request.op,
-            sector: request.sector.0,
-            sectors: request.sectors,
-            modifiers: request.flags.into(),
-        }
-    }
-}
-
 /// A simulated eMMC. Memory is taken as it is used: a new device of any size is there at once.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting that the hot path asks for")]
 pub struct Device {
@@ -151,7 +66,7 @@ pub struct Device {
     pub(crate) map: Vec<u32>,
     pub(crate) reverse: ReverseMap,
     /// Whether there is memory behind each [`MARKED`] entries of the map.
-    backed: Vec<bool>,
+    pub(crate) backed: Vec<bool>,
     pub(crate) blocks: Vec<Block>,
     /// One for each plane and block group.
     pub(crate) pools: Vec<Pool>,
@@ -302,41 +217,6 @@ impl Device {
     #[inline]
     pub fn lookup(&self, unit: u32) -> Option<u32> {
         self.map[unit as usize].checked_sub(1)
-    }
-
-    /// Brings into the cache what the tables hold of the units at these sectors, for at most [`FETCHED`] commands that come
-    /// next: a loop that does nothing else waits for many lines of memory at once. Nothing else changes.
-    #[inline]
-    pub fn fetch(&mut self, sectors: &[u64]) {
-        let mut slots = [0u32; FETCHED];
-        for (slot, sector) in slots.iter_mut().zip(sectors) {
-            let unit = (sector >> self.geometry.unit_shift) as usize;
-            if self.backed.get(unit / MARKED) == Some(&false) {
-                self.back(unit / MARKED);
-            }
-            *slot = self.map.get(unit).copied().unwrap_or(0);
-        }
-        let mut all = 0;
-        for slot in slots {
-            // Whether there is one cannot be foreseen: the first slot is there for all that have none.
-            let slot = slot.saturating_sub(1);
-            all ^= self.reverse.around(slot);
-            let block = self.blocks.get(self.geometry.block_of(slot) as usize);
-            all ^= block.map_or(0, |block| u64::from(block.valid));
-        }
-        black_box(all);
-    }
-
-    /// Has the system put memory behind entries of the map, and what a long request from there on may reach. Memory that is
-    /// read before it is written costs two page faults, and for the second one every other processor is interrupted.
-    #[cold]
-    fn back(&mut self, mark: usize) {
-        self.backed[mark] = true;
-        for entry in [mark * MARKED, (mark + 1) * MARKED] {
-            if let Some(entry) = self.map.get_mut(entry) {
-                *entry |= black_box(0);
-            }
-        }
     }
 
     /// Whether all that was taken has been dispatched to the flash.

@@ -4,6 +4,7 @@
 //! and tells everything it does to an [`Observer`]; an observer that listens to nothing costs nothing.
 
 pub mod checker;
+mod command;
 mod config;
 mod controller;
 mod counters;
@@ -15,12 +16,14 @@ mod image;
 mod nand;
 pub mod persistence;
 
+pub use command::{Command, Modifiers};
 pub use config::*;
 pub use counters::{Counters, Load};
-pub use device::{Command, Device, FETCHED, Modifiers, Stop};
+pub use device::{Device, Stop};
 pub use event::{
     BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, OnCompletion, PageProgrammed,
     PageRead, Quiet, RequestCompleted, Trimmed, UnitCached, UnitWritten, Waits, WokeUp,
 };
+pub use ftl::fetch::FETCHED;
 pub use geometry::{Geometry, Group};
 pub use nand::{Block, BlockState};

@@ -37,7 +37,8 @@ use std::ops::RangeInclusive;
 
 use emmclab_trace::Op;
 
-use crate::device::{Command, Device, Modifiers};
+use crate::command::{Command, Modifiers};
+use crate::device::Device;
 use crate::event::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
 
 /// A moment and the version that holds from then on.

@@ -5,8 +5,9 @@ use emmclab_trace::Op;
 
 use super::cache::Cache;
 use super::progress::Progress;
+use crate::command::Modifiers;
 use crate::config::WriteBack;
-use crate::device::{Device, Modifiers};
+use crate::device::Device;
 use crate::event::{Observer, UnitCached};
 use crate::ftl::place::Span;
 

@@ -5,7 +5,8 @@
 
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
-use crate::device::{Command, Device};
+use crate::command::Command;
+use crate::device::Device;
 use crate::event::Observer;
 
 /// Sectors of the header block.

@@ -3,8 +3,9 @@
 use emmclab_trace::Op;
 
 use super::Commands;
+use crate::command::Command;
 use crate::config::{AllocationPolicy, GcMode, Scheduling, Scheme, Settings, SlcMode};
-use crate::device::{Command, Device};
+use crate::device::Device;
 use crate::event::{Cause, Observer, RequestCompleted, Waits};
 use crate::ftl::place::Span;
 use crate::ftl::split::next_page;

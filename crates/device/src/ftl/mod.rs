@@ -4,6 +4,7 @@ pub(crate) mod blocks;
 mod books;
 pub(crate) mod collect;
 mod demand;
+pub(crate) mod fetch;
 pub mod gc;
 pub(crate) mod idle;
 pub(crate) mod mapping;
