@@ -71,7 +71,7 @@ fn span(batches: &[Batch]) -> i64 {
 fn later(batch: &Batch, by: i64) -> Batch {
     let mut builder = BatchBuilder::default();
     let put = |time: Nanos| Nanos(time.0 + by);
-    for request in batch.iter() {
+    for request in batch {
         builder.push(&Request {
             arrival: put(request.arrival),
             start: request.start.map(put),

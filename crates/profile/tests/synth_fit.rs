@@ -215,7 +215,7 @@ fn disguised(batches: &[Batch], sectors: u64, time: Nanos) -> Vec<Batch> {
             };
             let (processes, devices) = (renamed(batch.processes(), "p"), renamed(batch.devices(), "d"));
             let mut builder = BatchBuilder::default();
-            for request in batch.iter() {
+            for request in batch {
                 builder.push(&Request {
                     arrival: request.arrival + time,
                     start: request.start.map(|at| at + time),

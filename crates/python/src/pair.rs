@@ -48,7 +48,7 @@ impl PyPair {
         py.check_signals()?;
         run(py, || {
             let pair = self.inner().as_mut().ok_or_else(ended)?;
-            for request in batch.0.iter() {
+            for request in &batch.0 {
                 if !pair.push(&request, &mut Quiet)? {
                     return Ok(false);
                 }

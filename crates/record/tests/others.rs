@@ -30,7 +30,7 @@ fn read(bytes: &[u8], format: &str) -> Read {
             .unwrap();
     let mut requests = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
-        for request in batch.iter() {
+        for request in &batch {
             let process = batch.processes().get(request.process.unwrap()).unwrap().to_owned();
             let device = batch.devices().get(request.device.unwrap()).unwrap().to_owned();
             requests.push((Request { process: None, device: None, ..request }, process, device));

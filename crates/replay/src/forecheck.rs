@@ -89,7 +89,7 @@ impl Found {
         }
         let mut last_incomplete = 0;
         while let Some(batch) = reader.next_batch()? {
-            for request in batch.iter() {
+            for request in &batch {
                 let end = request.end().0;
                 found.requests += 1;
                 if need.addresses && end > need.capacity {

@@ -36,7 +36,7 @@ fn service_times_by_size_are_those_of_the_phone() {
     let mut simulated = BySize::default();
     let mut recorded = Times::new();
     while let Some(batch) = traces.next_batch().unwrap() {
-        for request in batch.iter() {
+        for request in &batch {
             let key = (request.op == Op::Write, request.sectors / 2);
             recorded.entry(key).or_default().push(request.service().unwrap().0 / 1000);
         }

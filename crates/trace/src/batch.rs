@@ -16,16 +16,12 @@ use arrow::datatypes::{
 use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::names::{NameId, Names};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, Sector};
+use crate::request::{Op, Request};
+use crate::rows::{NO_NAME, NO_PID, NO_TIME, Requests, Rows};
 
 /// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and for
 /// the allocator to hand the memory of one that is done to the next.
 pub const BATCH_ROWS: usize = 1 << 13;
-
-const NO_TIME: i64 = i64::MIN;
-const NO_PID: i32 = i32::MIN;
-const NO_NAME: u32 = u32::MAX;
 
 /// An immutable run of requests in columns. A column that no request has takes no memory; cloning shares all.
 #[derive(Clone, Debug)]
@@ -43,81 +39,6 @@ pub struct Batch {
     device: ScalarBuffer<u32>,
     processes: Arc<Names>,
     devices: Arc<Names>,
-}
-
-/// The columns as plain slices, which cost nothing to ask. What is missing is `NO_TIME` and the like, or the whole column.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    arrival: &'a [i64],
-    start: &'a [i64],
-    issue: &'a [i64],
-    complete: &'a [i64],
-    sector: &'a [u64],
-    sectors: &'a [u32],
-    op: &'a [u8],
-    flags: &'a [u16],
-    pid: &'a [i32],
-    process: &'a [u32],
-    device: &'a [u32],
-}
-
-/// The value at `i` of a column that may be absent (empty) or hold `none` there.
-#[inline]
-fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
-    column.get(i).copied().filter(|value| *value != none)
-}
-
-impl<'a> Rows<'a> {
-    #[inline]
-    fn get(&self, i: usize) -> Request {
-        Request {
-            arrival: Nanos(self.arrival[i]),
-            start: optional(self.start, i, NO_TIME).map(Nanos),
-            issue: optional(self.issue, i, NO_TIME).map(Nanos),
-            complete: optional(self.complete, i, NO_TIME).map(Nanos),
-            sector: Sector(self.sector[i]),
-            sectors: self.sectors[i],
-            // Codes are checked when a batch is made.
-            op: Op::from_code(self.op[i]).unwrap_or(Op::Read),
-            flags: Flags(self.flags[i]),
-            pid: optional(self.pid, i, NO_PID),
-            process: optional(self.process, i, NO_NAME).map(NameId),
-            device: optional(self.device, i, NO_NAME).map(NameId),
-        }
-    }
-
-    /// The requests in order.
-    #[inline]
-    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Request> + 'a {
-        (0..self.arrival.len()).map(move |i| self.get(i))
-    }
-
-    /// Arrivals, in nanoseconds.
-    pub(crate) fn arrivals(&self) -> &'a [i64] {
-        self.arrival
-    }
-
-    /// Response times where they are known, in nanoseconds.
-    pub(crate) fn responses(&self) -> impl Iterator<Item = i64> + 'a {
-        let known = self.arrival.iter().zip(self.complete).filter(|(_, end)| **end != NO_TIME);
-        known.map(|(arrival, end)| end.saturating_sub(*arrival))
-    }
-
-    /// First sectors.
-    pub(crate) fn first_sectors(&self) -> &'a [u64] {
-        self.sector
-    }
-
-    /// Sizes in sectors.
-    pub(crate) fn sectors(&self) -> &'a [u32] {
-        self.sectors
-    }
-
-    /// Sizes in sectors; 0 for operations that carry no data.
-    pub(crate) fn data_sectors(&self) -> impl Iterator<Item = u32> + 'a {
-        let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
-        self.sectors.iter().zip(self.op).map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })
-    }
 }
 
 impl Batch {
@@ -140,15 +61,15 @@ impl Batch {
 
     /// The requests in order.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Request> + '_ {
+    pub fn iter(&self) -> Requests<'_> {
         self.rows().iter()
     }
 
     /// The requests in these rows, in order. Panics where there are no such rows.
-    #[inline]
-    pub fn range(&self, rows: Range<usize>) -> impl ExactSizeIterator<Item = Request> + '_ {
-        let all = self.rows();
-        rows.map(move |i| all.get(i))
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a loop then knows that the columns are of one length")]
+    pub fn range(&self, rows: Range<usize>) -> Requests<'_> {
+        self.rows().range(rows)
     }
 
     /// First sectors.
@@ -172,7 +93,8 @@ impl Batch {
     }
 
     /// The columns.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a loop then knows that the columns are of one length")]
     pub(crate) fn rows(&self) -> Rows<'_> {
         // One length, so that a place is checked once for all columns that are always there.
         let rows = self.arrival.len();
@@ -333,6 +255,15 @@ impl Batch {
         let mut builder = BatchBuilder::default();
         self.iter().filter(|request| fault(request).is_none()).for_each(|request| builder.push(&request));
         builder.finish(&self.processes, &self.devices)
+    }
+}
+
+impl<'a> IntoIterator for &'a Batch {
+    type Item = Request;
+    type IntoIter = Requests<'a>;
+
+    fn into_iter(self) -> Requests<'a> {
+        self.iter()
     }
 }
 

@@ -18,6 +18,7 @@ mod names;
 mod pairing;
 mod reader;
 mod request;
+mod rows;
 mod units;
 mod writer;
 
@@ -36,5 +37,6 @@ pub use names::{NameId, Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventKind, Pairer};
 pub use reader::{Extent, Header, Progress, REORDER_WINDOW, ReadOptions, Recognised, Source, TraceReader};
 pub use request::{Flags, Op, Request};
+pub use rows::Requests;
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
 pub use writer::{Losses, Sink, TraceWriter, WriteOptions};

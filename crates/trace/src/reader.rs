@@ -277,7 +277,7 @@ impl TraceReader {
 
     /// Puts what is held back in order, which it is up to this arrival; equal arrivals keep the order of the file.
     fn sort_from(&mut self, arrival: i64) {
-        let later = |batch: &Batch| batch.rows().arrivals().iter().any(|other| *other > arrival);
+        let later = |batch: &Batch| batch.rows().arrival.iter().any(|other| *other > arrival);
         let first = self.full.iter().position(later).unwrap_or(self.full.len());
         let last = self.freeze();
         let mut requests = std::mem::take(&mut self.read);

@@ -78,7 +78,7 @@ impl TraceWriter {
             return self.sink.write(batch);
         }
         let mut fitting = BatchBuilder::default();
-        for request in batch.iter() {
+        for request in batch {
             if self.holds.ops.contains(&request.op) {
                 for (count, column) in self.values.iter_mut().zip(Column::ALL) {
                     *count += u64::from(self.holds.loses(column, &request));

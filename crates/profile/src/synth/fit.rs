@@ -43,7 +43,7 @@ impl Fitter {
 
     /// Takes the next requests of the trace, in order of arrival.
     pub fn push(&mut self, batch: &Batch) {
-        for request in batch.iter() {
+        for request in batch {
             self.timeline.span(&request);
             if request.op.has_data() && request.sectors > 0 {
                 self.see(&request);

@@ -1,9 +1,9 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
 use super::{TimeUnit, Times};
-use crate::batch::Rows;
 use crate::error::{Error, Kind, Result};
 use crate::reader::ReadOptions;
+use crate::rows::Rows;
 use crate::units::{Bytes, Nanos, SECTOR_BYTES};
 
 /// No storage reaches this; a large array does a tenth of it.
@@ -83,7 +83,7 @@ impl UnitGuard {
     /// Watches some more requests, in order of arrival among themselves: column by column, and only as long as a column
     /// can still tell something.
     pub(crate) fn see(&mut self, rows: Rows) {
-        let arrivals = rows.arrivals();
+        let arrivals = rows.arrival;
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
         if self.all_like_bytes {
             self.see_sizes(rows);
@@ -108,11 +108,10 @@ impl UnitGuard {
             self.response_sum += sum;
         }
         // All bits together, which is quick, are at least as large as the largest.
-        if rows.first_sectors().iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
-            self.highest =
-                rows.first_sectors().iter().fold(self.highest, |highest, sector| highest.max(*sector));
+        if rows.sector.iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
+            self.highest = rows.sector.iter().fold(self.highest, |highest, sector| highest.max(*sector));
         }
-        if rows.sectors().iter().fold(0, |bits, sectors| bits | sectors) > MAX_REQUEST_SECTORS {
+        if rows.sectors.iter().fold(0, |bits, sectors| bits | sectors) > MAX_REQUEST_SECTORS {
             self.largest = rows.data_sectors().fold(self.largest, u32::max);
         }
     }

@@ -43,7 +43,7 @@ impl<W: LineWriter> Lines<W> {
 
 impl<W: LineWriter> Sink for Lines<W> {
     fn write(&mut self, batch: &Batch) -> Result<()> {
-        for request in batch.iter() {
+        for request in batch {
             self.writer.line(&request, batch, &mut self.buffer)?;
         }
         self.flush()

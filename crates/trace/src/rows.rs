@@ -1,0 +1,103 @@
+//! The rows of a batch as requests.
+#![expect(clippy::inline_always, reason = "of the columns that a loop does not ask for nothing is read")]
+
+use std::ops::Range;
+
+use crate::names::NameId;
+use crate::request::{Flags, Op, Request};
+use crate::units::{Nanos, Sector};
+
+pub(crate) const NO_TIME: i64 = i64::MIN;
+pub(crate) const NO_PID: i32 = i32::MIN;
+pub(crate) const NO_NAME: u32 = u32::MAX;
+
+/// The columns as plain slices, which cost nothing to ask. What is missing is `NO_TIME` and the like, or the whole column.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub arrival: &'a [i64],
+    pub start: &'a [i64],
+    pub issue: &'a [i64],
+    pub complete: &'a [i64],
+    pub sector: &'a [u64],
+    pub sectors: &'a [u32],
+    pub op: &'a [u8],
+    pub flags: &'a [u16],
+    pub pid: &'a [i32],
+    pub process: &'a [u32],
+    pub device: &'a [u32],
+}
+
+/// The value at `i` of a column that may be absent (empty) or hold `none` there.
+#[inline]
+fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
+    column.get(i).copied().filter(|value| *value != none)
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    pub fn get(&self, i: usize) -> Request {
+        Request {
+            arrival: Nanos(self.arrival[i]),
+            start: optional(self.start, i, NO_TIME).map(Nanos),
+            issue: optional(self.issue, i, NO_TIME).map(Nanos),
+            complete: optional(self.complete, i, NO_TIME).map(Nanos),
+            sector: Sector(self.sector[i]),
+            sectors: self.sectors[i],
+            // Codes are checked when a batch is made.
+            op: Op::from_code(self.op[i]).unwrap_or(Op::Read),
+            flags: Flags(self.flags[i]),
+            pid: optional(self.pid, i, NO_PID),
+            process: optional(self.process, i, NO_NAME).map(NameId),
+            device: optional(self.device, i, NO_NAME).map(NameId),
+        }
+    }
+
+    /// The requests in order.
+    #[inline]
+    pub fn iter(self) -> Requests<'a> {
+        Requests { rows: self, left: 0..self.arrival.len() }
+    }
+
+    /// The requests in these rows, in order.
+    #[inline(always)]
+    pub fn range(self, rows: Range<usize>) -> Requests<'a> {
+        assert!(rows.end <= self.arrival.len(), "rows up to {} of {}", rows.end, self.arrival.len());
+        Requests { rows: self, left: rows }
+    }
+
+    /// Response times where they are known, in nanoseconds.
+    pub fn responses(&self) -> impl Iterator<Item = i64> + 'a {
+        let known = self.arrival.iter().zip(self.complete).filter(|(_, end)| **end != NO_TIME);
+        known.map(|(arrival, end)| end.saturating_sub(*arrival))
+    }
+
+    /// Sizes in sectors; 0 for operations that carry no data.
+    pub fn data_sectors(&self) -> impl Iterator<Item = u32> + 'a {
+        let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
+        self.sectors.iter().zip(self.op).map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })
+    }
+}
+
+/// The requests of some rows in order.
+#[derive(Clone)]
+pub struct Requests<'a> {
+    rows: Rows<'a>,
+    left: Range<usize>,
+}
+
+impl Iterator for Requests<'_> {
+    type Item = Request;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Request> {
+        let row = self.left.next()?;
+        Some(self.rows.get(row))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Requests<'_> {}
