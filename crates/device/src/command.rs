@@ -10,9 +10,9 @@ impl Modifiers {
     /// Nothing.
     pub const NONE: Modifiers = Modifiers(0);
     /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux asks for it with `REQ_FUA`.
-    pub const RELIABLE: Modifiers = Modifiers(1);
+    pub const RELIABLE: Modifiers = Modifiers(1 << 1);
     /// Forced programming: past the cache, durable on completion (CMD23 bit 24).
-    pub const FORCED: Modifiers = Modifiers(1 << 1);
+    pub const FORCED: Modifiers = Modifiers(1);
     /// The cache is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
     pub const PREFLUSH: Modifiers = Modifiers(1 << 2);
     /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).

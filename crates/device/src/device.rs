@@ -39,7 +39,8 @@ impl Stop {
 }
 
 /// Arrivals, up to 73 years from 0, which leaves room for all that a run can add.
-const POSSIBLE: std::ops::RangeInclusive<i64> = -(1 << 61)..=1 << 61;
+const EARLIEST: i64 = -(1 << 61);
+const LATEST: i64 = 1 << 61;
 
 #[inline]
 fn empty(command: &Command) -> bool {
@@ -47,8 +48,8 @@ fn empty(command: &Command) -> bool {
 }
 
 #[cold]
-fn refused(command: &Command) -> Error {
-    if empty(command) {
+fn refused(command: Command) -> Error {
+    if empty(&command) {
         return Error::new(Kind::Value, "is a request without data").of_field("sectors", 0, b"0");
     }
     let at = command.arrival.0.to_string();
@@ -177,7 +178,7 @@ impl Device {
             idle,
             slc,
             next_id: 0,
-            last_arrival: i64::MIN,
+            last_arrival: EARLIEST,
             idle_from: i64::MIN,
             last_complete: 0,
             policy,
@@ -249,7 +250,7 @@ impl Device {
         self.counters = Counters::new(self.geometry.groups.len());
         self.last_program = i64::MIN;
         self.next_id = 0;
-        self.last_arrival = i64::MIN;
+        self.last_arrival = EARLIEST;
         self.idle_from = i64::MIN;
         self.last_complete = 0;
     }
@@ -259,19 +260,24 @@ impl Device {
     ///
     /// # Errors
     /// [`Kind::Value`] for a request beyond the device, [`Kind::Order`] for one that comes before its predecessor.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "the hottest path; in a loop the device's fields are then found without a pointer"
+    )]
     pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
         self.accept(command)?;
         if let Some(event) = self.write_one_page::<O>(command) {
-            self.complete(&event, observer);
+            self.tell(&event, observer);
             return Ok(Some(Nanos(event.complete)));
         }
-        Ok(self.submit_any(command, observer))
+        Ok(self.submit_any(*command, observer))
     }
 
     /// The long way, which every command can go.
     #[inline(never)]
-    fn submit_any<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Option<Nanos> {
+    fn submit_any<O: Observer>(&mut self, command: Command, observer: &mut O) -> Option<Nanos> {
+        let command = &command;
         if self.stop.is_some() {
             return None;
         }
@@ -305,11 +311,11 @@ impl Device {
     #[inline]
     pub(crate) fn accept(&self, command: &Command) -> Result<()> {
         if command.sector.saturating_add(u64::from(command.sectors)) > self.geometry.sectors() {
-            return Err(self.beyond(command));
+            return Err(self.beyond(*command));
         }
         let arrival = command.arrival.0;
-        if arrival < self.last_arrival || !POSSIBLE.contains(&arrival) || empty(command) {
-            return Err(refused(command));
+        if arrival < self.last_arrival || arrival > LATEST || empty(command) {
+            return Err(refused(*command));
         }
         Ok(())
     }
@@ -380,7 +386,7 @@ impl Device {
     }
 
     #[cold]
-    fn beyond(&self, command: &Command) -> Error {
+    fn beyond(&self, command: Command) -> Error {
         let end = command.sector.saturating_add(u64::from(command.sectors));
         Error::new(
             Kind::Value,
@@ -396,12 +402,17 @@ impl Device {
         Nanos(self.last_complete)
     }
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for each request")]
+    #[inline]
     pub(crate) fn complete<O: Observer>(&mut self, event: &RequestCompleted, observer: &mut O) {
         if self.queue_limited {
             self.commands.occupy(event.complete);
         }
+        self.tell(event, observer);
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request")]
+    fn tell<O: Observer>(&mut self, event: &RequestCompleted, observer: &mut O) {
         self.idle_from = self.idle_from.max(event.complete);
         self.last_complete = event.complete;
         observer.request_completed(event);

@@ -59,7 +59,8 @@ impl Device {
         let Command { arrival, op, sector, sectors, modifiers } = *command;
         let Short { units, group, stream, before, .. } =
             self.short.filter(|short| short.sectors == sectors && !O::UNITS)?;
-        let whole = self.whole(Span { first: sector, end: sector + u64::from(sectors) });
+        // So long a request ends with a unit where it begins with one.
+        let whole = self.whole(Span { first: sector, end: sector });
         if op != Op::Write || !modifiers.is_none() || !whole || self.stop.is_some() {
             return None;
         }
@@ -71,10 +72,10 @@ impl Device {
         if block == NONE || pool.valid >= pool.valid_limit {
             return None;
         }
-        self.take_turn(turn);
-        let (page, kind) = (self.blocks[block as usize].written, &self.pools[index].kind);
+        let (page, kind) = (self.blocks[block as usize].written, &pool.kind);
         let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
         let op = self.flash.program(turn.plane, kind, page, ready, page_bytes);
+        self.take_turn(turn);
         self.counters.host_bytes_written += u64::from(page_bytes);
         self.counters.bus_bytes += u64::from(page_bytes);
         self.counters.programmed(Cause::Host, group, page_bytes, 1);

@@ -2,7 +2,8 @@
 #![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
 use super::channel::{Channel, REMEMBERED};
-use super::flash::{DieLoad, Flash, Unit};
+use super::flash::Flash;
+use super::lane::{DieLoad, Unit};
 use crate::geometry::Group;
 
 /// A run of moves. What they share is looked up once.

@@ -3,6 +3,7 @@
 
 use super::channel::Channel;
 use super::copies::{Copies, Stepwise, Whole};
+use super::lane::{DieLoad, Gang, Kind, Lane, Plane, Unit};
 use crate::config::{Parallelism, Settings};
 use crate::geometry::{Geometry, Group};
 
@@ -19,98 +20,6 @@ pub(crate) struct Operation {
     pub gc: i64,
     /// Time in the array.
     pub array: i64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Program,
-    Erase,
-}
-
-/// Planes that may only work together on the same command: a chip without interleaving, or a die under the
-/// same-offset rule.
-#[derive(Clone, Debug)]
-struct Gang {
-    die: u32,
-    command: u64,
-    start: i64,
-    until: i64,
-}
-
-impl Gang {
-    const NEW: Self = Self { die: 0, command: 0, start: i64::MIN, until: i64::MIN };
-
-    fn book(&mut self, die: u32, command: u64, begin: i64, end: i64) {
-        if begin >= self.until {
-            *self = Gang { die, command, start: begin, until: end };
-        } else {
-            self.until = self.until.max(end);
-        }
-    }
-}
-
-/// Before every run, and not so far that a difference to a time of a run would overflow.
-const LONG_AGO: i64 = i64::MIN / 2;
-
-/// A unit of parallelism.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unit {
-    /// When it is free.
-    pub free: i64,
-    /// When its page register is free: the array took over what the bus brought.
-    pub register: i64,
-    /// The last run of collection on it.
-    gc_begin: i64,
-    gc_end: i64,
-}
-
-impl Unit {
-    const NEW: Self = Self { free: i64::MIN, register: i64::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
-
-    /// Collection from `begin` to `end`; runs that touch become one.
-    #[inline(always)]
-    pub fn note_gc(&mut self, begin: i64, end: i64) {
-        if begin > self.gc_end {
-            self.gc_begin = begin;
-        }
-        self.gc_end = end;
-    }
-
-    /// How much of `ready..begin` it spent on collection.
-    #[inline(always)]
-    fn gc_share(&self, ready: i64, begin: i64) -> i64 {
-        (self.gc_end.min(begin) - self.gc_begin.max(ready)).max(0)
-    }
-}
-
-/// A plane: what it belongs to, and how long it was busy.
-#[derive(Clone, Copy, Debug)]
-struct Plane {
-    /// Place of its unit in the striping order.
-    place: u32,
-    channel: u32,
-    die: u32,
-    gang: u32,
-    busy: u64,
-}
-
-/// How long a die was busy with any of its planes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DieLoad {
-    until: i64,
-    busy: u64,
-}
-
-impl DieLoad {
-    const NEW: Self = Self { until: i64::MIN, busy: 0 };
-
-    #[inline(always)]
-    pub fn book(&mut self, begin: i64, end: i64) {
-        let until = self.until.max(end);
-        self.busy += (until - begin.max(self.until)) as u64;
-        self.until = until;
-    }
 }
 
 /// Timelines of all units and buses.
@@ -282,38 +191,16 @@ impl Flash {
         (i64::from(bytes) * byte_time) >> 10
     }
 
-    /// When an operation on `plane` may begin, whose unit is free `at`.
+    /// What an operation on a plane touches.
     #[inline(always)]
-    fn gate(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
-        if self.gangs.is_empty() { at } else { self.gate_gang(plane, kind, offset, at) }
-    }
-
-    fn gate_gang(&self, plane: u32, kind: Kind, offset: u32, at: i64) -> i64 {
-        let entry = self.planes[plane as usize];
-        let gang = &self.gangs[entry.gang as usize];
-        if at >= gang.until {
-            return at;
-        }
-        if gang.die != entry.die {
-            return gang.until;
-        }
-        if !self.same_offset {
-            return at;
-        }
-        let same = gang.command == command(kind, offset) && at <= gang.start;
-        if same { gang.start } else { gang.until }
-    }
-
-    /// Books `plane` for `begin..end`; its unit is free from `free` on.
-    #[inline(always)]
-    fn book(&mut self, plane: u32, kind: Kind, offset: u32, (begin, end, free): (i64, i64, i64)) {
-        let entry = &mut self.planes[plane as usize];
-        entry.busy += (end - begin) as u64;
-        self.units[entry.place as usize].free = free;
-        self.dies[entry.die as usize].book(begin, end);
-        if !self.gangs.is_empty() {
-            let (gang, die) = (&mut self.gangs[entry.gang as usize], entry.die);
-            gang.book(die, command(kind, offset), begin, end);
+    fn lane(&mut self, plane: u32) -> Lane<'_> {
+        let plane = &mut self.planes[plane as usize];
+        Lane {
+            unit: &mut self.units[plane.place as usize],
+            channel: &mut self.channels[plane.channel as usize],
+            die: &mut self.dies[plane.die as usize],
+            gang: self.gangs.get_mut(plane.gang as usize).map(|gang| (gang, self.same_offset)),
+            plane,
         }
     }
 
@@ -321,20 +208,20 @@ impl Flash {
     #[inline(always)]
     pub fn program(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
         let bus = self.command_ns + self.bus_time(bytes, self.in_time);
-        let Plane { place, channel, .. } = self.planes[plane as usize];
-        let free = self.units[place as usize].free;
-        let gate = self.gate(plane, Kind::Program, page, ready.max(free));
-        let unit = &mut self.units[place as usize];
+        let cache = self.cache_program;
+        let mut lane = self.lane(plane);
+        let free = lane.unit.free;
+        let gate = lane.gate(Kind::Program, page, ready);
         let (mut begin, mut transferred) = (gate, gate);
         if bus > 0 {
-            begin = if self.cache_program { ready.max(unit.register) } else { gate };
-            transferred = self.channels[channel as usize].reserve(begin, bus) + bus;
+            begin = if cache { ready.max(lane.unit.register) } else { gate };
+            transferred = lane.channel.reserve(begin, bus) + bus;
         }
         let array_begin = transferred.max(gate);
         let end = array_begin + group.program_ns;
-        let gc = unit.gc_share(ready, begin);
-        unit.register = array_begin;
-        self.book(plane, Kind::Program, page, (begin.max(free), end, end));
+        let gc = lane.unit.gc_share(ready, begin);
+        lane.unit.register = array_begin;
+        lane.book(Kind::Program, page, (begin.max(free), end, end));
         Operation { begin, transferred, end, gc, array: group.program_ns }
     }
 
@@ -342,22 +229,21 @@ impl Flash {
     #[inline]
     pub fn read(&mut self, plane: u32, group: &Group, page: u32, ready: i64, bytes: u32) -> Operation {
         let bus = self.bus_time(bytes, self.out_time);
-        let Plane { place, channel, .. } = self.planes[plane as usize];
-        let free = self.units[place as usize].free;
-        let begin = self.gate(plane, Kind::Read, page, ready.max(free));
-        let (unit, channel) = (&mut self.units[place as usize], &mut self.channels[channel as usize]);
+        let (command, cache) = (self.command_ns, self.cache_read);
+        let mut lane = self.lane(plane);
+        let begin = lane.gate(Kind::Read, page, ready);
         let mut sensed = begin;
-        if self.command_ns > 0 {
-            sensed = channel.reserve(begin, self.command_ns) + self.command_ns;
+        if command > 0 {
+            sensed = lane.channel.reserve(begin, command) + command;
         }
         sensed += group.read_ns;
         // With cache reads the register may still hold the page before; it goes out first.
-        let out = sensed.max(unit.register);
-        let end = if bus > 0 { channel.reserve(out, bus) + bus } else { sensed };
-        let gc = unit.gc_share(ready, begin);
-        unit.register = end;
-        let free = if self.cache_read { sensed } else { end };
-        self.book(plane, Kind::Read, page, (begin, free, free));
+        let out = sensed.max(lane.unit.register);
+        let end = if bus > 0 { lane.channel.reserve(out, bus) + bus } else { sensed };
+        let gc = lane.unit.gc_share(ready, begin);
+        lane.unit.register = end;
+        let free = if cache { sensed } else { end };
+        lane.book(Kind::Read, page, (begin, free, free));
         Operation { begin, transferred: end, end, gc, array: group.read_ns }
     }
 
@@ -399,16 +285,16 @@ impl Flash {
 
     /// Erases a block.
     pub fn erase(&mut self, plane: u32, group: &Group, ready: i64) -> Operation {
-        let Plane { place, channel, .. } = self.planes[plane as usize];
-        let begin = self.gate(plane, Kind::Erase, 0, ready.max(self.units[place as usize].free));
+        let command = self.command_ns;
+        let mut lane = self.lane(plane);
+        let begin = lane.gate(Kind::Erase, 0, ready);
         let mut end = begin;
-        if self.command_ns > 0 {
-            let channel = &mut self.channels[channel as usize];
-            end = channel.reserve(begin, self.command_ns) + self.command_ns;
+        if command > 0 {
+            end = lane.channel.reserve(begin, command) + command;
         }
         end += group.erase_ns;
-        self.units[place as usize].register = end;
-        self.book(plane, Kind::Erase, 0, (begin, end, end));
+        lane.unit.register = end;
+        lane.book(Kind::Erase, 0, (begin, end, end));
         Operation { begin, transferred: begin, end, gc: 0, array: group.erase_ns }
     }
 
@@ -437,8 +323,4 @@ fn first(units: &[Unit], cursor: usize, ready: i64, free: impl Fn(usize, i64) ->
         }
     }
     best
-}
-
-fn command(kind: Kind, offset: u32) -> u64 {
-    (kind as u64) << 32 | u64::from(offset)
 }

@@ -4,6 +4,7 @@ mod block;
 mod channel;
 mod copies;
 mod flash;
+mod lane;
 mod lists;
 mod pool;
 
