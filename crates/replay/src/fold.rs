@@ -1,20 +1,57 @@
 //! Requests beyond the device: refused, or folded into it.
 
-use emmclab_trace::{Error, Kind, Request, Result};
+use emmclab_device::Command;
+use emmclab_trace::{Error, Kind, Nanos, Request, Result};
 
-/// The address and length of `request` on a device of `capacity` sectors, and whether it was folded. A folded request
-/// keeps its address modulo the capacity, moved down where its end would stick out.
+/// Makes commands of requests, and counts them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    /// Sectors of what takes the commands.
+    capacity: u64,
+    fold: bool,
+    /// Commands so far, and how many of them are of folded requests.
+    pub kept: u64,
+    pub folded: u64,
+}
+
+impl Placed {
+    /// For `capacity` sectors; requests beyond them are folded, or refused.
+    pub fn new(capacity: u64, fold: bool) -> Self {
+        Self { capacity, fold, kept: 0, folded: 0 }
+    }
+
+    /// The command that a request becomes, which comes at `arrival` in simulated time.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
+    pub fn command(&mut self, request: &Request, arrival: i64) -> Result<Command> {
+        let (mut sector, mut sectors) = (request.sector.0, request.sectors);
+        if !fits(sector, sectors, self.capacity) {
+            (sector, sectors) = place(sector, sectors, self.capacity, self.fold)?;
+            self.folded += 1;
+        }
+        self.kept += 1;
+        Ok(Command { arrival: Nanos(arrival), sector, sectors, ..Command::from(request) })
+    }
+}
+
+/// Whether a request lies within `capacity` sectors.
 #[inline]
-pub(crate) fn place(request: &Request, capacity: u64, fold: bool) -> Result<(u64, u32, bool)> {
-    let (sector, sectors) = (request.sector.0, request.sectors);
-    if sector.saturating_add(u64::from(sectors)) <= capacity {
-        return Ok((sector, sectors, false));
+fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
+    sector.saturating_add(u64::from(sectors)) <= capacity
+}
+
+/// The address and length of a request on a device of `capacity` sectors. One that does not fit is folded: its address
+/// modulo the capacity, moved down where its end would stick out.
+#[inline(never)]
+pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, fold: bool) -> Result<(u64, u32)> {
+    if fits(sector, sectors, capacity) {
+        return Ok((sector, sectors));
     }
     if !fold {
-        return Err(beyond(request.end().0, capacity));
+        return Err(beyond(sector.saturating_add(u64::from(sectors)), capacity));
     }
     let sectors = u64::from(sectors).min(capacity);
-    Ok(((sector % capacity).min(capacity - sectors), sectors as u32, true))
+    Ok(((sector % capacity).min(capacity - sectors), sectors as u32))
 }
 
 #[cold]
@@ -26,17 +63,17 @@ fn beyond(end: u64, capacity: u64) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use emmclab_trace::{Nanos, Op, Sector};
-
     use super::*;
 
     #[test]
     fn folded_requests_fit_and_others_are_untouched() {
-        let request = |sector, sectors| Request::new(Nanos(0), Op::Write, Sector(sector), sectors);
-        assert_eq!(place(&request(92, 8), 100, false).unwrap(), (92, 8, false));
-        assert!(place(&request(93, 8), 100, false).is_err());
-        assert_eq!(place(&request(93, 8), 100, true).unwrap(), (92, 8, true));
-        assert_eq!(place(&request(250, 8), 100, true).unwrap(), (50, 8, true));
-        assert_eq!(place(&request(u64::MAX, 800), 100, true).unwrap(), (0, 100, true));
+        assert!(fits(92, 8, 100));
+        assert!(!fits(93, 8, 100));
+        assert!(!fits(u64::MAX, 800, 100));
+        assert_eq!(place(92, 8, 100, false).unwrap(), (92, 8));
+        assert!(place(93, 8, 100, false).is_err());
+        assert_eq!(place(93, 8, 100, true).unwrap(), (92, 8));
+        assert_eq!(place(250, 8, 100, true).unwrap(), (50, 8));
+        assert_eq!(place(u64::MAX, 800, 100, true).unwrap(), (0, 100));
     }
 }

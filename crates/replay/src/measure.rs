@@ -1,7 +1,7 @@
 //! Measurement: an observer that sums up completions.
 
-use emmclab_device::{Observer, RequestCompleted};
-use emmclab_trace::Op;
+use emmclab_device::{Observer, RequestCompleted, Waits};
+use emmclab_trace::{Op, SECTOR_BYTES};
 
 use crate::result::Times;
 use crate::tally::{Tally, quantiles};
@@ -56,11 +56,11 @@ impl<const N: usize> Sums<N> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     pub count: u64,
-    pub bytes: u64,
     response: Tally,
     service: Tally,
-    /// Response and service.
-    sums: Sums<2>,
+    /// Response, service, and where the response time went: queue, controller, bus, array, gc, wake-up.
+    sums: Sums<8>,
+    sectors: u64,
     no_wait: u64,
 }
 
@@ -69,12 +69,19 @@ impl Kinds {
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn add(&mut self, event: &RequestCompleted) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
+        let Waits { queue_ns, controller_ns, bus_ns, array_ns, gc_ns, wake_up_ns } = event.waits;
         self.count += 1;
-        self.bytes += u64::from(event.sectors) * 512;
-        self.sums.add(response, [response, service]);
+        self.sectors += u64::from(event.sectors);
+        self.sums
+            .add(response, [response, service, queue_ns, controller_ns, bus_ns, array_ns, gc_ns, wake_up_ns]);
         self.no_wait += u64::from(event.start == event.arrival);
         self.response.add(response as u64);
         self.service.add(service as u64);
+    }
+
+    /// What they moved.
+    pub fn bytes(&self) -> u64 {
+        self.sectors * SECTOR_BYTES
     }
 
     /// Response times of all these.
@@ -109,27 +116,46 @@ impl Kinds {
 }
 
 /// Sums up completed requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Measure {
     pub(crate) reads: Kinds,
     pub(crate) writes: Kinds,
-    pub(crate) others: u64,
+    pub(crate) others: Kinds,
     pub(crate) first_arrival: Option<i64>,
-    pub(crate) last_complete: i64,
+    /// `i64::MIN` before the first one.
+    last_complete: i64,
     /// Time in which at least one request was unfinished, ns.
     pub(crate) busy_ns: i64,
-    waits: Sums<6>,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self {
+            reads: Kinds::default(),
+            writes: Kinds::default(),
+            others: Kinds::default(),
+            first_arrival: None,
+            last_complete: i64::MIN,
+            busy_ns: 0,
+        }
+    }
 }
 
 impl Measure {
     /// Requests so far.
     pub fn requests(&self) -> u64 {
-        self.reads.count + self.writes.count + self.others
+        self.reads.count + self.writes.count + self.others.count
+    }
+
+    /// From the first arrival to the last completion, ns; 0 without requests.
+    pub(crate) fn elapsed_ns(&self) -> i64 {
+        self.first_arrival.map_or(0, |first| self.last_complete - first)
     }
 
     /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
     pub(crate) fn waits(&self) -> [i128; 6] {
-        self.waits.all()
+        let sums = [&self.reads, &self.writes, &self.others].map(|kinds| kinds.sums.all());
+        std::array::from_fn(|part| sums.iter().map(|sums| sums[2 + part]).sum())
     }
 
     /// Reads and writes.
@@ -144,31 +170,17 @@ impl Observer for Measure {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn request_completed(&mut self, event: &RequestCompleted) {
-        if self.first_arrival.is_none() || event.arrival > self.last_complete {
-            self.first_arrival.get_or_insert(event.arrival);
-            self.busy_ns += event.complete - event.arrival;
-            self.last_complete = event.complete;
-        } else if event.complete > self.last_complete {
-            self.busy_ns += event.complete - self.last_complete;
-            self.last_complete = event.complete;
+        if self.last_complete == i64::MIN {
+            self.first_arrival = Some(event.arrival);
         }
-        let waits = &event.waits;
-        let parts = [
-            waits.queue_ns,
-            waits.controller_ns,
-            waits.bus_ns,
-            waits.array_ns,
-            waits.gc_ns,
-            waits.wake_up_ns,
-        ];
-        self.waits.add(event.complete - event.arrival, parts);
+        // Whether one ends before its predecessor cannot be foreseen: no jump depends on it.
+        let busy_from = event.arrival.max(self.last_complete);
+        self.busy_ns += (event.complete - busy_from).max(0);
+        self.last_complete = event.complete.max(self.last_complete);
         let kinds = match event.op {
             Op::Read => &mut self.reads,
             Op::Write => &mut self.writes,
-            Op::Discard | Op::Flush | Op::SecureErase => {
-                self.others += 1;
-                return;
-            }
+            Op::Discard | Op::Flush | Op::SecureErase => &mut self.others,
         };
         kinds.add(event);
     }

@@ -34,8 +34,12 @@ impl Pace {
         }
     }
 
+    /// Whether no request waits for another.
+    pub fn is_open(&self) -> bool {
+        self.mode == Mode::Open
+    }
+
     /// Whether the request waits for the completion of its predecessor.
-    #[inline]
     pub fn waits(&self, request: &Request) -> bool {
         let Some(previous) = self.previous else { return false };
         match self.mode {
@@ -45,14 +49,19 @@ impl Pace {
         }
     }
 
-    /// The arrival in simulated time; `completed` is the simulated completion of the predecessor.
+    /// The arrival in simulated time of a request that waits for no other.
     #[inline]
+    pub fn open_arrival(&mut self, recorded: i64) -> i64 {
+        let first = *self.first.get_or_insert(recorded);
+        let since = recorded.checked_sub(first).unwrap_or(i64::MAX);
+        self.start.checked_add(self.rate.scale(since)).unwrap_or(i64::MAX)
+    }
+
+    /// The arrival in simulated time; `completed` is the simulated completion of the predecessor.
     pub fn arrival(&mut self, request: &Request, completed: i64) -> Result<i64> {
         let recorded = request.arrival.0;
-        let first = *self.first.get_or_insert(recorded);
-        if self.mode == Mode::Open {
-            let since = recorded.checked_sub(first).unwrap_or(i64::MAX);
-            return Ok(self.start.checked_add(self.rate.scale(since)).unwrap_or(i64::MAX));
+        if self.is_open() {
+            return Ok(self.open_arrival(recorded));
         }
         let at = match self.previous {
             None => self.start,

@@ -63,8 +63,8 @@ pub fn age_by_traces(
     let capacity = u64::from(age.units) * u64::from(age.unit_sectors);
     let mut traces = Combiner::open(inputs, 1)?;
     while let Some(batch) = traces.next_batch()? {
-        for request in batch.iter() {
-            let (sector, sectors, _) = fold::place(&request, capacity, true)?;
+        for request in &batch {
+            let (sector, sectors) = fold::place(request.sector.0, request.sectors, capacity, true)?;
             age.submit(request.op, sector, sectors)?;
         }
     }

@@ -339,12 +339,12 @@ impl SimulationResult {
         let all = measure.timed();
         let [response, read, write] = [&all[..], &all[..1], &all[1..]].map(Kinds::response);
         let [service, service_read, service_write] = [&all[..], &all[..1], &all[1..]].map(Kinds::service);
-        let elapsed_ns = measure.first_arrival.map_or(0, |first| measure.last_complete - first);
+        let elapsed_ns = measure.elapsed_ns();
         let elapsed_s = elapsed_ns as f64 / 1e9;
         let timed = measure.requests().max(1) as f64;
         let waits = measure.waits();
         let part = |i: usize| waits[i] as f64 / timed / 1e6;
-        let bytes = measure.reads.bytes + measure.writes.bytes;
+        let bytes = measure.reads.bytes() + measure.writes.bytes();
         let states = States::new(settings, counters, measure, elapsed_s);
         Self {
             device: settings.name.clone(),
@@ -357,7 +357,7 @@ impl SimulationResult {
             requests: measure.requests(),
             requests_read: measure.reads.count,
             requests_write: measure.writes.count,
-            requests_other: measure.others,
+            requests_other: measure.others.count,
             stopped: device.stop().map(|stop| stop.reason().to_owned()),
             mean_response_ms: response.mean_ms,
             p50_response_ms: response.p50_ms,

@@ -1,13 +1,17 @@
 //! A run, step by step.
+#![expect(
+    clippy::inline_always,
+    reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed"
+)]
 
 use std::time::Instant;
 
 use emmclab_device::checker::Checker;
 use emmclab_device::{Command, Device, DeviceConfig, FETCHED, Observer, Scheduling};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Result};
+use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Requests, Result};
 
-use crate::fold;
+use crate::fold::Placed;
 use crate::forecheck::forecheck;
 use crate::host::HostQueue;
 use crate::images::ImageStore;
@@ -31,9 +35,7 @@ pub struct Simulation {
     checker: Option<Box<Checker>>,
     /// Nothing stands between the workload and the device.
     bare: bool,
-    capacity: u64,
-    folded: u64,
-    kept: u64,
+    placed: Placed,
     completed: i64,
     started: Instant,
 }
@@ -64,9 +66,7 @@ impl Simulation {
             options: options.clone(),
             pace: Pace::new(options),
             measure: Measure::default(),
-            capacity,
-            folded: 0,
-            kept: 0,
+            placed: Placed::new(capacity, options.fold),
             completed: options.start_offset.0,
             started: Instant::now(),
             device,
@@ -110,7 +110,7 @@ impl Simulation {
         }
         let layered =
             Layered::new(layers, &self.device, self.host.take(), second, self.options.first_writes)?;
-        self.capacity = layered.capacity();
+        self.placed = Placed::new(layered.capacity(), self.options.fold);
         (self.layers, self.bare) = (Some(Box::new(layered)), false);
         Ok(self)
     }
@@ -127,7 +127,7 @@ impl Simulation {
 
     /// Simulated time so far, from the first arrival.
     pub fn simulated(&self) -> Nanos {
-        Nanos(self.measure.last_complete - self.measure.first_arrival.unwrap_or(self.measure.last_complete))
+        Nanos(self.measure.elapsed_ns())
     }
 
     /// Drives a batch of requests; false once the device has stopped.
@@ -135,17 +135,45 @@ impl Simulation {
     /// # Errors
     /// For a request beyond the device without folding, closed loop without recorded completions, and a broken
     /// invariant under `check`.
+    #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         for from in (0..batch.len()).step_by(FETCHED) {
             let next = from..batch.len().min(from + FETCHED);
-            if self.bare {
+            let goes_on = if self.bare && self.pace.is_open() {
                 batch.fetch(next.clone());
                 self.device.fetch(&batch.first_sectors()[next.clone()]);
+                self.feed_open(batch.range(next), observer)?
+            } else {
+                self.feed_each(batch.range(next), observer)?
+            };
+            if !goes_on {
+                return Ok(false);
             }
-            for request in batch.range(next) {
-                if !self.push(&request, observer)? {
-                    return Ok(false);
-                }
+        }
+        Ok(true)
+    }
+
+    /// Requests that wait for none before them, into a device with nothing in between.
+    #[inline(always)]
+    fn feed_open<O: Observer>(&mut self, requests: Requests<'_>, observer: &mut O) -> Result<bool> {
+        let Self { device, measure, pace, placed, .. } = self;
+        let mut told = (measure, observer);
+        for request in requests {
+            let arrival = pace.open_arrival(request.arrival.0);
+            let command = placed.command(&request, arrival)?;
+            let done = device.submit(&command, &mut told)?;
+            if done.is_none() && device.stop().is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn feed_each<O: Observer>(&mut self, requests: Requests<'_>, observer: &mut O) -> Result<bool> {
+        for request in requests {
+            if !self.push(&request, observer)? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -155,24 +183,22 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`Simulation::feed`].
-    #[inline]
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
-        let (sector, sectors, folded) = fold::place(request, self.capacity, self.options.fold)?;
         if self.pace.waits(request) {
             self.settle(observer)?;
         }
-        let arrival = Nanos(self.pace.arrival(request, self.completed)?);
-        let command = Command { arrival, sector, sectors, ..Command::from(request) };
-        self.folded += u64::from(folded);
-        self.kept += 1;
+        let arrival = self.pace.arrival(request, self.completed)?;
+        let command = self.placed.command(request, arrival)?;
         if !self.bare {
             return self.push_on(&command, observer);
         }
-        let done = self.device.submit(&command, &mut (&mut self.measure, &mut *observer))?;
-        if let Some(done) = done {
-            self.completed = done.0;
+        match self.device.submit(&command, &mut (&mut self.measure, &mut *observer))? {
+            Some(done) => {
+                self.completed = done.0;
+                Ok(true)
+            }
+            None => Ok(self.device.stop().is_none()),
         }
-        Ok(self.device.stop().is_none())
     }
 
     /// The same to what stands between the workload and the device.
@@ -267,15 +293,15 @@ impl Simulation {
             result.host = layers.host_counts();
             (result.layers, result.second_device) = layers.results();
             result.first_writes = layers.first_writes().to_vec();
-            result.host_bytes_read = self.measure.reads.bytes;
-            result.host_bytes_written = self.measure.writes.bytes;
+            result.host_bytes_read = self.measure.reads.bytes();
+            result.host_bytes_written = self.measure.writes.bytes();
         }
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
-            seen: self.kept,
-            kept: self.kept,
+            seen: self.placed.kept,
+            kept: self.placed.kept,
             ..Ledger::default()
         });
-        result.ledger.folded += self.folded;
+        result.ledger.folded += self.placed.folded;
         result.wall_s = self.started.elapsed().as_secs_f64();
         let operations = (result.page_reads + result.page_programs) as f64;
         result.page_operations_per_s = if result.wall_s > 0.0 { operations / result.wall_s } else { 0.0 };
