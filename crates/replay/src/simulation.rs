@@ -139,9 +139,11 @@ impl Simulation {
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         for from in (0..batch.len()).step_by(FETCHED) {
             let next = from..batch.len().min(from + FETCHED);
-            let goes_on = if self.bare && self.pace.is_open() {
+            if self.bare {
                 batch.fetch(next.clone());
                 self.device.fetch(&batch.first_sectors()[next.clone()]);
+            }
+            let goes_on = if self.bare && self.pace.is_open() {
                 self.feed_open(batch.range(next), observer)?
             } else {
                 self.feed_each(batch.range(next), observer)?
