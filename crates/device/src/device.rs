@@ -100,7 +100,7 @@ pub struct Device {
     pub(crate) transferred: bool,
     queue_limited: bool,
     /// The writes that nothing is on for but the flash.
-    pub(crate) short: Option<Short>,
+    pub(crate) short: Short,
     pub(crate) unwritten: UnwrittenRead,
     pub(crate) hot_sectors: u32,
     /// The RAM for data, where there is one.

@@ -15,6 +15,7 @@ use crate::nand::{NONE, Stream};
 /// The writes that may go the short way: those of the smallest page, by their length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
+    /// 0 where there are none.
     sectors: u32,
     units: u32,
     group: u8,
@@ -24,13 +25,10 @@ pub(crate) struct Short {
 }
 
 impl Short {
-    /// `None` where an option asks for more than this way does.
-    pub fn new(
-        settings: &Settings,
-        geometry: &Geometry,
-        commands: &Commands,
-        background: bool,
-    ) -> Option<Self> {
+    const NONE: Self = Self { sectors: 0, units: 0, group: 0, stream: Stream::Host, before: 0 };
+
+    /// [`Short::NONE`] where an option asks for more than this way does.
+    pub fn new(settings: &Settings, geometry: &Geometry, commands: &Commands, background: bool) -> Self {
         let plain = settings.mapping.scheme == Scheme::Page
             && settings.allocation.policy == AllocationPolicy::Dynamic
             && settings.controller.scheduling == Scheduling::Fifo
@@ -39,12 +37,13 @@ impl Short {
             && settings.gc.mode == GcMode::Blocking
             && settings.slc.mode == SlcMode::Off
             && !background;
-        let smallest = geometry.groups[usize::from(*geometry.by_size.last()?)].slots_per_page();
-        let (group, units) = next_page(geometry, smallest);
+        let Some(smallest) = geometry.by_size.last().filter(|_| plain) else { return Self::NONE };
+        let slots = geometry.groups[usize::from(*smallest)].slots_per_page();
+        let (group, units) = next_page(geometry, slots);
         let sectors = units * geometry.unit_sectors;
         let hot = sectors <= settings.allocation.hot_max_kb.saturating_mul(2);
         let stream = if hot { Stream::Hot } else { Stream::Host };
-        plain.then(|| Self { sectors, units, group, stream, before: commands.before_write(sectors) })
+        Self { sectors, units, group, stream, before: commands.before_write(sectors) }
     }
 }
 
@@ -57,11 +56,16 @@ impl Device {
     )]
     pub(crate) fn write_one_page<O: Observer>(&mut self, command: &Command) -> Option<RequestCompleted> {
         let Command { arrival, op, sector, sectors, modifiers } = *command;
-        let Short { units, group, stream, before, .. } =
-            self.short.filter(|short| short.sectors == sectors && !O::UNITS)?;
+        let Short { sectors: short, units, group, stream, before } = self.short;
         // So long a request ends with a unit where it begins with one.
         let whole = self.whole(Span { first: sector, end: sector });
-        if op != Op::Write || !modifiers.is_none() || !whole || self.stop.is_some() {
+        if sectors != short
+            || O::UNITS
+            || op != Op::Write
+            || !modifiers.is_none()
+            || !whole
+            || self.stop.is_some()
+        {
             return None;
         }
         let ready = arrival.0 + before;

@@ -67,19 +67,22 @@ impl Channel {
             self.reserve_before_all(earliest, length);
             return earliest;
         }
-        let mut found = 0;
-        for before in 1..REMEMBERED {
-            let (from, to) = *self.place(before);
-            if to <= earliest {
-                break;
-            }
-            found = if to - from.max(earliest) >= length { before } else { found };
+        // How many gaps end later, by halves.
+        let (mut later, mut step) = (0, REMEMBERED / 2);
+        while step > 0 {
+            let ends_later = self.place(later + step).1 > earliest;
+            later = if ends_later { later + step } else { later };
+            step /= 2;
         }
-        if found == 0 {
+        let fits = |before: &u32| {
+            let (from, to) = *self.place(*before);
+            to - from.max(earliest) >= length
+        };
+        let Some(found) = (1..=later).rev().find(fits) else {
             let begin = self.end;
             self.end += length;
             return begin;
-        }
+        };
         let gap = self.place(found);
         let (from, to) = *gap;
         let begin = from.max(earliest);

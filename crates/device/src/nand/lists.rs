@@ -30,33 +30,36 @@ impl Lists {
         self.links.len() as u32 - self.blocks
     }
 
-    #[inline]
-    fn link(&mut self, prev: u32, block: u32, next: u32) {
-        self.links[block as usize] = Link { prev, next };
-        self.links[prev as usize].next = block;
-        self.links[next as usize].prev = block;
-    }
-
     /// Adds a block that is in no list as the first.
     #[inline]
     pub fn push_front(&mut self, list: u32, block: u32) {
         let ring = self.blocks + list;
-        self.link(ring, block, self.links[ring as usize].next);
+        let first = self.links[ring as usize].next;
+        link(&mut self.links, ring, block, first);
+    }
+
+    /// Makes a block that is in a list the first of another.
+    #[inline]
+    pub fn move_to_front(&mut self, list: u32, block: u32) {
+        let ring = self.blocks + list;
+        let links = self.links.as_mut_slice();
+        unlink(links, block);
+        let first = links[ring as usize].next;
+        link(links, ring, block, first);
     }
 
     /// Adds a block that is in no list as the last.
     #[inline]
     pub fn push_back(&mut self, list: u32, block: u32) {
         let ring = self.blocks + list;
-        self.link(self.links[ring as usize].prev, block, ring);
+        let last = self.links[ring as usize].prev;
+        link(&mut self.links, last, block, ring);
     }
 
     /// Takes a block out of its list.
     #[inline]
     pub fn remove(&mut self, block: u32) {
-        let Link { prev, next } = self.links[block as usize];
-        self.links[prev as usize].next = next;
-        self.links[next as usize].prev = prev;
+        unlink(&mut self.links, block);
     }
 
     /// The first of a list.
@@ -71,6 +74,20 @@ impl Lists {
         let next = self.links[block as usize].next;
         (next < self.blocks).then_some(next)
     }
+}
+
+#[inline]
+fn link(links: &mut [Link], prev: u32, block: u32, next: u32) {
+    links[block as usize] = Link { prev, next };
+    links[prev as usize].next = block;
+    links[next as usize].prev = block;
+}
+
+#[inline]
+fn unlink(links: &mut [Link], block: u32) {
+    let Link { prev, next } = links[block as usize];
+    links[prev as usize].next = next;
+    links[next as usize].prev = prev;
 }
 
 #[cfg(test)]

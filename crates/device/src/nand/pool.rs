@@ -188,9 +188,8 @@ impl Pool {
     #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
     pub fn lost_unit(&mut self, block: u32, valid: u32) {
         if self.order == Order::Valid {
-            let block = block - self.first_block;
-            self.lists.remove(block);
-            self.list_by_valid(block, valid);
+            self.lists.move_to_front(valid, block - self.first_block);
+            self.least = self.least.min(valid);
         }
     }
 
