@@ -1,8 +1,8 @@
 """What each option of the simulated device costs while it is off, and while it is on, in instructions.
 
-    .venv/bin/python benches/off_cost.py [--against OTHER_DEVICE_SPEED]
+    .venv/bin/python benches/off_cost.py [--against OTHER_WHOLE_PROCESS]
 
-Off: the same run by this program and by another build of `device_speed`, most often of the commit before a
+Off: the same run by this program and by another build of `whole_process`, most often of the commit before a
 change; an option that is off must cost nothing there. On: a run with the option over one without.
 Instructions are counted by `perf stat` where the kernel permits that, else by callgrind; unlike seconds they
 are the same whatever else the computer does. Reading the trace is part of every run.
@@ -88,7 +88,7 @@ def counter() -> list[str] | None:
 def instructions(count: list[str], program: Path, trace: Path, settings: dict[str, str]) -> int:
     """Count the instructions of a whole process."""
     pairs = [f"{key}={value}" for key, value in settings.items()]
-    command = [*count, str(program), "file", str(trace), DEVICE, *pairs]
+    command = [*count, str(program), str(trace), DEVICE, *pairs]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"^(\d+),|Collected : (\d+)", done.stderr, re.MULTILINE)
     if found is None:
@@ -106,16 +106,16 @@ def page_operations(trace: Path, settings: dict[str, str]) -> int:
 def main() -> None:
     """Print both tables."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("--against", type=Path, metavar="PROGRAM", help="another build of device_speed")
+    arguments.add_argument("--against", type=Path, metavar="PROGRAM", help="another build of whole_process")
     given = arguments.parse_args()
     count = counter()
     if count is None:
         print("instructions cannot be counted: perf is not permitted here, and there is no valgrind")
         return
-    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "device_speed"]
+    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "whole_process"]
     subprocess.run(cargo, check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    program = target / "release" / "examples" / "device_speed"
+    program = target / "release" / "examples" / "whole_process"
     print(f"instructions counted by {count[0]}")
     with tempfile.TemporaryDirectory() as name:
         mixed, plain = make_traces(Path(name))

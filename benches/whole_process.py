@@ -5,9 +5,10 @@
 * a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device; SSDsim took 5.1 s;
 * 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %; SSDsim took 2.75 s.
 
-SSDsim reads ASCII lines of five columns. Each process runs several times and the fastest counts: seconds by
-the wall, which a user waits, and seconds on the processor, which other work disturbs less; both are set
-against SSDsim's, which has one thread. Here a second thread reads the trace ahead.
+SSDsim reads ASCII lines of five columns. All processes run in turn, many times, so that none has the quiet
+moments of the machine for itself, and the fastest run of each counts: seconds by the wall, which a user
+waits, and seconds on the processor, which other work disturbs less; both are set against SSDsim's, which has
+one thread. Here a second thread reads the trace ahead.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import emmclab
 
 ROOT = Path(__file__).parents[1]
-RUNS = 25
+ROUNDS = 40
 SSDSIM_S = {"telegram": 5.1, "random": 2.75}
 TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
 
@@ -37,12 +40,6 @@ def timed(command: list[str]) -> tuple[float, float]:
     if status:
         sys.exit(f"failed: {' '.join(command)}")
     return wall, usage.ru_utime + usage.ru_stime
-
-
-def best(command: list[str]) -> tuple[float, float]:
-    """Wall seconds and processor seconds of the fastest of several runs."""
-    runs = [timed(command) for _ in range(RUNS)]
-    return min(run[0] for run in runs), min(run[1] for run in runs)
 
 
 def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
@@ -72,37 +69,48 @@ def make_random(folder: Path) -> dict[str, Path]:
     return files
 
 
-def show(workload: str, label: str, device: str, command: list[str]) -> None:
-    """Measure and print a row."""
-    wall, processor = best(command)
-    by_wall, faster = SSDSIM_S[workload] / wall, SSDSIM_S[workload] / processor
-    row = f"{label:<34} {device:<12} {wall:>8.3f} {by_wall:>7.1f} x {processor:>8.3f} {faster:>7.1f} x"
-    print(row, flush=True)
+class Case(NamedTuple):
+    """A row of the table: one process."""
+
+    workload: str
+    label: str
+    device: str
+    command: list[str]
+
+
+def cases(traces: Path, folder: Path) -> Iterator[Case]:
+    """Every process that is measured, its files written to `folder`."""
+    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "whole_process"]
+    subprocess.run(cargo, check=True, cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    program = str(target / "release" / "examples" / "whole_process")
+    cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--fold", "--device"]
+    if (traces / TELEGRAM).exists():
+        for label, path in make_telegram(traces / TELEGRAM, folder).items():
+            for device in ("iiswc15-4ps", "ssdsim"):
+                yield Case("telegram", label, device, [program, str(path), device])
+        path = folder / "telegram.ssdsim"
+        yield Case("telegram", "emmclab simulate", "iiswc15-4ps", [*cli, "iiswc15-4ps", str(path)])
+    else:
+        print(f"there is no {traces / TELEGRAM}: give the folder of the real traces")
+    for label, path in make_random(folder).items():
+        yield Case("random", label, "small-1gb", [program, str(path), "small-1gb"])
+    path = folder / "random.ssdsim"
+    yield Case("random", "emmclab simulate", "small-1gb", [*cli, "small-1gb", str(path)])
 
 
 def main() -> None:
     """Print the table."""
     traces = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("EMMCLAB_TRACES", "../shared/traces"))
-    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "device_speed"]
-    subprocess.run(cargo, check=True, cwd=ROOT)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    program = str(target / "release" / "examples" / "device_speed")
-    cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--fold", "--device"]
-    print(f"{'input':<34} {'device':<12} {'wall s':>8} {'SSDsim /':>9} {'cpu s':>8} {'SSDsim /':>9}")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if (traces / TELEGRAM).exists():
-            for label, path in make_telegram(traces / TELEGRAM, folder).items():
-                for device in ("iiswc15-4ps", "ssdsim"):
-                    show("telegram", f"telegram, {label}", device, [program, "file", str(path), device])
-            path = folder / "telegram.ssdsim"
-            show("telegram", "telegram, emmclab simulate", "iiswc15-4ps", [*cli, "iiswc15-4ps", str(path)])
-        else:
-            print(f"there is no {traces / TELEGRAM}: give the folder of the real traces")
-        for label, path in make_random(folder).items():
-            show("random", f"random, {label}", "small-1gb", [program, "file", str(path), "small-1gb"])
-        path = folder / "random.ssdsim"
-        show("random", "random, emmclab simulate", "small-1gb", [*cli, "small-1gb", str(path)])
+        rows = list(cases(traces, Path(name)))
+        rounds = [[timed(row.command) for row in rows] for _ in range(ROUNDS)]
+    print(f"{'input':<34} {'device':<12} {'wall s':>8} {'SSDsim /':>9} {'cpu s':>8} {'SSDsim /':>9}")
+    for row, runs in zip(rows, zip(*rounds, strict=True), strict=True):
+        wall, cpu = min(run[0] for run in runs), min(run[1] for run in runs)
+        by_wall, by_cpu = SSDSIM_S[row.workload] / wall, SSDSIM_S[row.workload] / cpu
+        label = f"{row.workload}, {row.label}"
+        print(f"{label:<34} {row.device:<12} {wall:>8.3f} {by_wall:>7.1f} x {cpu:>8.3f} {by_cpu:>7.1f} x")
 
 
 if __name__ == "__main__":

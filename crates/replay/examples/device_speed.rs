@@ -1,7 +1,7 @@
 //! Prints how fast the device is and what memory it takes: `cargo run --release -p emmclab-replay --example device_speed`.
 //!
 //! With the name of a case (`new`, `trace`, `random`, `full`) only that one, in a process of its own, so that the peak
-//! memory is its own. `device_speed file TRACE DEVICE [KEY=VALUE]...` is a whole process on one file.
+//! memory is its own.
 
 use std::time::Instant;
 
@@ -15,9 +15,6 @@ type Case = fn() -> Result<()>;
 
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1);
-    if wanted.as_deref() == Some("file") {
-        return file();
-    }
     let cases: [(&str, Case); 4] =
         [("new", start_up), ("trace", trace), ("random", random_writes), ("full", full_device)];
     for (name, case) in cases {
@@ -88,27 +85,7 @@ fn trace() -> Result<()> {
     Ok(())
 }
 
-/// A whole process on one file: `device_speed file TRACE DEVICE [KEY=VALUE]...`.
-fn file() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(2).collect();
-    let path = arguments.first().map(Into::into).unwrap_or_default();
-    let mut config = DeviceConfig::preset(arguments.get(1).map_or("", String::as_str))?;
-    let settings: Vec<_> = arguments.iter().skip(2).filter_map(|pair| pair.split_once('=')).collect();
-    config.set_all(&settings)?;
-    let begin = Instant::now();
-    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1)?;
-    let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
-    let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
-    let operations = result.page_reads + result.page_programs;
-    let what = format!(
-        "{} requests on {}, mean response {:.6} ms, WAF {:.4}",
-        result.requests, result.device, result.mean_response_ms, result.waf
-    );
-    report(&what, begin.elapsed().as_secs_f64(), operations, "page operations");
-    Ok(())
-}
-
-/// The same without reading the file.
+/// The Pixel trace without reading the file.
 fn replay_only(input: &TraceInput) -> Result<()> {
     let Ok(mut traces) = Combiner::open(vec![input.clone()], 1) else { return Ok(()) };
     let mut batches = Vec::new();
