@@ -1,6 +1,6 @@
-//! Outputs appear whole or not at all.
+//! Outputs appear whole or not at all; a device or a pipe is written directly.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,32 @@ use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
 
-/// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone.
+/// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone. What is
+/// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes.
 pub struct AtomicFile {
     path: PathBuf,
-    temp: BufWriter<NamedTempFile>,
+    out: BufWriter<Out>,
+}
+
+enum Out {
+    Aside(NamedTempFile),
+    Straight(File),
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Out::Aside(file) => file.write(bytes),
+            Out::Straight(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Out::Aside(file) => file.flush(),
+            Out::Straight(file) => file.flush(),
+        }
+    }
 }
 
 impl AtomicFile {
@@ -23,15 +45,17 @@ impl AtomicFile {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
         }
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
+        let out = if path.metadata().is_ok_and(|there| !there.is_file()) {
+            OpenOptions::new().write(true).open(path).map(Out::Straight)
+        } else {
+            let folder = match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            tempfile::Builder::new().prefix(".emmclab-").tempfile_in(folder).map(Out::Aside)
         };
-        let temp = tempfile::Builder::new()
-            .prefix(".emmclab-")
-            .tempfile_in(folder)
-            .map_err(|error| Error::io(path, error))?;
-        Ok(Self { path: path.to_owned(), temp: BufWriter::with_capacity(1 << 18, temp) })
+        let out = out.map_err(|error| Error::io(path, error))?;
+        Ok(Self { path: path.to_owned(), out: BufWriter::with_capacity(1 << 18, out) })
     }
 
     /// Where the file will appear.
@@ -45,7 +69,8 @@ impl AtomicFile {
     /// Where the disk is full or fails; the old file, if any, is then untouched.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
-        let temp = self.temp.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
+        let out = self.out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
+        let Out::Aside(temp) = out else { return Ok(()) };
         set_default_permissions(temp.as_file()).map_err(|error| Error::io(&path, error))?;
         temp.as_file().sync_all().map_err(|error| Error::io(&path, error))?;
         temp.persist(&path).map_err(|error| Error::io(&path, error.error))?;
@@ -61,10 +86,54 @@ fn set_default_permissions(file: &File) -> io::Result<()> {
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.temp.write(bytes)
+        self.out.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.temp.flush()
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(path: &Path) -> Result<()> {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(b"text").map_err(|error| Error::io(path, error))?;
+        file.commit()
+    }
+
+    #[test]
+    fn a_device_stays_a_device() {
+        let folder = tempfile::tempdir().unwrap();
+        for (device, fits) in [("/dev/null", true), ("/dev/full", false)] {
+            let path = folder.path().join("out");
+            std::os::unix::fs::symlink(device, &path).unwrap();
+            assert_eq!(written(&path).is_ok(), fits, "{device}");
+            assert_eq!(std::fs::read_link(&path).unwrap(), Path::new(device));
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pipe_gets_what_is_written() {
+        let (reader, writer) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        written(Path::new(&path)).unwrap();
+        drop(writer);
+        assert_eq!(io::read_to_string(reader).unwrap(), "text");
+    }
+
+    #[test]
+    fn a_file_appears_at_the_commit_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        std::fs::write(&path, "old").unwrap();
+        drop(AtomicFile::create(&path).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        written(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
