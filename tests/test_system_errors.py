@@ -67,6 +67,21 @@ def test_a_file_where_a_folder_is_expected(arguments: list[str], trace: Path, tm
 
 @pytest.mark.parametrize(
     "arguments",
+    [["profile", "{trace}", "--html", "{link}"], ["convert", "{trace}", "{link}", "--to", "csv"]],
+    ids=lambda words: words[0],
+)
+def test_an_output_through_a_link_leaves_the_link(arguments: list[str], trace: Path, tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("as it was")
+    link.symlink_to(file)
+    done = emmclab(*(word.format(link=link, trace=trace) for word in arguments))
+    assert done.returncode == 0, done.stderr
+    assert link.is_symlink()
+    assert len(file.read_text()) > len("as it was")
+
+
+@pytest.mark.parametrize(
+    "arguments",
     [["profile", "{trace}", "--html", "{folder}"], ["convert", "{trace}", "{folder}", "--to", "csv"]],
     ids=lambda words: words[0],
 )

@@ -51,19 +51,20 @@ def sweep(folder: Path) -> None:
 def write_whole(path: str | Path, text: str) -> None:
     """Write `text` beside `path`, then put it in place; on any failure nothing is left behind.
 
-    A device or a pipe is written directly.
+    A device or a pipe is written directly; a link, as `/dev/stdout` is one, stays a link.
     """
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_text(text, encoding="utf-8")
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    place = Path(os.path.realpath(path))
+    aside = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         with aside.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        aside.replace(place)
     except BaseException as error:
         with contextlib.suppress(OSError):
             aside.unlink()

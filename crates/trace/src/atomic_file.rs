@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 /// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes.
 pub struct AtomicFile {
     path: PathBuf,
+    /// Where a link leads.
+    target: PathBuf,
     out: BufWriter<Out>,
 }
 
@@ -45,17 +47,19 @@ impl AtomicFile {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
         }
+        // A link, as /dev/stdout is one, stays a link.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let out = if path.metadata().is_ok_and(|there| !there.is_file()) {
             OpenOptions::new().write(true).open(path).map(Out::Straight)
         } else {
-            let folder = match path.parent() {
+            let folder = match target.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
             tempfile::Builder::new().prefix(".emmclab-").tempfile_in(folder).map(Out::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
-        Ok(Self { path: path.to_owned(), out: BufWriter::with_capacity(1 << 18, out) })
+        Ok(Self { path: path.to_owned(), target, out: BufWriter::with_capacity(1 << 18, out) })
     }
 
     /// Where the file will appear.
@@ -73,7 +77,7 @@ impl AtomicFile {
         let Out::Aside(temp) = out else { return Ok(()) };
         set_default_permissions(temp.as_file()).map_err(|error| Error::io(&path, error))?;
         temp.as_file().sync_all().map_err(|error| Error::io(&path, error))?;
-        temp.persist(&path).map_err(|error| Error::io(&path, error.error))?;
+        temp.persist(&self.target).map_err(|error| Error::io(&path, error.error))?;
         Ok(())
     }
 }
@@ -114,6 +118,17 @@ mod tests {
             assert_eq!(std::fs::read_link(&path).unwrap(), Path::new(device));
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_link_leads_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        written(&link).unwrap();
+        assert_eq!(std::fs::read_link(&link).unwrap(), file);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
     }
 
     #[test]
