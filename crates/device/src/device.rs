@@ -39,6 +39,7 @@ impl Stop {
 }
 
 /// Arrivals, up to 73 years from 0, which leaves room for all that a run can add.
+/// Before the first, the last one stands at the earliest.
 const EARLIEST: i64 = -(1 << 61);
 const LATEST: i64 = 1 << 61;
 

@@ -121,7 +121,7 @@ pub struct Measure {
     pub(crate) reads: Kinds,
     pub(crate) writes: Kinds,
     pub(crate) others: Kinds,
-    pub(crate) first_arrival: Option<i64>,
+    first_arrival: Option<i64>,
     /// `i64::MIN` before the first one.
     last_complete: i64,
     /// Time in which at least one request was unfinished, ns.

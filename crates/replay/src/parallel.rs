@@ -176,8 +176,7 @@ impl Pair {
         let device = &mut self.devices[to];
         let geometry = device.geometry();
         let capacity = geometry.sectors();
-        let part = Request { sector: emmclab_trace::Sector(sector), sectors, ..*request };
-        let (sector, sectors) = crate::fold::place(part.sector.0, part.sectors, capacity, true)?;
+        let (sector, sectors) = crate::fold::place(sector, sectors, capacity, true)?;
         let mut last = Last::default();
         let arrival = Nanos(request.arrival.0);
         device.submit(&Command { arrival, sector, sectors, ..Command::from(request) }, &mut last)?;

@@ -55,7 +55,7 @@ impl<'a> Rows<'a> {
     /// The requests in order.
     #[inline]
     pub fn iter(self) -> Requests<'a> {
-        Requests { rows: self, left: 0..self.arrival.len() }
+        self.range(0..self.arrival.len())
     }
 
     /// The requests in these rows, in order.

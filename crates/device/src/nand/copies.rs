@@ -1,9 +1,9 @@
 //! Pages that collection moves one after the other, from one plane to one plane.
 #![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
 
-use super::channel::{Channel, REMEMBERED};
+use super::channel::REMEMBERED;
 use super::flash::Flash;
-use super::lane::{DieLoad, Unit};
+use super::lane::{Kind, Lane};
 use crate::geometry::Group;
 
 /// A run of moves. What they share is looked up once.
@@ -15,10 +15,7 @@ pub(crate) enum Copies<'a> {
 }
 
 pub(crate) struct Whole<'a> {
-    pub(super) unit: &'a mut Unit,
-    pub(super) die: &'a mut DieLoad,
-    pub(super) plane_busy: &'a mut u64,
-    pub(super) channel: &'a mut Channel,
+    pub(super) lane: Lane<'a>,
     /// When the first move begins, and when the last one so far was done: no time passes between them.
     pub(super) begin: i64,
     pub(super) end: i64,
@@ -63,7 +60,7 @@ impl Copies<'_> {
 impl Whole<'_> {
     #[inline(always)]
     pub fn page(&mut self, reads: u32) -> (i64, i64) {
-        let mut take = |at, time| if time > 0 { self.channel.reserve(at, time) + time } else { at };
+        let mut take = |at, time| if time > 0 { self.lane.channel.reserve(at, time) + time } else { at };
         let begin = self.end;
         let mut at = begin;
         for _ in 0..reads {
@@ -82,9 +79,9 @@ impl Whole<'_> {
         while left > 0 {
             self.page(1);
             left -= 1;
-            if left > REMEMBERED && array > 0 && self.channel.is_free(self.end) {
+            if left > REMEMBERED && array > 0 && self.lane.channel.is_free(self.end) {
                 let skipped = i64::from(left - REMEMBERED);
-                self.channel.busy += (skipped * bus) as u64;
+                self.lane.channel.busy += (skipped * bus) as u64;
                 self.end += skipped * (bus + array);
                 left = REMEMBERED;
             }
@@ -104,11 +101,10 @@ impl Drop for Whole<'_> {
     fn drop(&mut self) {
         let (begin, end) = (self.begin, self.end);
         if end > begin {
-            *self.plane_busy += (end - begin) as u64;
-            self.die.book(begin, end);
-            self.unit.free = end;
-            self.unit.register = end - self.program_ns;
-            self.unit.note_gc(begin, end);
+            // Planes that work together are not copied as a whole: of what kind this is, nobody asks.
+            self.lane.book(Kind::Program, 0, (begin, end, end));
+            self.lane.unit.register = end - self.program_ns;
+            self.lane.unit.note_gc(begin, end);
         }
     }
 }

@@ -135,9 +135,7 @@ impl Flash {
     /// Gangs are made of planes, and then a unit is a plane.
     fn gang_free(&self, plane: u32, at: i64) -> i64 {
         let entry = self.planes[plane as usize];
-        let gang = &self.gangs[entry.gang as usize];
-        let joins = gang.die == entry.die && (!self.same_offset || at <= gang.start);
-        if at >= gang.until || joins { at } else { gang.until }
+        self.gangs[entry.gang as usize].free(entry.die, self.same_offset, at)
     }
 
     /// The first unit from the place `cursor` on that can begin a program at `ready`, as far as can be told before its page
@@ -265,21 +263,18 @@ impl Flash {
         }
         let (out, back) = self.copied_bytes(from, to);
         let (out, back) = (self.bus_time(out, self.out_time), self.bus_time(back, self.in_time));
-        let plane = &mut self.planes[planes.0 as usize];
-        let unit = &mut self.units[plane.place as usize];
-        let begin = ready.max(unit.free);
+        let command = self.command_ns;
+        let lane = self.lane(planes.0);
+        let begin = ready.max(lane.unit.free);
         Copies::Whole(Whole {
             begin,
             end: begin,
-            command: self.command_ns,
+            command,
             out,
-            back: self.command_ns + back,
+            back: command + back,
             read_ns: from.read_ns,
             program_ns: to.program_ns,
-            unit,
-            die: &mut self.dies[plane.die as usize],
-            channel: &mut self.channels[plane.channel as usize],
-            plane_busy: &mut plane.busy,
+            lane,
         })
     }
 

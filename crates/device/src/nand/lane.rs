@@ -14,14 +14,20 @@ pub(super) enum Kind {
 /// same-offset rule.
 #[derive(Clone, Debug)]
 pub(super) struct Gang {
-    pub die: u32,
+    die: u32,
     command: u64,
-    pub start: i64,
-    pub until: i64,
+    start: i64,
+    until: i64,
 }
 
 impl Gang {
     pub const NEW: Self = Self { die: 0, command: 0, start: i64::MIN, until: i64::MIN };
+
+    /// When a command of a die that could be given `at` may begin, as far as can be told before its page is known.
+    pub fn free(&self, die: u32, same_offset: bool, at: i64) -> i64 {
+        let joins = self.die == die && (!same_offset || at <= self.start);
+        if at >= self.until || joins { at } else { self.until }
+    }
 
     /// When a command of a die that could be given `at` may begin.
     fn gate(&self, die: u32, same_offset: bool, command: u64, at: i64) -> i64 {

@@ -166,15 +166,11 @@ impl Pool {
         let block = block - self.first_block;
         match self.order {
             Order::Age => self.lists.push_back(0, block),
-            Order::Valid => self.list_by_valid(block, valid),
+            Order::Valid => {
+                self.lists.push_front(valid, block);
+                self.least = self.least.min(valid);
+            }
         }
-    }
-
-    /// `block` is counted in the pool.
-    #[inline]
-    fn list_by_valid(&mut self, block: u32, valid: u32) {
-        self.lists.push_front(valid, block);
-        self.least = self.least.min(valid);
     }
 
     /// Takes a block out of the lists.
