@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,32 @@ fn the_helper_needs_no_more_than_androids_tools() {
     }
     let path = format!("PATH={}", tools.path().display());
     complete_recording(through(&["env", &path, "sh"]), &disk);
+}
+
+/// A kernel counts a record just before it can be read; whoever reads in between gets nothing.
+#[test]
+fn a_read_that_comes_too_early_costs_nothing() {
+    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "dd"]) else { return };
+    let disk = LoopDisk::new();
+    let tools = tempfile::tempdir().unwrap();
+    // Every second read of a buffer ends after half of its pages.
+    let (dd, turn) = (run("sh", &["-c", "command -v dd"]), tools.path().join("turn"));
+    let early = format!(
+        "#!/bin/sh\n\
+         case $1,$3 in\n\
+         */trace_pipe_raw,count=*)\n\
+         if rmdir {turn} 2>/dev/null; then k=${{3#*=}}; exec {dd} \"$1\" \"$2\" count=$((k / 2)); fi\n\
+         mkdir {turn};;\n\
+         esac\n\
+         exec {dd} \"$@\"\n",
+        turn = turn.display(),
+    );
+    let fake = tools.path().join("dd");
+    fs::write(&fake, early).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("PATH={}:{}", tools.path().display(), std::env::var("PATH").unwrap());
+    let outcome = complete_recording(through(&["env", &path, "sh"]), &disk);
+    assert!(outcome.cpus.iter().all(|cpu| cpu.damaged == 0), "{:?}", outcome.cpus);
 }
 
 /// Waits for the helper to notice that nobody listens any more.

@@ -61,15 +61,23 @@ s=1
 exec 3<&0
 { read -r x; kill -TERM $$; } <&3 >/dev/null 2>&1 &
 W=$!
+exec 4>&1
 w 1 $I/tracing_on
 echo "@@stream"
+# The kernel writes stats anew for every read, and `read` takes it byte by byte: only cat sees one state of it.
+# A record that is counted before it can be read ends dd too early ("2+0 records in"): empty pages stand for the rest.
 while :; do
 g=$s
 [ "$g" ] || w 0 $I/tracing_on
 for c in $C; do
-while read -r x n <$I/per_cpu/cpu$c/stats && [ "$n" -gt 0 ]; do
+p=$I/per_cpu/cpu$c
+while read -r x n <$p/stats && [ "$n" != 0 ] && n=$(cat $p/stats) && n=${n#*: } && n=${n%%[!0-9]*} && [ "${n:-0}" != 0 ]; do
 k=$(((n + M - 1) / M))
-echo "P $c $k" && dd if=$I/per_cpu/cpu$c/trace_pipe_raw bs="$S" count=$k 2>/dev/null || exit 1
+echo "P $c $k" && r=$(dd if=$p/trace_pipe_raw bs="$S" count=$k 2>&1 >&4) || exit 1
+r=${r%%+*}
+r=${r##*[!0-9]}
+k=$((k - ${r:-$k}))
+[ $k = 0 ] || dd if=/dev/zero bs="$S" count=$k 2>/dev/null || exit 1
 done
 done
 echo R || exit 1
