@@ -77,9 +77,9 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
         )
         assert recording.stderr and "recording" in recording.stderr.readline()
-        (small / "fills").write_bytes(bytes(40 << 20))
         read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct", "status=none"]
         subprocess.run(read, check=True)
+        (small / "fills").write_bytes(bytes(40 << 20))
         said, words = recording.communicate(timeout=PATIENCE_S)
         assert recording.returncode == 0 and "MB are free" in words
         assert "MB are free" in json.loads(said)["ended_early"]

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use common::{LoopDisk, complete_recording, instances, machine, record, run};
+use common::{LoopDisk, complete_recording, instances, machine, run, take, take_rest, wait_until};
 use emmclab_record::{RecordOptions, Recorder, Target};
 
 const CNXN: u32 = u32::from_le_bytes(*b"CNXN");
@@ -182,18 +182,16 @@ fn an_unplugged_phone_leaves_what_came_before() {
     let Some(_alone) = machine(&["adb", "mkfs.ext4", "losetup"]) else { return };
     let disk = LoopDisk::new();
     let server = Server::start();
-    let (requests, outcome) = record(server.target(&server.serial), &disk, || {
-        let source = format!("if={}", disk.device);
-        run("dd", &[&source, "of=/dev/null", "bs=4k", "count=500", "iflag=direct", "status=none"]);
-        std::thread::sleep(std::time::Duration::from_millis(1500));
-        server.adb(&["disconnect", &server.serial]);
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    });
+    let target = server.target(&server.serial);
+    let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
+    let recorder = Recorder::start(&options).unwrap();
+    let source = format!("if={}", disk.device);
+    run("dd", &[&source, "of=/dev/null", "bs=4k", "count=500", "iflag=direct", "status=none"]);
+    let mut requests = take(&recorder, 500);
+    server.adb(&["disconnect", &server.serial]);
+    let outcome = take_rest(recorder, &mut requests);
     assert!(outcome.interrupted.is_some());
     assert_eq!(requests.len(), 500);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while instances() > 0 && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    wait_until(|| instances() == 0);
     assert_eq!(instances(), 0);
 }

@@ -3,9 +3,9 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{machine, run};
+use common::{machine, run, wait_until};
 use emmclab_record::{Outcome, RecordOptions, Recorder, Target, helper_command};
 
 /// A loop device of 16 MB.
@@ -71,10 +71,7 @@ fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
     let name = disk.name().to_owned();
     disk.read();
     disk.remove();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !recorder.has_ended() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| recorder.has_ended());
     assert!(recorder.has_ended());
     let (requests, outcome) = stop(recorder);
     assert!(requests >= 50, "{requests}");

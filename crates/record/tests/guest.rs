@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Counted, has, record_elsewhere};
-use emmclab_record::{RecordOptions, Target};
+use common::{Counted, has, record_elsewhere, take, take_rest};
+use emmclab_record::{RecordOptions, Recorder, Target};
 use emmclab_trace::{CommandKind, Flags, SyncCounts};
 
 /// The folder with the guest; `None`, with the reason printed, where there is none.
@@ -147,15 +147,13 @@ fn a_guest_that_dies_leaves_what_came_before() {
     let mut guest = Guest::boot(&folder);
     let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.options.clone() };
     let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
-    let (requests, outcome) = record_elsewhere(&options, || {
-        for _ in 0..3 {
-            guest.ssh("dd if=/dev/mmcblk0 of=/dev/null bs=16k count=40 iflag=direct").unwrap();
-        }
-        std::thread::sleep(Duration::from_secs(2));
-        guest.qemu.kill().unwrap();
-        // What is on its way arrives; then the link is known to be dead.
-        std::thread::sleep(Duration::from_secs(1));
-    });
+    let recorder = Recorder::start(&options).unwrap();
+    for _ in 0..3 {
+        guest.ssh("dd if=/dev/mmcblk0 of=/dev/null bs=16k count=40 iflag=direct").unwrap();
+    }
+    let mut requests = take(&recorder, 100);
+    guest.qemu.kill().unwrap();
+    let outcome = take_rest(recorder, &mut requests);
     assert!(requests.len() >= 100, "{outcome:?}");
     assert!(requests.iter().all(|recorded| recorded.request.complete.is_some()));
     assert!(outcome.interrupted.is_some() && outcome.header.note.unwrap().contains("ended early"));

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::time::Duration;
 
-use common::{Counted, LoopDisk, instances, machine, record, record_with, run, sqlite};
+use common::{Counted, LoopDisk, instances, machine, record, record_with, run, sqlite, take};
 use emmclab_record::{RecordOptions, Recorder, Target};
 use emmclab_trace::{Flags, Op};
 
@@ -218,7 +218,7 @@ fn live_figures_name_the_processes_of_the_interval() {
             "status=none",
         ],
     );
-    std::thread::sleep(Duration::from_millis(500));
+    take(&recorder, 100);
     let stats = recorder.stats();
     let row = stats.processes.iter().find(|row| row.process == "dd" && row.op == Op::Read).unwrap();
     assert_eq!((row.requests, row.bytes.0), (100, 100 * 16384));

@@ -8,9 +8,9 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{LoopDisk, complete_recording, has, instances, machine, record, run};
+use common::{LoopDisk, complete_recording, has, instances, machine, record, run, wait_until};
 use emmclab_record::{RecordOptions, Recorder, Target, helper_command};
 use emmclab_trace::Kind;
 
@@ -88,10 +88,7 @@ fn a_read_that_comes_too_early_costs_nothing() {
 
 /// Waits for the helper to notice that nobody listens any more.
 fn wait_for_no_instance() {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while instances() > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(|| instances() == 0);
     assert_eq!(instances(), 0);
 }
 
@@ -168,10 +165,7 @@ impl Sshd {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         Self { folder, port, child }
     }
 

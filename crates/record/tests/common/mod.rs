@@ -5,10 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
 use emmclab_trace::{Batch, Op, Request};
+
+/// What takes longer than this on the slowest machine does not come.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One live test at a time, also of other runs: they look at the instances of the whole machine.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -208,6 +211,37 @@ pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Re
     assert_eq!(requests.len() as u64, outcome.ledger.kept);
     assert!(requests.is_sorted_by_key(|recorded| recorded.request.arrival));
     (requests, outcome)
+}
+
+/// Takes what a running recording gives until it has given so many requests.
+pub fn take(recorder: &Recorder, at_least: usize) -> Vec<Recorded> {
+    let mut requests = Vec::new();
+    wait_until(|| {
+        requests.extend(recorder.next_batch(Duration::ZERO).iter().flat_map(recorded));
+        requests.len() >= at_least
+    });
+    requests
+}
+
+/// Waits until a recording has ended by itself; adds what was left of it.
+pub fn take_rest(recorder: Recorder, requests: &mut Vec<Recorded>) -> Outcome {
+    wait_until(|| {
+        requests.extend(recorder.next_batch(Duration::ZERO).iter().flat_map(recorded));
+        recorder.has_ended()
+    });
+    let outcome = recorder.stop(|batch| {
+        requests.extend(recorded(&batch));
+        Ok(())
+    });
+    outcome.unwrap()
+}
+
+/// Waits until something is so, or for as long as it may take: then the test says what is not.
+pub fn wait_until(mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// How many instances of recorders there are.
