@@ -46,6 +46,7 @@ class Visit:
 
     def __init__(self, browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> None:
         self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        self.page.set_default_timeout(1_000 * PATIENCE_S)
         self.words: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.words.append(message.text))
@@ -61,11 +62,14 @@ class Visit:
             route.continue_()
 
     def draw_all(self) -> int:
-        """Scrolls every chart into view; gives how many there are."""
+        """Scrolls every chart into view; gives how many there are.
+
+        A chart that is still being drawn moves what stands below it, so that a click may miss.
+        """
         charts = self.page.locator(".chart")
         for number in range(charts.count()):
             charts.nth(number).scroll_into_view_if_needed()
-            charts.nth(number).locator("svg").first.wait_for(timeout=1_000 * PATIENCE_S)
+            charts.nth(number).locator("svg").first.wait_for()
         return charts.count()
 
     def cut_on_paper(self, a4_px: int = 718) -> list[str]:
@@ -114,7 +118,7 @@ def test_a_narrower_window_draws_legends_that_fit(
     cut = """() => [...document.querySelectorAll('.chart svg')].filter(svg =>
         [...svg.querySelectorAll('.role-legend')].some(legend =>
             legend.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1)).length === 0"""
-    visit.page.wait_for_function(cut, timeout=30_000)
+    visit.page.wait_for_function(cut)
     visit.page.close()
 
 
@@ -159,6 +163,7 @@ def test_dark_follows_the_system_and_the_button(browser: Browser, one: Path) -> 
 
 def test_tables_sort_by_column_and_keep_published_rows_with_theirs(browser: Browser, several: Path) -> None:
     visit = Visit(browser, several)
+    visit.draw_all()
     table = visit.page.locator("#tables table.sortable").first
     requests = table.get_by_role("button", name="Requests", exact=True)
     names = "t => [...t.tBodies].map(b => b.rows[0].cells[0].textContent)"
@@ -187,6 +192,7 @@ def test_figure_gives_its_data_and_its_drawing(
     browser: Browser, one: Path, trace: Path, tmp_path: Path
 ) -> None:
     visit = Visit(browser, one)
+    visit.draw_all()
     figure = visit.page.locator("#size_distribution")
     figure.locator("summary").click()
     rows = emmclab.profile(trace).figure("size_distribution")

@@ -96,6 +96,7 @@ def test_on_a_phone_a_claim_stands_with_its_verdict(page: Path, browser: Browser
 
 def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
     visit = Visit(browser, page)
+    visit.draw_all()
     data = visit.page.locator("#reduction details.data")
     data.locator("summary").click()
     # A fold is filled when the browser says that it is open.
