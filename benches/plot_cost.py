@@ -1,9 +1,10 @@
 """What a page operation costs by size of the device and length of the run: measured, kept and drawn.
 
-    .venv/bin/python benches/plot_cost.py [--redraw] [--longest 1000000000] [--largest 1024]
+    .venv/bin/python benches/plot_cost.py [--redraw] [--rounds 3] [--longest 1000000000] [--largest 1024]
 
-Runs `device_cost` once for each case, writes docs/concepts/device-cost.json and draws the .svg beside it;
-`--redraw` draws the data that is there. The longest run takes two minutes, the largest device 2 GB of memory.
+Runs `device_cost` for each case, one round over all after the other, keeps the fastest run of each (a busy
+minute of the host is not the device's), writes docs/concepts/device-cost.json and draws the .svg beside it;
+`--redraw` draws the data that is there. A round takes three minutes, the largest device 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ SIZES_GB = (1, 4, 16, 64, 256, 1024)
 LENGTHS = (10**5, 10**6, 10**7, 10**8, 10**9)
 
 
-def measure(longest: int, largest: int) -> list[dict[str, Any]]:
-    """Run every case up to these bounds, each in a process of its own."""
+def measure(rounds: int, longest: int, largest: int) -> list[dict[str, Any]]:
+    """Give the fastest run of every case up to these bounds, each in a process of its own."""
     cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "device_cost"]
     subprocess.run(cargo, check=True, cwd=ROOT)
     program = (
@@ -36,12 +37,13 @@ def measure(longest: int, largest: int) -> list[dict[str, Any]]:
     )
     cases = [("length", str(count)) for count in LENGTHS if count <= longest]
     cases += [("size", str(gb)) for gb in SIZES_GB if gb <= largest]
-    rows = []
-    for case in cases:
+    fastest: dict[tuple[str, str], dict[str, Any]] = {}
+    for case in cases * rounds:
         done = subprocess.run([program, *case], check=True, capture_output=True, text=True)
         print(done.stdout, end="", flush=True)
-        rows.append(json.loads(done.stdout))
-    return rows
+        row = json.loads(done.stdout)
+        fastest[case] = min(fastest.get(case, row), row, key=lambda run: run["ns_per_page_operation"])
+    return list(fastest.values())
 
 
 def panel(rows: list[dict[str, Any]], across: tuple[str, str], up: tuple[str, str]) -> alt.Chart:
@@ -73,11 +75,12 @@ def main() -> None:
     """Measure unless told not to, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--redraw", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--largest", type=int, default=SIZES_GB[-1])
     arguments = parser.parse_args()
     if not arguments.redraw:
-        rows = measure(arguments.longest, arguments.largest)
+        rows = measure(max(1, arguments.rounds), arguments.longest, arguments.largest)
         DATA.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
     PICTURE.write_text(draw(json.loads(DATA.read_text())))
 
