@@ -31,17 +31,11 @@ impl Gang {
 
     /// When a command of a die that could be given `at` may begin.
     fn gate(&self, die: u32, same_offset: bool, command: u64, at: i64) -> i64 {
-        if at >= self.until {
+        let at = self.free(die, same_offset, at);
+        if !same_offset || at >= self.until {
             return at;
         }
-        if self.die != die {
-            return self.until;
-        }
-        if !same_offset {
-            return at;
-        }
-        let same = self.command == command && at <= self.start;
-        if same { self.start } else { self.until }
+        if self.command == command { self.start } else { self.until }
     }
 
     fn book(&mut self, die: u32, command: u64, begin: i64, end: i64) {
