@@ -13,7 +13,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use common::{LoopDisk, complete_recording, instances, machine, run, take, take_rest, wait_until};
+use common::{
+    LoopDisk, complete_recording, instances, machine, run, stop, take, wait_for_no_instance, wait_until,
+};
 use emmclab_record::{RecordOptions, Recorder, Target};
 
 const CNXN: u32 = u32::from_le_bytes(*b"CNXN");
@@ -185,13 +187,14 @@ fn an_unplugged_phone_leaves_what_came_before() {
     let target = server.target(&server.serial);
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = Recorder::start(&options).unwrap();
+    assert_eq!(instances(), 1);
     let source = format!("if={}", disk.device);
     run("dd", &[&source, "of=/dev/null", "bs=4k", "count=500", "iflag=direct", "status=none"]);
-    let mut requests = take(&recorder, 500);
+    let requests = take(&recorder, 500);
     server.adb(&["disconnect", &server.serial]);
-    let outcome = take_rest(recorder, &mut requests);
+    wait_until(|| recorder.has_ended());
+    let (requests, outcome) = stop(recorder, requests);
     assert!(outcome.interrupted.is_some());
     assert_eq!(requests.len(), 500);
-    wait_until(|| instances() == 0);
-    assert_eq!(instances(), 0);
+    wait_for_no_instance();
 }

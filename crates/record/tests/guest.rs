@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Counted, has, record_elsewhere, take, take_rest};
+use common::{Counted, has, record_elsewhere, stop, take, wait_until};
 use emmclab_record::{RecordOptions, Recorder, Target};
 use emmclab_trace::{CommandKind, Flags, SyncCounts};
 
@@ -151,9 +151,10 @@ fn a_guest_that_dies_leaves_what_came_before() {
     for _ in 0..3 {
         guest.ssh("dd if=/dev/mmcblk0 of=/dev/null bs=16k count=40 iflag=direct").unwrap();
     }
-    let mut requests = take(&recorder, 100);
+    let requests = take(&recorder, 100);
     guest.qemu.kill().unwrap();
-    let outcome = take_rest(recorder, &mut requests);
+    wait_until(|| recorder.has_ended());
+    let (requests, outcome) = stop(recorder, requests);
     assert!(requests.len() >= 100, "{outcome:?}");
     assert!(requests.iter().all(|recorded| recorded.request.complete.is_some()));
     assert!(outcome.interrupted.is_some() && outcome.header.note.unwrap().contains("ended early"));

@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{LoopDisk, complete_recording, has, instances, machine, record, run, wait_until};
+use common::{
+    LoopDisk, complete_recording, has, instances, machine, record, run, wait_for_no_instance, wait_until,
+};
 use emmclab_record::{RecordOptions, Recorder, Target, helper_command};
 use emmclab_trace::Kind;
 
@@ -84,12 +86,6 @@ fn a_read_that_comes_too_early_costs_nothing() {
     let path = format!("PATH={}:{}", tools.path().display(), std::env::var("PATH").unwrap());
     let outcome = complete_recording(through(&["env", &path, "sh"]), &disk);
     assert!(outcome.cpus.iter().all(|cpu| cpu.damaged == 0), "{:?}", outcome.cpus);
-}
-
-/// Waits for the helper to notice that nobody listens any more.
-fn wait_for_no_instance() {
-    wait_until(|| instances() == 0);
-    assert_eq!(instances(), 0);
 }
 
 #[test]

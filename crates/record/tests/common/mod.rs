@@ -197,17 +197,18 @@ pub fn record_with(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorde
 
 /// As [`record_with`], of another kernel.
 pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
-    let mut requests = Vec::new();
-    let mut take = |batch: Batch| {
+    let recorder = Recorder::start(options).unwrap();
+    work();
+    stop(recorder, Vec::new())
+}
+
+/// Ends a recording: the requests, from those on that were taken before, and the outcome, which says the same.
+pub fn stop(recorder: Recorder, mut requests: Vec<Recorded>) -> (Vec<Recorded>, Outcome) {
+    let rest = |batch: Batch| {
         requests.extend(recorded(&batch));
         Ok(())
     };
-    let recorder = Recorder::start(options).unwrap();
-    work();
-    while let Some(batch) = recorder.next_batch(Duration::ZERO) {
-        take(batch).unwrap();
-    }
-    let outcome = recorder.stop(&mut take).unwrap();
+    let outcome = recorder.stop(rest).unwrap();
     assert_eq!(requests.len() as u64, outcome.ledger.kept);
     assert!(requests.is_sorted_by_key(|recorded| recorded.request.arrival));
     (requests, outcome)
@@ -223,19 +224,6 @@ pub fn take(recorder: &Recorder, at_least: usize) -> Vec<Recorded> {
     requests
 }
 
-/// Waits until a recording has ended by itself; adds what was left of it.
-pub fn take_rest(recorder: Recorder, requests: &mut Vec<Recorded>) -> Outcome {
-    wait_until(|| {
-        requests.extend(recorder.next_batch(Duration::ZERO).iter().flat_map(recorded));
-        recorder.has_ended()
-    });
-    let outcome = recorder.stop(|batch| {
-        requests.extend(recorded(&batch));
-        Ok(())
-    });
-    outcome.unwrap()
-}
-
 /// Waits until something is so, or for as long as it may take: then the test says what is not.
 pub fn wait_until(mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -248,6 +236,12 @@ pub fn wait_until(mut so: impl FnMut() -> bool) {
 pub fn instances() -> usize {
     let all = fs::read_dir("/sys/kernel/tracing/instances").unwrap();
     all.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("emmclab")).count()
+}
+
+/// Waits for the helper to notice that nobody listens any more.
+pub fn wait_for_no_instance() {
+    wait_until(|| instances() == 0);
+    assert_eq!(instances(), 0);
 }
 
 /// SQLite in rollback and write-ahead mode, as message applications use it.
