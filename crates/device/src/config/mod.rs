@@ -102,8 +102,15 @@ impl DeviceConfig {
                 faults
             }
             Err(error) => {
-                let faults = schema::faults(&given);
-                if faults.is_empty() { vec![error.message().to_owned()] } else { faults }
+                let mut known = given;
+                let mut faults = schema::faults(&mut known);
+                if faults.is_empty() {
+                    faults.push(error.message().to_owned());
+                } else if let Ok(settings) = known.try_into::<Settings>() {
+                    // An unknown key does not hide an impossible value.
+                    faults.extend(validate::faults(&settings));
+                }
+                faults
             }
         };
         let problem = match faults.as_slice() {

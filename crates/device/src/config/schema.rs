@@ -6,8 +6,8 @@ use toml::{Table, Value};
 use super::explain::json_schema;
 use super::presets::closest;
 
-/// Every way in which `given` does not fit the schema of the settings.
-pub(super) fn faults(given: &Table) -> Vec<String> {
+/// Every way in which `given` does not fit the schema of the settings; takes out what no setting is called.
+pub(super) fn faults(given: &mut Table) -> Vec<String> {
     let schema = json_schema();
     let mut faults = Vec::new();
     table("", given, &schema, &schema, &mut faults);
@@ -25,19 +25,21 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-fn table(path: &str, given: &Table, node: &Json, root: &Json, faults: &mut Vec<String>) {
+fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut Vec<String>) {
     let none = Map::new();
     let known = node.get("properties").and_then(Json::as_object).unwrap_or(&none);
-    for (key, value) in given {
+    given.retain(|key, value| {
         let path = join(path, key);
         if let Some(node) = known.get(key) {
             check(&path, value, resolve(node, root), root, faults);
+            true
         } else {
             let guess = closest(key, known.keys().map(String::as_str));
             let guess = guess.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             faults.push(format!("there is no setting `{path}`{guess}"));
+            false
         }
-    }
+    });
 }
 
 /// Words that an enumeration allows.
@@ -52,7 +54,7 @@ fn words(node: &Json) -> Vec<&str> {
     plain.chain(described).collect()
 }
 
-fn check(path: &str, value: &Value, node: &Json, root: &Json, faults: &mut Vec<String>) {
+fn check(path: &str, value: &mut Value, node: &Json, root: &Json, faults: &mut Vec<String>) {
     let allowed = words(node);
     if !allowed.is_empty() {
         if value.as_str().is_none_or(|word| !allowed.contains(&word)) {
@@ -65,7 +67,7 @@ fn check(path: &str, value: &Value, node: &Json, root: &Json, faults: &mut Vec<S
         ("object", Value::Table(inner)) => table(path, inner, node, root, faults),
         ("array", Value::Array(items)) => {
             let item = node.get("items").map_or(&Json::Null, |item| resolve(item, root));
-            for (index, value) in items.iter().enumerate() {
+            for (index, value) in items.iter_mut().enumerate() {
                 check(&join(path, &index.to_string()), value, item, root, faults);
             }
         }
@@ -75,7 +77,7 @@ fn check(path: &str, value: &Value, node: &Json, root: &Json, faults: &mut Vec<S
             } else {
                 i64::from(u32::MAX)
             };
-            if !(0..=most).contains(number) {
+            if !(0..=most).contains(&*number) {
                 faults.push(format!("`{path}` is {number}; it must lie in 0..={most}"));
             }
         }
