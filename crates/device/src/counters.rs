@@ -1,6 +1,12 @@
-//! Counts that every run keeps.
+//! Counts that every run keeps: the first listener of the device's events.
 
-use crate::event::Cause;
+use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
+
+use crate::events::{
+    BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, DataMoved, GcStarted,
+    IdleCollected, IdleInterrupted, LogMerged, MapLookedUp, Merge, Observer, Packed, PageProgrammed,
+    PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+};
 
 /// What a device has done since it was made or its counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,14 +37,14 @@ pub struct Counters {
     pub folds: u64,
     /// Requests that interrupted idle collection.
     pub gc_interruptions: u64,
-    /// Time that flash units spent on idle collection, ns.
+    /// Time that ways spent on idle collection, ns.
     pub gc_idle_ns: u64,
     /// Blocks moved to even out wear.
     pub wear_moves: u64,
-    /// Time that flash units spent on collection, ns.
+    /// Time that ways spent on collection, ns.
     pub gc_ns: u64,
     /// Units (block-mapped schemes: pages) overwritten in part, whose rest had to be read first.
-    pub merges: u64,
+    pub read_modify_writes: u64,
     /// Log blocks that took the place of their data block as they were.
     pub switch_merges: u64,
     /// Log blocks that did so after the rest of the data had been copied to them.
@@ -85,15 +91,6 @@ impl Counters {
         }
     }
 
-    /// Counts pages of `page_bytes` that were programmed.
-    #[inline]
-    pub(crate) fn programmed(&mut self, cause: Cause, group: u8, page_bytes: u32, pages: u32) {
-        let pages = u64::from(pages);
-        self.page_programs[cause as usize] += pages;
-        self.bytes_programmed[cause as usize] += pages * u64::from(page_bytes);
-        self.group_programs[usize::from(group)] += pages;
-    }
-
     /// Pages read in all.
     pub fn all_page_reads(&self) -> u64 {
         self.page_reads.iter().sum()
@@ -129,13 +126,156 @@ impl Counters {
     }
 }
 
-/// How long each part was busy, ns.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Buses.
-    pub channels: Vec<u64>,
-    /// Dies.
-    pub dies: Vec<u64>,
-    /// Planes.
-    pub planes: Vec<u64>,
+/// Time that ways spend on collection, summed from events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GcTime(i64);
+
+impl GcTime {
+    /// All of it.
+    pub fn total(self) -> Nanos {
+        Nanos(self.0)
+    }
+}
+
+impl Observer for GcTime {
+    const UNITS: bool = false;
+
+    #[inline]
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        if event.cause.moves() {
+            self.0 += (event.end - event.begin).0;
+        }
+    }
+
+    #[inline]
+    fn block_erased(&mut self, event: &BlockErased) {
+        self.0 += (event.end - event.ready).0;
+    }
+}
+
+/// The counters are the first listener of every device.
+impl Observer for Counters {
+    const UNITS: bool = false;
+
+    #[inline]
+    fn data_moved(&mut self, event: &DataMoved) {
+        let bytes = u64::from(event.sectors) * SECTOR_BYTES;
+        match event.op {
+            Op::Write => self.host_bytes_written += bytes,
+            _ => self.host_bytes_read += bytes,
+        }
+    }
+
+    #[inline]
+    fn page_read(&mut self, event: &PageRead) {
+        let pages = u64::from(event.pages);
+        self.page_reads[event.cause as usize] += pages;
+        self.group_reads[usize::from(event.group)] += pages;
+        self.bus_bytes += event.bus_bytes;
+    }
+
+    #[inline]
+    fn unplaced_read(&mut self, event: &UnplacedRead) {
+        self.page_reads[event.cause as usize] += 1;
+        self.group_reads[usize::from(event.group)] += 1;
+        self.bus_bytes += event.bus_bytes;
+    }
+
+    #[inline]
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        let pages = u64::from(event.pages);
+        self.page_programs[event.cause as usize] += pages;
+        self.bytes_programmed[event.cause as usize] += event.bytes;
+        self.group_programs[usize::from(event.group)] += pages;
+        self.bus_bytes += event.bus_bytes;
+        if event.cause.moves() {
+            self.gc_ns += (event.end - event.begin).0 as u64;
+        }
+    }
+
+    #[inline]
+    fn block_erased(&mut self, event: &BlockErased) {
+        self.group_erases[usize::from(event.group)] += 1;
+        self.gc_ns += (event.end - event.ready).0 as u64;
+    }
+
+    fn block_retired(&mut self, _: &BlockRetired) {
+        self.bad_blocks += 1;
+    }
+
+    #[inline]
+    fn gc_started(&mut self, event: &GcStarted) {
+        *match event.collection {
+            Collection::Space => &mut self.gc_count,
+            Collection::Fold => &mut self.folds,
+            Collection::Wear => &mut self.wear_moves,
+        } += 1;
+    }
+
+    fn idle_collected(&mut self, event: &IdleCollected) {
+        self.gc_idle_count += u64::from(event.blocks);
+        self.gc_idle_ns += event.took.0 as u64;
+    }
+
+    fn idle_interrupted(&mut self, _: &IdleInterrupted) {
+        self.gc_interruptions += 1;
+    }
+
+    #[inline]
+    fn trimmed(&mut self, event: &Trimmed) {
+        self.trimmed_units += u64::from(event.mapped);
+    }
+
+    #[inline]
+    fn unit_cached(&mut self, event: &UnitCached) {
+        self.cache_written += 1;
+        self.cache_overwritten += u64::from(event.overwritten);
+    }
+
+    #[inline]
+    fn cache_read(&mut self, event: &CacheRead) {
+        self.cache_read += 1;
+        self.cache_read_hits += u64::from(event.hit);
+    }
+
+    #[inline]
+    fn cache_flushed(&mut self, event: &CacheFlushed) {
+        self.cache_flushes += u64::from(event.units > 0);
+    }
+
+    #[inline]
+    fn part_overwritten(&mut self, _: &PartOverwritten) {
+        self.read_modify_writes += 1;
+    }
+
+    #[inline]
+    fn unwritten_read(&mut self, event: &UnwrittenUnits) {
+        self.unwritten_reads += u64::from(event.count);
+    }
+
+    #[inline]
+    fn map_looked_up(&mut self, event: &MapLookedUp) {
+        *if event.hit { &mut self.map_hits } else { &mut self.map_misses } += 1;
+    }
+
+    #[inline]
+    fn log_merged(&mut self, event: &LogMerged) {
+        *match event.kind {
+            Merge::Switch => &mut self.switch_merges,
+            Merge::Partial => &mut self.partial_merges,
+            Merge::Full => &mut self.full_merges,
+        } += 1;
+    }
+
+    #[inline]
+    fn packed(&mut self, _: &Packed) {
+        self.packs += 1;
+    }
+
+    #[inline]
+    fn woke_up(&mut self, event: &WokeUp) {
+        self.wake_ups += 1;
+        self.asleep_ns += event.asleep.0 as u64;
+        self.waking_ns += event.took.0 as u64;
+    }
 }

@@ -1,13 +1,14 @@
 //! Counts and addresses, worked out once from the settings.
 
-use emmclab_trace::{Bytes, SECTOR_BYTES};
+use emmclab_trace::{Bytes, Nanos, SECTOR_BYTES};
 
-use crate::config::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};
+use crate::ids::{BlockId, PlaneId, PoolId, Ppn};
+use crate::settings::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};
 
 /// Blocks of one page size in every plane, in integer units.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// First block of the group, counted inside a plane.
+    /// First block of the group, counted inside its plane.
     pub first_block: u32,
     /// Blocks of the group in a plane, with spares.
     pub blocks: u32,
@@ -19,12 +20,12 @@ pub struct Group {
     pub page_bytes: u32,
     /// Base-2 logarithm of the map units in a page.
     pub page_shift: u32,
-    /// Array time of a page read in ns.
-    pub read_ns: i64,
-    /// Array time of a page program in ns.
-    pub program_ns: i64,
-    /// Time of a block erase in ns.
-    pub erase_ns: i64,
+    /// Array time of a page read.
+    pub read: Nanos,
+    /// Array time of a page program.
+    pub program: Nanos,
+    /// Time of a block erase.
+    pub erase: Nanos,
     /// Erases after which a block is bad; 0 = never.
     pub erase_limit: u32,
 }
@@ -32,23 +33,23 @@ pub struct Group {
 impl Group {
     /// Map units in a page.
     #[inline]
-    pub const fn slots_per_page(&self) -> u32 {
+    pub const fn units_per_page(&self) -> u32 {
         1 << self.page_shift
     }
 
     /// Map units in a block.
     #[inline]
-    pub const fn slots_per_block(&self) -> u32 {
+    pub const fn units_per_block(&self) -> u32 {
         self.pages_per_block << self.page_shift
     }
 }
 
 /// Counts of everything, and how addresses are cut up.
 ///
-/// A *slot* is the place of one map unit in the flash. Slots of a block are numbered page by page; the numbers of a
-/// block start at a multiple of a power of two, so that block and page come out of a slot by shifts.
+/// Physical page numbers count map units, page by page. Those of a block start at a multiple of a power of two, so that block and
+/// page are shifts of a [`Ppn`].
 ///
-/// Clustered planes count as one plane, with pages and blocks that are larger by [`Geometry::gang`].
+/// Clustered planes count as one plane, with pages and blocks that are larger by [`Geometry::clustered_planes`].
 #[derive(Clone, Debug)]
 pub struct Geometry {
     /// Channels.
@@ -60,9 +61,9 @@ pub struct Geometry {
     /// Planes in all; plane = ((channel * chips + chip) * dies + die) * planes + plane.
     pub planes: u32,
     /// Planes that work as one; 1 without clustering.
-    pub gang: u32,
+    pub clustered_planes: u32,
     /// Channels over which a clustered page is spread; 1 without.
-    pub gang_channels: u32,
+    pub clustered_channels: u32,
     /// Planes behind a channel.
     pub planes_per_channel: u32,
     /// Planes in a chip.
@@ -79,7 +80,7 @@ pub struct Geometry {
     pub unit_bytes: u32,
     /// Sectors of a map unit.
     pub unit_sectors: u32,
-    /// Base-2 logarithm of the slot numbers that a block takes.
+    /// Base-2 logarithm of the physical page numbers that a block takes.
     pub stride_shift: u32,
     /// Base-2 logarithm of the sectors of a map unit.
     pub unit_shift: u32,
@@ -87,26 +88,26 @@ pub struct Geometry {
     pub logical_units: u32,
     /// Of these, the first ones that lie in blocks in SLC mode for good.
     pub slc_units: u32,
-    /// Planes in the order in which consecutive pages go round.
-    pub stripe: Vec<u32>,
+    /// Planes in striping order: the order in which consecutive pages go round.
+    pub stripe: Vec<PlaneId>,
 }
 
 /// Microseconds of a setting as integer nanoseconds.
-pub(crate) fn ns(us: f64) -> i64 {
-    (us * 1000.0).round() as i64
+pub(crate) fn nanos(us: f64) -> Nanos {
+    Nanos((us * 1000.0).round() as i64)
 }
 
 impl Geometry {
     /// Works out the geometry of settings that were checked, as those of a [`crate::DeviceConfig`] are.
     pub fn new(settings: &Settings) -> Self {
-        let (given, gang) = ganged(settings);
+        let (given, clustered) = clustered(settings);
         let unit_kb = settings.mapping.unit_kb;
         let mut first_block = 0;
         let groups: Vec<Group> = settings
             .block_groups()
             .iter()
             .map(|group| {
-                let out = Self::group(group, first_block, unit_kb, gang);
+                let out = Self::group(group, first_block, unit_kb, clustered);
                 first_block += group.blocks;
                 out
             })
@@ -119,21 +120,21 @@ impl Geometry {
         let planes_per_chip = given.dies_per_chip * given.planes_per_die;
         let planes = chips * planes_per_chip;
         let usable = |groups: &[Group]| {
-            let slots = |group: &Group| {
-                u64::from(group.blocks - group.spare_blocks) * u64::from(group.slots_per_block())
+            let units = |group: &Group| {
+                u64::from(group.blocks - group.spare_blocks) * u64::from(group.units_per_block())
             };
-            groups.iter().map(slots).sum::<u64>() * u64::from(planes)
+            groups.iter().map(units).sum::<u64>() * u64::from(planes)
         };
         let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
-        let largest = groups.iter().map(Group::slots_per_block).max().unwrap_or(1);
+        let largest = groups.iter().map(Group::units_per_block).max().unwrap_or(1);
         Self {
             channels: given.channels,
             chips,
             dies: chips * given.dies_per_chip,
             planes,
-            gang,
-            gang_channels: settings.geometry.channels / given.channels,
+            clustered_planes: clustered,
+            clustered_channels: settings.geometry.channels / given.channels,
             planes_per_channel: given.chips_per_channel * planes_per_chip,
             planes_per_chip,
             planes_per_die: given.planes_per_die,
@@ -150,17 +151,17 @@ impl Geometry {
         }
     }
 
-    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32, gang: u32) -> Group {
+    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32, clustered: u32) -> Group {
         Group {
             first_block,
             blocks: group.blocks,
             spare_blocks: group.spare_blocks,
             pages_per_block: group.pages_per_block,
-            page_bytes: group.page_kb * gang * 1024,
-            page_shift: (group.page_kb * gang / unit_kb).trailing_zeros(),
-            read_ns: ns(group.read_us),
-            program_ns: ns(group.program_us),
-            erase_ns: ns(group.erase_us),
+            page_bytes: group.page_kb * clustered * 1024,
+            page_shift: (group.page_kb * clustered / unit_kb).trailing_zeros(),
+            read: nanos(group.read_us),
+            program: nanos(group.program_us),
+            erase: nanos(group.erase_us),
             erase_limit: group.erase_limit,
         }
     }
@@ -193,35 +194,54 @@ impl Geometry {
         self.planes * self.blocks_per_plane
     }
 
-    /// Slot numbers in the device, unused ones included.
-    pub fn slots(&self) -> usize {
+    /// Physical page numbers in the device, unused ones included.
+    pub fn ppns(&self) -> usize {
         (self.blocks() as usize) << self.stride_shift
     }
 
-    /// Block of a slot.
+    /// Block of a physical page number.
     #[inline]
-    pub const fn block_of(&self, slot: u32) -> u32 {
-        slot >> self.stride_shift
+    pub const fn block_of(&self, ppn: Ppn) -> BlockId {
+        BlockId(ppn.0 >> self.stride_shift)
     }
 
-    /// Number of a slot inside its block.
+    /// A physical page number counted inside its block.
     #[inline]
-    pub const fn offset_of(&self, slot: u32) -> u32 {
-        slot & ((1 << self.stride_shift) - 1)
+    pub const fn offset_of(&self, ppn: Ppn) -> u32 {
+        ppn.0 & ((1 << self.stride_shift) - 1)
     }
 
-    /// First slot of a block.
+    /// First physical page number of a block.
     #[inline]
-    pub const fn first_slot(&self, block: u32) -> u32 {
-        block << self.stride_shift
+    pub const fn first_ppn(&self, block: BlockId) -> Ppn {
+        Ppn(block.0 << self.stride_shift)
+    }
+
+    /// Pool of a plane and a block group.
+    #[inline]
+    pub fn pool(&self, plane: PlaneId, group: u8) -> PoolId {
+        PoolId(plane.0 * self.groups.len() as u32 + u32::from(group))
+    }
+
+    /// Plane and block group of a pool.
+    #[inline]
+    pub fn of_pool(&self, pool: PoolId) -> (PlaneId, u8) {
+        let groups = self.groups.len() as u32;
+        (PlaneId(pool.0 / groups), (pool.0 % groups) as u8)
+    }
+
+    /// The plane at a position of the striping order, which goes round.
+    #[inline]
+    pub fn striped(&self, position: u32) -> PlaneId {
+        self.stripe[(position % self.planes) as usize]
     }
 }
 
-/// The counts when every gang of planes is one plane, and the planes in a gang.
-fn ganged(settings: &Settings) -> (GeometrySettings, u32) {
+/// The counts when clustered planes are one plane, and the planes in a cluster.
+fn clustered(settings: &Settings) -> (GeometrySettings, u32) {
     let mut given = settings.geometry.clone();
     let level = settings.mapping.clustering;
-    let mut gang = 1;
+    let mut planes = 1;
     for (from, count) in [
         (Clustering::Planes, &mut given.planes_per_die),
         (Clustering::Dies, &mut given.dies_per_chip),
@@ -229,15 +249,15 @@ fn ganged(settings: &Settings) -> (GeometrySettings, u32) {
         (Clustering::Channels, &mut given.channels),
     ] {
         if level >= from {
-            gang *= *count;
+            planes *= *count;
             *count = 1;
         }
     }
-    (given, gang)
+    (given, planes)
 }
 
 /// The planes in striping order: the chosen coordinate runs first, the others follow as channel, chip, die, plane.
-fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<u32> {
+fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<PlaneId> {
     let counts = [given.channels, given.chips_per_channel, given.dies_per_chip, given.planes_per_die];
     let first = match order {
         StripeOrder::ChannelFirst => 0,
@@ -254,7 +274,7 @@ fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<u32> {
                 at[*axis] = index % counts[*axis];
                 index /= counts[*axis];
             }
-            ((at[0] * counts[1] + at[1]) * counts[2] + at[2]) * counts[3] + at[3]
+            PlaneId(((at[0] * counts[1] + at[1]) * counts[2] + at[2]) * counts[3] + at[3])
         })
         .collect()
 }
@@ -262,14 +282,14 @@ fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::DeviceConfig;
+    use crate::DeviceConfig;
 
     #[test]
     fn the_chosen_coordinate_runs_first() {
         let stripe = |order: &str| {
             let mut config = DeviceConfig::preset("iiswc15-4ps").unwrap();
             config.set("allocation.order", order).unwrap();
-            Geometry::new(config.settings()).stripe
+            Geometry::new(config.settings()).stripe.iter().map(|plane| plane.0).collect::<Vec<_>>()
         };
         // Two channels of one chip of two dies of two planes: plane = 4 channel + 2 die + plane.
         assert_eq!(stripe("channel_first"), [0, 4, 2, 6, 1, 5, 3, 7]);

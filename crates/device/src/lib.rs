@@ -1,29 +1,34 @@
 //! The simulated eMMC: NAND geometry and timing, FTL, controller, events and checker.
 //!
 //! A [`Device`] takes requests in order of arrival and says when each completes. It is built from a [`DeviceConfig`]
-//! and tells everything it does to an [`Observer`]; an observer that listens to nothing costs nothing.
+//! and reports everything it does to an [`Observer`]; an observer that listens to nothing costs nothing.
+//!
+//! Its rooms know only what stands below them: controller, FTL, NAND, then settings and ids.
 
 pub mod checker;
 mod command;
-mod config;
 mod controller;
 mod counters;
 mod device;
-mod event;
-pub mod ftl;
+mod events;
+mod ftl;
 mod geometry;
+mod ids;
 mod image;
+mod load;
+mod lru;
 mod nand;
 pub mod persistence;
+mod settings;
+mod words;
 
 pub use command::{Command, Modifiers};
-pub use config::*;
-pub use counters::{Counters, Load};
-pub use device::{Device, Stop};
-pub use event::{
-    BlockErased, BlockRetired, Cause, GcFinished, GcStarted, Observer, OnCompletion, PageProgrammed,
-    PageRead, Quiet, RequestCompleted, Trimmed, UnitCached, UnitWritten, Waits, WokeUp,
-};
-pub use ftl::fetch::FETCHED;
+pub use counters::Counters;
+pub use device::{Block, Device};
+pub use events::*;
+pub use ftl::{PREFETCHED, Stop, gc};
 pub use geometry::{Geometry, Group};
-pub use nand::{Block, BlockState};
+pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
+pub use load::{DeviceConfig, Preset, Row, json_schema, presets};
+pub use nand::{BlockState, Load};
+pub use settings::*;

@@ -39,7 +39,9 @@ use emmclab_trace::Op;
 
 use crate::command::{Command, Modifiers};
 use crate::device::Device;
-use crate::event::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
+use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
+
+use crate::ids::Lpn;
 
 /// A moment and the version that holds from then on.
 type Step = (i64, u32);
@@ -204,8 +206,8 @@ impl Persistence {
         *given
     }
 
-    fn store(&mut self, unit: u32, covered: u32, mut keep: impl FnMut(&mut Self, u64)) {
-        let first = u64::from(unit) * u64::from(self.unit_sectors);
+    fn store(&mut self, unit: Lpn, covered: u32, mut keep: impl FnMut(&mut Self, u64)) {
+        let first = u64::from(unit.0) * u64::from(self.unit_sectors);
         for bit in 0..self.unit_sectors {
             if covered >> bit & 1 == 1 {
                 keep(self, first + u64::from(bit));
@@ -236,7 +238,7 @@ impl Observer for Persistence {
     }
 
     fn unit_cached(&mut self, event: &UnitCached) {
-        self.store(event.logical, event.covered, |all, sector| {
+        self.store(event.lpn, event.covered, |all, sector| {
             let version = all.writer_of(sector);
             all.cached.insert(sector, version);
         });
@@ -246,13 +248,13 @@ impl Observer for Persistence {
         if event.cause != Cause::Host {
             return;
         }
-        let mut end = event.end;
+        let mut end = event.end.0;
         if let Some(pack_end) = &mut self.pack_end {
             *pack_end = end.max(*pack_end);
             end = *pack_end;
         }
         for unit in event.units {
-            self.store(unit.logical, unit.covered, |all, sector| {
+            self.store(unit.lpn, unit.covered, |all, sector| {
                 let version = all.cached.remove(&sector).unwrap_or_else(|| all.writer_of(sector));
                 all.flash.entry(sector).or_default().push((end, version));
             });
@@ -263,7 +265,7 @@ impl Observer for Persistence {
         let Some((command, _)) = self.commands.back().copied() else { return };
         let at = command.arrival.0;
         let unit = u64::from(self.unit_sectors);
-        let (first, end) = (u64::from(event.first) * unit, u64::from(event.first + event.count) * unit);
+        let (first, end) = (u64::from(event.first.0) * unit, u64::from(event.first.0 + event.count) * unit);
         let parts = |from: u64, to: u64| [(from, to.min(first)), (from.max(end), to)];
         for (at, from, to, version) in std::mem::take(&mut self.unpromised) {
             let left = parts(from, to).into_iter().filter(|(from, to)| from < to);

@@ -1,87 +1,275 @@
-//! Between the host and the FTL: how long commands take, when the device sleeps, and what goes first.
+//! Between the host and the FTL: how long commands take, when the device sleeps, what goes first, and what is kept in RAM.
+//!
+//! The controller asks the FTL to write, read and discard units, and never touches its tables.
 
-mod cache;
-mod cached;
+mod background;
+mod below;
+mod buffered;
+mod commands;
+mod dispatch;
 mod host;
 mod packed;
-mod pending;
 mod power;
-mod progress;
-mod recency;
-mod short;
+mod queue;
+mod read_cache;
+mod write_buffer;
 
-pub(crate) use cache::Cache;
-pub(crate) use pending::{Pending, Waiting};
-pub(crate) use power::Power;
-pub(crate) use progress::Progress;
-pub(crate) use short::Short;
+use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
-use emmclab_trace::SECTOR_BYTES;
+use crate::command::Command;
+use crate::events::{Observer, RequestCompleted, WokeUp};
+use crate::ftl::Ftl;
+use crate::ftl::request_state::{RequestState, Taken};
+use crate::geometry::Geometry;
+use crate::ids::{FOREVER, NEVER};
+use crate::nand::Nand;
+use crate::settings::{Scheduling, Settings};
 
-use crate::config::Settings;
-use crate::geometry::ns;
+use background::Background;
+pub(crate) use below::Below;
+use commands::Commands;
+use power::Power;
+use queue::Queue;
+use read_cache::ReadCache;
+use write_buffer::WriteBuffer;
 
-/// The fixed part of a command, and the slots of the command queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Commands {
-    read_overhead: i64,
-    write_overhead: i64,
-    /// Time of a sector between host and device in 1/1024 ns.
-    sector_time: i64,
-    /// What a reliable write takes on top.
-    pub reliable: i64,
-    /// When each slot of the queue is free; empty where there is no limit.
-    slots: Vec<i64>,
+/// Arrivals, up to 73 years from 0, which leaves room for all that a run can add. `EARLIEST` stands for the arrival before the first.
+const EARLIEST: Nanos = Nanos(-(1 << 61));
+const LATEST: Nanos = Nanos(1 << 61);
+
+/// What the controller knows of time.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// Number of the next request.
+    next_id: u64,
+    last_arrival: Nanos,
+    /// When every request taken so far is complete.
+    idle_from: Nanos,
+    /// When the request reported last was complete.
+    last_complete: Nanos,
 }
 
-impl Commands {
-    pub fn new(settings: &Settings) -> Self {
-        let controller = &settings.controller;
+impl Clock {
+    const NEW: Self =
+        Self { next_id: 0, last_arrival: EARLIEST, idle_from: NEVER, last_complete: Nanos::ZERO };
+}
+
+/// Command path, write buffer, power and background work of a device.
+pub(crate) struct Controller {
+    commands: Commands,
+    power: Power,
+    /// Writes that reads may pass; `None` where commands are served in order.
+    queue: Option<Box<Queue>>,
+    write_buffer: Option<Box<WriteBuffer>>,
+    read_cache: Option<Box<ReadCache>>,
+    background: Background,
+    share_packed_pages: bool,
+    /// The entries of a packed command, kept to reuse the memory.
+    pack: Vec<RequestState>,
+    clock: Clock,
+}
+
+impl Controller {
+    /// The controller of a new device.
+    pub fn new(settings: &Settings, ftl: &Ftl) -> Self {
+        let geometry = ftl.geometry();
+        let write_buffer = WriteBuffer::new(settings, geometry).map(Box::new);
         Self {
-            read_overhead: ns(controller.read_overhead_us),
-            write_overhead: ns(controller.write_overhead_us),
-            sector_time: match controller.bus_mode.bytes_per_s() {
-                Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
-                None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
+            commands: Commands::new(settings),
+            power: Power::new(settings),
+            queue: match settings.controller.scheduling {
+                Scheduling::Fifo => None,
+                Scheduling::ReadFirst => Some(Box::new(Queue::new(geometry.logical_units))),
             },
-            reliable: ns(controller.reliable_write_us),
-            slots: vec![i64::MIN; controller.queue_depth as usize],
+            background: Background::new(settings, geometry, ftl.folds_after(), write_buffer.is_some()),
+            write_buffer,
+            read_cache: ReadCache::new(settings, geometry).map(Box::new),
+            share_packed_pages: settings.controller.share_packed_pages,
+            pack: Vec::new(),
+            clock: Clock::NEW,
         }
     }
 
+    /// Whether all that was taken has been dispatched to the flash.
+    pub fn all_dispatched(&self) -> bool {
+        self.queue.as_ref().is_none_or(|queue| queue.is_empty())
+    }
+
+    /// Whether completed writes may be in RAM only.
+    pub fn buffers_writes(&self) -> bool {
+        self.write_buffer.is_some()
+    }
+
+    /// When everything taken so far is complete, work in the background included.
+    #[inline]
+    pub fn idle_from(&self) -> Nanos {
+        let buffered = self.write_buffer.as_ref().map_or(NEVER, |buffer| buffer.busy_until);
+        self.clock.idle_from.max(buffered).max(self.background.busy_until)
+    }
+
+    /// Makes time, numbers and RAM start again. The write buffer must be empty.
     pub fn rewind(&mut self) {
-        self.slots.fill(i64::MIN);
+        self.commands.rewind();
+        self.power.rewind();
+        self.background.rewind();
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.rewind();
+        }
+        self.clock = Clock::NEW;
     }
 
-    /// When the device takes a request that comes at `arrival`.
+    /// Checks a command against the device and the clock.
     #[inline]
-    pub fn start(&self, arrival: i64) -> i64 {
-        self.slots.iter().min().map_or(arrival, |free| arrival.max(*free))
+    pub fn accept(&self, command: &Command, geometry: &Geometry) -> Result<()> {
+        if command.sector.saturating_add(u64::from(command.sectors)) > geometry.sectors() {
+            return Err(beyond(*command, geometry));
+        }
+        let out_of_time = command.arrival < self.clock.last_arrival || command.arrival > LATEST;
+        if out_of_time || is_empty(command) {
+            return Err(refused(*command));
+        }
+        Ok(())
     }
 
-    /// Gives the slot that [`Commands::start`] found until `complete`.
+    /// Takes a command that was accepted. Returns its completion, or `None` where that is not known yet or the device has stopped.
     #[inline]
-    pub fn occupy(&mut self, complete: i64) {
-        if let Some(slot) = self.slots.iter_mut().min() {
-            *slot = complete;
+    pub fn submit<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> Option<Nanos> {
+        if below.stop().is_some() {
+            return None;
+        }
+        let mut request = self.begin(command, below);
+        if below.stop().is_some() {
+            return None;
+        }
+        self.clock.next_id += 1;
+        match command.op {
+            Op::Write if self.is_plain_write(command) => {
+                request.spend(self.commands.before_write(command.sectors));
+                self.write_data(&mut request, below);
+            }
+            Op::Read => self.read(&mut request, below),
+            Op::Write => {
+                request.spend(self.commands.before_write(command.sectors));
+                self.write_modified(&mut request, command.modifiers, below);
+            }
+            Op::Discard | Op::SecureErase => self.discard(&mut request, below),
+            Op::Flush => self.flush(&mut request, command.modifiers, below),
+        }
+        if below.stop().is_some() {
+            return None;
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.push_request(request);
+            self.report_completed(below);
+            return None;
+        }
+        self.complete(&request.event, below.log);
+        Some(request.complete())
+    }
+
+    /// Whether a write is asked for no more than its data, on a device without RAM for data.
+    #[inline]
+    fn is_plain_write(&self, command: &Command) -> bool {
+        self.write_buffer.is_none() && self.read_cache.is_none() && command.modifiers.is_none()
+    }
+
+    /// Moves the clock to a command's arrival: background work until then, waking up, the slot in the queue.
+    #[inline]
+    fn begin<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> RequestState {
+        let arrival = command.arrival;
+        self.clock.last_arrival = arrival;
+        if self.queue.is_some() {
+            self.dispatch_until(arrival, below);
+        }
+        let interruption = if self.background.works() { self.interrupt(arrival, below) } else { Nanos::ZERO };
+        let start = self.commands.start(arrival);
+        let Command { op, sector, sectors, .. } = *command;
+        let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
+        let mut request = RequestState::new(Taken { id, op, sector, sectors, arrival, start, queue_limited });
+        if interruption > Nanos::ZERO {
+            request.before.gc_ns += interruption.0;
+            request.ready += interruption;
+        }
+        if let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival) {
+            request.before.wake_up_ns = took.0;
+            request.ready += took;
+            below.log.woke_up(&WokeUp { at: arrival, asleep, took });
+        }
+        request
+    }
+
+    /// Ends the gap before a command with the background work that belongs to it; returns the time that interrupting it takes.
+    #[inline(never)]
+    fn interrupt<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
+        let idle_from = self.idle_from();
+        if idle_from == NEVER {
+            return Nanos::ZERO;
+        }
+        self.background.interrupt(arrival, idle_from, self.write_buffer.as_deref_mut(), below)
+    }
+
+    /// Does everything that begins before `until`, without a command: pages that wait, then background work. Any series of calls
+    /// does the same as its last one alone.
+    pub fn advance<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+        self.dispatch_until(until, below);
+        let idle_from = self.idle_from();
+        if self.background.works() && idle_from > NEVER && self.all_dispatched() {
+            self.background.work_until(until, idle_from, self.write_buffer.as_deref_mut(), below);
         }
     }
 
-    /// Time between start and flash for a write or other command of `sectors`.
-    #[inline]
-    pub fn before_write(&self, sectors: u32) -> i64 {
-        self.write_overhead + self.host(sectors)
+    /// When the device will next do something that may complete a request that it holds.
+    pub fn next_event(&self, nand: &Nand) -> Option<Nanos> {
+        self.queue.as_ref()?.next_begin(nand.first_free())
     }
 
-    /// Time between start and flash for a read.
-    #[inline]
-    pub fn before_read(&self) -> i64 {
-        self.read_overhead
+    /// An orderly end: all that is in the write buffer is written.
+    pub fn power_off<L: Observer>(&mut self, below: &mut Below<'_, L>) {
+        self.dispatch_until(FOREVER, below);
+        self.flush_from(self.idle_from().max(self.clock.last_arrival), below);
+        self.background.end_gap();
     }
 
-    /// Time of `sectors` between host and device.
-    #[inline]
-    pub fn host(&self, sectors: u32) -> i64 {
-        (i64::from(sectors) * self.sector_time) >> 10
+    /// Dispatches all that waits, and returns the completion of the last request.
+    pub fn settle<L: Observer>(&mut self, below: &mut Below<'_, L>) -> Nanos {
+        self.dispatch_until(FOREVER, below);
+        self.clock.last_complete
     }
+
+    /// A request is complete: its slot of the queue is free from then on.
+    #[inline]
+    fn complete<L: Observer>(&mut self, event: &RequestCompleted, log: &mut L) {
+        let complete = Nanos(event.complete);
+        self.commands.occupy(complete);
+        self.clock.idle_from = self.clock.idle_from.max(complete);
+        self.clock.last_complete = complete;
+        log.request_completed(event);
+    }
+}
+
+#[inline]
+fn is_empty(command: &Command) -> bool {
+    command.sectors == 0 && command.op.has_data()
+}
+
+#[cold]
+fn refused(command: Command) -> Error {
+    if is_empty(&command) {
+        return Error::new(Kind::Value, "is a request without data").of_field("sectors", 0, b"0");
+    }
+    let at = command.arrival.0.to_string();
+    Error::new(Kind::Order, "a request comes before its predecessor, or more than 73 years from time 0")
+        .of_field("arrival", 0, at.as_bytes())
+        .hint("requests must be given in order of arrival")
+}
+
+#[cold]
+fn beyond(command: Command, geometry: &Geometry) -> Error {
+    let end = command.sector.saturating_add(u64::from(command.sectors));
+    Error::new(
+        Kind::Value,
+        format!("the request ends behind the last sector of the {} device", geometry.capacity()),
+    )
+    .of_field("sector", 0, end.to_string().as_bytes())
+    .hint("take a larger device, or have addresses wrapped into this one")
 }

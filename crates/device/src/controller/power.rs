@@ -1,7 +1,10 @@
-//! Sleep and waking: after a time without work the device sleeps, and whoever comes next waits for it to wake.
+//! Sleep and waking: after a time without work the device sleeps, and the next command waits for it to wake.
 
-use crate::config::Settings;
-use crate::geometry::ns;
+use emmclab_trace::Nanos;
+
+use crate::geometry::nanos;
+use crate::ids::NEVER;
+use crate::settings::Settings;
 
 /// Equal steps that a distribution of wake-up times is cut into; a wake-up draws one of them.
 const STEPS: u32 = 1 << 16;
@@ -9,10 +12,10 @@ const STEPS: u32 = 1 << 16;
 /// The power state.
 #[derive(Clone, Debug)]
 pub(crate) struct Power {
-    sleep_after: i64,
-    wake: i64,
-    /// Share of wake-ups up to each time, in [`STEPS`], and the time in ns; empty = always `wake`.
-    quantiles: Vec<(u32, i64)>,
+    sleep_after: Nanos,
+    wake: Nanos,
+    /// Share of wake-ups up to each time, in [`STEPS`], and the time; empty = always `wake`.
+    quantiles: Vec<(u32, Nanos)>,
     seed: u64,
     /// Wake-ups so far.
     drawn: u64,
@@ -23,12 +26,12 @@ impl Power {
         let power = &settings.power;
         let step = |pct: f64| (pct / 100.0 * f64::from(STEPS)).round() as u32;
         Self {
-            sleep_after: ns(power.sleep_after_us),
-            wake: ns(power.wake_us),
+            sleep_after: nanos(power.sleep_after_us),
+            wake: nanos(power.wake_us),
             quantiles: power
                 .wake_quantiles
                 .iter()
-                .map(|point| (step(point.up_to_pct), ns(point.us)))
+                .map(|point| (step(point.up_to_pct), nanos(point.us)))
                 .collect(),
             seed: power.seed,
             drawn: 0,
@@ -41,16 +44,16 @@ impl Power {
 
     /// For a request at `at` after work that ended at `idle_from`: time asleep and time to wake up, where it slept.
     #[inline]
-    pub fn wake(&mut self, idle_from: i64, at: i64) -> Option<(i64, i64)> {
-        if self.sleep_after == 0 || idle_from == i64::MIN {
+    pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
+        if self.sleep_after == Nanos::ZERO || idle_from == NEVER {
             return None;
         }
         let asleep = at - idle_from - self.sleep_after;
-        (asleep > 0).then(|| (asleep, self.draw()))
+        (asleep > Nanos::ZERO).then(|| (asleep, self.draw()))
     }
 
     /// The next time to wake up: the inverse of the distribution at a number drawn from the seed and the count so far.
-    fn draw(&mut self) -> i64 {
+    fn draw(&mut self) -> Nanos {
         if self.quantiles.is_empty() {
             return self.wake;
         }
@@ -59,7 +62,8 @@ impl Power {
         let at = self.quantiles.partition_point(|(up_to, _)| *up_to <= drawn).min(self.quantiles.len() - 1);
         let (to, most) = self.quantiles[at];
         let (from, least) = if at == 0 { (0, most) } else { self.quantiles[at - 1] };
-        least + (most - least) * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1))
+        least
+            + Nanos((most - least).0 * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1)))
     }
 }
 
@@ -74,7 +78,7 @@ fn mix(value: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::DeviceConfig;
+    use crate::DeviceConfig;
 
     fn power(seed: u64) -> Power {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();
@@ -90,7 +94,7 @@ mod tests {
     }
 
     fn draws(mut power: Power, count: usize) -> Vec<i64> {
-        (0..count).map(|_| power.wake(0, 2_000_000).unwrap().1).collect()
+        (0..count).map(|_| power.wake(Nanos::ZERO, Nanos(2_000_000)).unwrap().1.0).collect()
     }
 
     #[test]
@@ -109,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_before_the_threshold() {
-        assert_eq!(power(1).wake(0, 1_000_000), None);
-        assert_eq!(power(1).wake(i64::MIN, 5_000_000), None);
-        assert_eq!(power(1).wake(0, 1_000_001).unwrap().0, 1);
+    fn the_device_stays_awake_up_to_the_threshold() {
+        assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_000)), None);
+        assert_eq!(power(1).wake(NEVER, Nanos(5_000_000)), None);
+        assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_001)).unwrap().0, Nanos(1));
     }
 }

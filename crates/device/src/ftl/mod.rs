@@ -1,16 +1,298 @@
-//! The flash translation layer: mapping schemes, the distributor of requests over page sizes, placement and collection.
+//! The flash translation layer: where logical data lies on the flash, and how space is won back.
+//!
+//! The FTL knows the flash below it and nothing above: commands, queues, write buffer and power are the controller's.
 
-pub(crate) mod blocks;
-mod books;
-pub(crate) mod collect;
-mod demand;
-pub(crate) mod fetch;
+mod allocate;
+mod allocation;
+mod collect;
+mod collector;
+mod commit;
+mod core;
 pub mod gc;
-pub(crate) mod idle;
-pub(crate) mod mapping;
-mod page;
-pub(crate) mod place;
-pub(crate) mod reverse;
-pub(crate) mod slc;
-pub(crate) mod split;
-mod stream;
+mod lists;
+mod moves;
+mod packed;
+pub(crate) mod pool;
+mod read;
+pub(crate) mod request_state;
+mod reverse;
+mod schemes;
+mod slc;
+pub(crate) mod span;
+mod split;
+mod state;
+mod tables;
+mod write;
+
+use emmclab_trace::Nanos;
+
+use crate::events::{LatencyBreakdown, Observer, Trimmed};
+use crate::geometry::Geometry;
+use crate::ids::{BlockId, Lpn, NEVER, PlaneId, PoolId, Ppn};
+use crate::nand::{Nand, Operation};
+use crate::settings::Settings;
+use request_state::RequestState;
+use schemes::Scheme;
+use span::Span;
+use tables::Tables;
+
+pub use self::core::Stop;
+pub(crate) use self::core::{Core, MAX_UNITS};
+pub(crate) use schemes::blocks::rows;
+pub(crate) use write::PageWrite;
+
+/// Requests whose table entries [`Ftl::prefetch`] reads at most.
+pub const PREFETCHED: usize = 64;
+
+/// A mapping scheme above the core that all schemes share.
+pub(crate) struct Ftl {
+    core: Core,
+    scheme: Scheme,
+}
+
+impl Ftl {
+    /// The FTL of a new device over new flash.
+    pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand) -> Self {
+        let scheme = Scheme::new(settings, geometry);
+        Self { core: Core::new(settings, geometry, nand, scheme.map_units()), scheme }
+    }
+
+    /// Counts and addresses.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.core.geometry
+    }
+
+    /// Why no more writes are taken, if so.
+    #[inline]
+    pub fn stop(&self) -> Option<Stop> {
+        self.core.stop
+    }
+
+    /// Where a unit lies.
+    #[inline]
+    pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
+        self.core.lookup(lpn)
+    }
+
+    /// The tables, to be checked.
+    pub fn tables(&self) -> &Tables {
+        &self.core.tables
+    }
+
+    /// Bytes of memory that the map takes inside the device, by its scheme.
+    pub fn map_ram_bytes(&self) -> u64 {
+        self.scheme.ram_bytes(&self.core.geometry)
+    }
+
+    /// Whether pages of a block may be left out.
+    pub fn skips_pages(&self) -> bool {
+        self.scheme.maps_blocks()
+    }
+
+    /// Whether a write is durable when it counts as complete.
+    pub fn completes_when_programmed(&self) -> bool {
+        self.core.completes_when_programmed()
+    }
+
+    /// The first thing in which the scheme's tables and the flash disagree.
+    pub fn fault(&self, nand: &Nand) -> Option<String> {
+        self.scheme.fault(&self.core, nand)
+    }
+
+    /// Valid units of a block.
+    #[inline]
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.core.tables.valid(block)
+    }
+
+    /// Writes the data of a request, which has come.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but a choice")]
+    pub fn write<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        log: &mut L,
+    ) {
+        self.scheme.write(&mut self.core, nand, request, span, log);
+    }
+
+    /// Finds out where units lie, before they are read.
+    #[inline]
+    pub fn look_up<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        units: (Lpn, u32),
+        log: &mut L,
+    ) {
+        self.scheme.look_up(&mut self.core, nand, request, units, log);
+    }
+
+    /// Reads the units `first..end` of a request's span, which were looked up.
+    #[inline]
+    pub fn read<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        (first, end): (Lpn, Lpn),
+        log: &mut L,
+    ) {
+        self.core.read_units(nand, request, span, (first, end), log);
+    }
+
+    /// The next page for a run of units of a request of so many sectors: block group, and units it takes.
+    #[inline]
+    pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
+        self.core.page_for(first, units, sectors)
+    }
+
+    /// Whether the data of a request of so many sectors is expected to change soon.
+    #[inline]
+    pub fn is_hot(&self, sectors: u32) -> bool {
+        self.core.is_hot(sectors)
+    }
+
+    /// Programs one page of a page-mapped device; returns how many units it took, `None` where the device is full.
+    #[inline]
+    pub fn write_page<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        ready: Nanos,
+        page: PageWrite,
+        log: &mut L,
+    ) -> Option<(Operation, u32)> {
+        self.core.program_host(nand, ready, page, log)
+    }
+
+    /// Reads what a write leaves of the units that it covers in part, but for units that wait to be written.
+    pub fn read_rest<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        span: Span,
+        units: (Lpn, u32),
+        ready: Nanos,
+        waits_to_be_written: impl Fn(Lpn) -> bool,
+        log: &mut L,
+    ) -> (Nanos, LatencyBreakdown) {
+        self.core.read_rest(nand, span, units, ready, waits_to_be_written, log)
+    }
+
+    /// Programs the entries of a packed write as one stream.
+    pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
+        self.core.write_stream(nand, entries, log);
+    }
+
+    /// Forgets whole units.
+    pub fn discard<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        (first, count): (Lpn, u32),
+        ready: Nanos,
+        log: &mut L,
+    ) {
+        let mut mapped = 0;
+        for lpn in (first.0..first.0 + count).map(Lpn) {
+            if self.core.tables.unmap(lpn) {
+                mapped += 1;
+                if let Some(changed) = &mut self.core.changed_entries {
+                    changed.push(lpn);
+                }
+            }
+        }
+        self.scheme.settle(&mut self.core, nand, ready, log);
+        log.trimmed(&Trimmed { first, count, mapped });
+    }
+
+    /// When a page program counts as complete.
+    #[inline]
+    pub fn completion(&self, op: &Operation) -> Nanos {
+        self.core.completion(op)
+    }
+
+    /// End of the latest program.
+    #[inline]
+    pub fn last_program(&self) -> Nanos {
+        self.core.last_program
+    }
+
+    /// Has `work` done; returns the end of its latest program, [`NEVER`] where there was none.
+    pub fn timed(&mut self, work: impl FnOnce(&mut Self)) -> Nanos {
+        let before = std::mem::replace(&mut self.core.last_program, NEVER);
+        work(self);
+        let own = self.core.last_program;
+        self.core.last_program = own.max(before);
+        own
+    }
+
+    /// Idle time after which an SLC cache is folded; `None` where that never happens.
+    pub fn folds_after(&self) -> Option<Nanos> {
+        self.core.slc.folds_after()
+    }
+
+    /// The pool of the SLC blocks of a plane.
+    pub fn slc_pool(&self, plane: PlaneId) -> PoolId {
+        self.core.slc_pool(plane)
+    }
+
+    /// Whether a pool is never collected while a write waits.
+    pub fn is_passed_by(&self, pool: PoolId) -> bool {
+        self.core.is_passed_by(pool)
+    }
+
+    /// Free blocks of a pool.
+    #[inline]
+    pub fn free_blocks(&self, pool: PoolId) -> u32 {
+        self.core.tables.pool(pool).free()
+    }
+
+    /// Full blocks of a pool.
+    pub fn full_blocks(&self, pool: PoolId) -> u32 {
+        self.core.tables.pool(pool).full
+    }
+
+    /// Whether collection of a block of this pool is under way.
+    #[inline]
+    pub fn collects_now(&self, pool: PoolId) -> bool {
+        self.core.tables.pool(pool).victim.is_some()
+    }
+
+    /// How many pools there are.
+    pub fn pools(&self) -> u32 {
+        self.core.tables.pools().len() as u32
+    }
+
+    /// Moves one page's worth of the victim of a pool, choosing one first where none is under way; `None` where no block is worth
+    /// collecting, else whether the victim is still under way.
+    pub fn collect_step<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        pool: PoolId,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<bool> {
+        if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
+            return None;
+        }
+        let goes_on = self.core.move_pages(nand, pool, 1, ready, log);
+        self.scheme.follow(&mut self.core);
+        Some(goes_on)
+    }
+
+    /// Reads into the processor's cache what the tables hold of the units at these sectors, for at most [`PREFETCHED`] commands that
+    /// come next: the cache misses of a loop that does nothing else overlap.
+    #[inline]
+    pub fn prefetch(&mut self, sectors: &[u64]) {
+        let shift = self.core.geometry.unit_shift;
+        self.core.tables.prefetch(sectors.iter().map(|sector| (sector >> shift) as usize));
+    }
+
+    /// Time starts again: copies of the map in memory are gone, data stays.
+    pub fn rewind(&mut self) {
+        self.core.rewind();
+        self.scheme.power_cycle();
+    }
+}

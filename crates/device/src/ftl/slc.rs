@@ -1,28 +1,31 @@
 //! Blocks in SLC mode: a region of the address space that lies in them for good (the enhanced area of JESD84-A441), or a
 //! cache that small writes go to first and that is folded into the other blocks later.
 //!
-//! They are a block group of their own, last in the list and never used unless asked for here. As a region they count
-//! towards the capacity and are collected like any group. As a cache they do not: all that is in them finds room in the
+//! They are a block group of their own, last in the list and used only where asked for here. As a region they count
+//! towards the capacity and are collected like any group. As a cache they do not: the data of the cache finds room in the
 //! other groups, where folding moves it, oldest block first.
 
-use super::place::MAX_SLOTS;
+use emmclab_trace::Nanos;
+
+use super::core::{Core, MAX_UNITS};
+use super::pool::Stream;
 use super::split::next_page;
-use crate::config::{Settings, SlcMode};
-use crate::device::Device;
-use crate::event::Observer;
-use crate::geometry::{Geometry, ns};
-use crate::nand::{NONE, Stream};
+use crate::events::Observer;
+use crate::geometry::{Geometry, nanos};
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
+use crate::nand::Nand;
+use crate::settings::{Settings, SlcMode};
 
 /// How blocks in SLC mode are used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slc {
-    pub mode: SlcMode,
+    mode: SlcMode,
     /// Their block group.
-    pub group: u8,
+    group: u8,
     /// Longest write that goes to the cache.
     max_sectors: u32,
     /// Idle time before folding; 0 = fold when full.
-    pub fold_after: i64,
+    fold_after: Nanos,
 }
 
 impl Slc {
@@ -32,8 +35,14 @@ impl Slc {
             mode: slc.mode,
             group: geometry.groups.len() as u8 - 1,
             max_sectors: slc.max_kb.saturating_mul(2),
-            fold_after: ns(slc.fold_after_us),
+            fold_after: nanos(slc.fold_after_us),
         }
+    }
+
+    /// Whether no block is in SLC mode.
+    #[inline]
+    pub fn is_off(self) -> bool {
+        self.mode == SlcMode::Off
     }
 
     /// Whether collection of this group means folding into others.
@@ -48,90 +57,82 @@ impl Slc {
         self.mode != SlcMode::Off && group == self.group
     }
 
-    /// Whether there is folding while idle.
+    /// Idle time after which the cache is folded; `None` where it is folded only when full, or there is none.
     #[inline]
-    pub fn folds_when_idle(self) -> bool {
-        self.mode == SlcMode::Cache && self.fold_after > 0
+    pub fn folds_after(self) -> Option<Nanos> {
+        (self.mode == SlcMode::Cache && self.fold_after > Nanos::ZERO).then_some(self.fold_after)
     }
 }
 
-impl Device {
-    /// The next page for a run of units of a request of so many sectors: block group, and units it takes.
-    #[inline]
-    pub(crate) fn page_for(&self, first: u32, units: u32, sectors: u32) -> (u8, u32) {
-        if self.slc.mode == SlcMode::Off {
-            next_page(&self.geometry, units)
-        } else {
-            self.page_for_slc(first, units, sectors)
-        }
-    }
-
+impl Core {
     #[inline(never)]
-    fn page_for_slc(&self, first: u32, units: u32, sectors: u32) -> (u8, u32) {
-        let slots = self.geometry.groups[usize::from(self.slc.group)].slots_per_page();
+    pub(super) fn page_for_slc(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
+        let capacity = self.geometry.groups[usize::from(self.slc.group)].units_per_page();
         let region = self.geometry.slc_units;
-        let slc = match self.slc.mode {
-            SlcMode::Region => first < region,
-            SlcMode::Cache => sectors <= self.slc.max_sectors && self.slc_has_room(),
-            SlcMode::Off => false,
-        };
         match self.slc.mode {
-            _ if !slc => next_page(&self.geometry, units),
-            SlcMode::Region => (self.slc.group, units.min(slots).min(region - first)),
-            SlcMode::Cache | SlcMode::Off => (self.slc.group, units.min(slots)),
+            SlcMode::Region if first.0 < region => {
+                (self.slc.group, units.min(capacity).min(region - first.0))
+            }
+            SlcMode::Cache if sectors <= self.slc.max_sectors && self.slc_has_room() => {
+                (self.slc.group, units.min(capacity))
+            }
+            _ => next_page(&self.geometry, units),
         }
     }
 
     /// Whether the SLC cache takes data, folding first if it does so when full.
     fn slc_has_room(&self) -> bool {
-        self.slc.fold_after == 0
+        self.slc.fold_after == Nanos::ZERO
             || (0..self.geometry.planes).any(|plane| {
-                let pool = &self.pools[self.pool_index(plane, self.slc.group)];
-                pool.free() > self.hard || pool.open[Stream::Host as usize] != NONE
+                let pool = self.tables.pool(self.geometry.pool(PlaneId(plane), self.slc.group));
+                pool.free() > self.collector.low_watermark || pool.open(Stream::Host).is_some()
             })
     }
 
-    /// Whether a pool is never collected while a write waits: an SLC cache folded in idle time; full, it is passed by.
+    /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time; full, writes pass it by.
     #[inline]
-    pub(super) fn passed_by_when_full(&self, pool: usize) -> bool {
-        self.slc.folds_when_idle() && pool % self.geometry.groups.len() == usize::from(self.slc.group)
+    pub fn is_passed_by(&self, pool: PoolId) -> bool {
+        self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
+    }
+
+    /// The pool of the SLC blocks of a plane.
+    pub fn slc_pool(&self, plane: PlaneId) -> PoolId {
+        self.geometry.pool(plane, self.slc.group)
     }
 
     /// The oldest full block of an SLC cache.
-    pub(super) fn oldest_to_fold(&self, pool: usize) -> Option<u32> {
-        self.pools[pool].full_blocks(&self.blocks).min_by_key(|block| self.blocks[*block as usize].closed)
+    pub(super) fn oldest_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
+        self.tables.pool(pool).full_blocks(nand).min_by_key(|block| self.tables.closed(*block))
     }
 
     /// Units that folding puts into one page at most.
-    pub(super) fn fold_slots(&self) -> u32 {
-        let largest = self
-            .geometry
-            .by_size
-            .first()
-            .map_or(1, |group| self.geometry.groups[usize::from(*group)].slots_per_page());
-        largest.min(MAX_SLOTS as u32)
+    pub(super) fn fold_units(&self) -> u32 {
+        let largest = self.geometry.by_size.first();
+        let units = largest.map_or(1, |group| self.geometry.groups[usize::from(*group)].units_per_page());
+        units.min(MAX_UNITS as u32)
     }
 
-    /// Plane, group and pool that `count` units are folded into: in the same plane where it has room, else elsewhere.
-    pub(super) fn fold_destination<O: Observer>(
+    /// The pool that `count` units are folded into: in the same plane where it has room, else elsewhere.
+    pub(super) fn fold_destination<L: Observer>(
         &mut self,
-        plane: u32,
+        nand: &mut Nand,
+        plane: PlaneId,
         count: u32,
-        ready: i64,
-        observer: &mut O,
-    ) -> Option<(u32, u8, usize)> {
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<PoolId> {
         let (best, _) = next_page(&self.geometry, count);
         for crowded in [false, true] {
             for i in 0..self.geometry.planes {
-                let to_plane = (plane + i) % self.geometry.planes;
+                let to_plane = PlaneId((plane.0 + i) % self.geometry.planes);
                 for turn in 0..=self.geometry.by_size.len() {
                     let group = if turn == 0 { best } else { self.geometry.by_size[turn - 1] };
-                    let pool = self.pool_index(to_plane, group);
-                    let entry = &self.pools[pool];
+                    let pool = self.geometry.pool(to_plane, group);
+                    let entry = self.tables.pool(pool);
                     if entry.valid < entry.valid_limit || crowded {
-                        let open = entry.open[Stream::Gc as usize] != NONE && entry.victim.is_none();
-                        if open || self.reclaim(pool, ready, observer) {
-                            return Some((to_plane, group, pool));
+                        let open = entry.open(Stream::Gc).is_some() && entry.victim.is_none();
+                        if open || self.reclaim(nand, pool, ready, log) {
+                            return Some(pool);
                         }
                     }
                     if self.stop.is_some() {

@@ -8,13 +8,13 @@ use crate::geometry::Geometry;
 pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
     // One kind of page needs no choice.
     if let [only] = geometry.by_size[..] {
-        return (only, units.min(geometry.groups[usize::from(only)].slots_per_page()));
+        return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
     }
     let mut smallest = 0;
     for index in &geometry.by_size {
-        let slots = geometry.groups[usize::from(*index)].slots_per_page();
-        if slots <= units {
-            return (*index, slots);
+        let capacity = geometry.groups[usize::from(*index)].units_per_page();
+        if capacity <= units {
+            return (*index, capacity);
         }
         smallest = *index;
     }
@@ -24,7 +24,7 @@ pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::DeviceConfig;
+    use crate::DeviceConfig;
 
     fn pages_kb(preset: &str, kb: u32) -> Vec<u32> {
         let config = DeviceConfig::preset(preset).unwrap();

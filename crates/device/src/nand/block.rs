@@ -1,15 +1,15 @@
-//! One erase block.
+//! One erase block, as the flash sees it.
 
-/// What a block is doing. Its life: free, open, full, collecting, free again; bad at the end.
+/// What a block is doing. Life: free, open, full, collecting, free again; bad at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {
     /// Erased.
     #[default]
     Free = 0,
-    /// Being written, page by page.
+    /// Being programmed, page by page.
     Open = 1,
-    /// All pages are written.
+    /// All pages are programmed.
     Full = 2,
     /// Its valid data is being moved away.
     Collecting = 3,
@@ -17,17 +17,27 @@ pub enum BlockState {
     Bad = 4,
 }
 
-/// An erase block. `plane` and `group` are set when it is first opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Block {
-    /// Valid map units.
-    pub valid: u32,
-    /// Pages written; the next page to write.
+impl BlockState {
+    /// The state with this code, the inverse of `state as u8`.
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Free),
+            1 => Some(Self::Open),
+            2 => Some(Self::Full),
+            3 => Some(Self::Collecting),
+            4 => Some(Self::Bad),
+            _ => None,
+        }
+    }
+}
+
+/// An erase block: where it is, how worn, how far programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Pages programmed; the next page to program.
     pub written: u32,
     /// Erases so far.
     pub erases: u32,
-    /// Page programs of the device before its last page was written.
-    pub(crate) closed: u64,
     /// Its plane.
     pub plane: u16,
     /// Its block group.

@@ -1,24 +1,26 @@
 //! A bus as a timeline with gaps.
-#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
+#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
-/// Gaps remembered, and one place more; with more, the earliest is given up. A power of two.
+use emmclab_trace::Nanos;
+
+/// Gaps kept, plus one; beyond that the earliest is given up. A power of two.
 pub(super) const REMEMBERED: u32 = 32;
 const PLACES: usize = REMEMBERED as usize;
 
-/// Beginning and end of a time when nothing is on the bus.
+/// Beginning and end of a time when nothing is on the bus, ns.
 type Gap = (i64, i64);
 
-/// No gap: over before everything.
+/// No gap: it ends before every time of a run.
 const NONE: Gap = (i64::MIN, i64::MIN);
 
-/// A bus: who asks for it gets the first gap that is long enough.
+/// A bus: a transfer takes the first gap that is long enough.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
-    /// The gaps between transfers in order of time, the latest before `next`, in a ring. There are `PLACES - 1`, some of
-    /// them none: those stand before all others.
+    /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`; unused entries
+    /// ([`NONE`]) stand before all others.
     gaps: [Gap; PLACES],
     next: u32,
-    /// Beginning of the first transfer and end of the last; both at the end of time while there is none.
+    /// Beginning of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
     begin: i64,
     end: i64,
     /// Time in use, ns.
@@ -32,50 +34,50 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Takes the bus for `length` ns, not before `earliest`; returns the beginning.
+    /// Takes the bus for `length`, not before `earliest`; returns the beginning.
     #[inline(always)]
-    pub fn reserve(&mut self, earliest: i64, length: i64) -> i64 {
+    pub fn reserve(&mut self, Nanos(earliest): Nanos, Nanos(length): Nanos) -> Nanos {
         self.busy += length as u64;
         if earliest < self.end {
-            return self.reserve_gap(earliest, length);
+            return Nanos(self.reserve_gap(earliest, length));
         }
-        // The usual case: behind all that is known.
+        // The usual case: behind all known transfers.
         if earliest > self.end {
-            *self.place(0) = (self.end, earliest);
+            *self.entry(0) = (self.end, earliest);
             self.next = self.next.wrapping_add(1);
         }
         self.end = earliest + length;
-        earliest
+        Nanos(earliest)
     }
 
     /// Whether no transfer ends after `at`.
     #[inline]
-    pub fn is_free(&self, at: i64) -> bool {
-        self.end <= at || self.begin == i64::MAX
+    pub fn is_free(&self, at: Nanos) -> bool {
+        self.end <= at.0 || self.begin == i64::MAX
     }
 
-    /// The place so many before the next one.
+    /// The entry so many before the next one.
     #[inline(always)]
-    fn place(&mut self, before: u32) -> &mut Gap {
+    fn entry(&mut self, before: u32) -> &mut Gap {
         &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
     }
 
-    /// The same where later transfers are known.
+    /// A transfer that may begin before known ones end.
     #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         if earliest + length <= self.begin {
             self.reserve_before_all(earliest, length);
             return earliest;
         }
-        // How many gaps end later, by halves.
+        // The number of gaps that end later, by binary search.
         let (mut later, mut step) = (0, REMEMBERED / 2);
         while step > 0 {
-            let ends_later = self.place(later + step).1 > earliest;
+            let ends_later = self.entry(later + step).1 > earliest;
             later = if ends_later { later + step } else { later };
             step /= 2;
         }
         let fits = |before: &u32| {
-            let (from, to) = *self.place(*before);
+            let (from, to) = *self.entry(*before);
             to - from.max(earliest) >= length
         };
         let Some(found) = (1..=later).rev().find(fits) else {
@@ -83,7 +85,7 @@ impl Channel {
             self.end += length;
             return begin;
         };
-        let gap = self.place(found);
+        let gap = self.entry(found);
         let (from, to) = *gap;
         let begin = from.max(earliest);
         let end = begin + length;
@@ -99,7 +101,7 @@ impl Channel {
         begin
     }
 
-    /// A transfer that ends when the first begins, or earlier, or is the first.
+    /// A transfer that ends before the first known one begins, or is the first.
     #[cold]
     fn reserve_before_all(&mut self, earliest: i64, length: i64) {
         let gap = (earliest + length, self.begin);
@@ -111,29 +113,29 @@ impl Channel {
         if gap.0 == gap.1 {
             return;
         }
-        // With no place left this is the earliest gap, the one to give up.
-        if let Some(before) = (1..REMEMBERED).find(|before| *self.place(*before) == NONE) {
-            *self.place(before) = gap;
+        // With a full ring this is the earliest gap, the one to give up.
+        if let Some(before) = (1..REMEMBERED).find(|before| *self.entry(*before) == NONE) {
+            *self.entry(before) = gap;
         }
     }
 
-    /// A gap behind the one at this place.
+    /// Inserts a gap behind the one at this entry.
     fn insert(&mut self, before: u32, mut gap: Gap) {
         for later in (1..before).rev() {
-            std::mem::swap(self.place(later), &mut gap);
+            std::mem::swap(self.entry(later), &mut gap);
         }
-        *self.place(0) = gap;
+        *self.entry(0) = gap;
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The gap at this place is full.
+    /// Removes the gap at this entry, which is full.
     fn close(&mut self, before: u32) {
         for later in (1..before).rev() {
-            *self.place(later + 1) = *self.place(later);
+            *self.entry(later + 1) = *self.entry(later);
         }
         self.next = self.next.wrapping_sub(1);
-        // What was given up does not come back.
-        *self.place(REMEMBERED - 1) = NONE;
+        // A gap that was given up does not come back.
+        *self.entry(REMEMBERED - 1) = NONE;
     }
 }
 
@@ -143,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// All transfers, as spans; those whose gaps were given up are one.
+    /// All transfers, as spans; neighbours without a gap are one span.
     #[derive(Default)]
     struct Plain(Vec<(i64, i64)>);
 
@@ -178,11 +180,12 @@ mod tests {
     #[test]
     fn a_short_transfer_uses_a_gap_and_a_long_one_does_not() {
         let mut channel = Channel::default();
-        assert_eq!(channel.reserve(100, 10), 100);
-        assert_eq!(channel.reserve(0, 50), 0);
-        assert_eq!(channel.reserve(0, 60), 110);
-        assert_eq!(channel.reserve(0, 50), 50);
-        assert_eq!(channel.reserve(0, 1), 170);
+        let mut reserve = |earliest, length| channel.reserve(Nanos(earliest), Nanos(length)).0;
+        assert_eq!(reserve(100, 10), 100);
+        assert_eq!(reserve(0, 50), 0);
+        assert_eq!(reserve(0, 60), 110);
+        assert_eq!(reserve(0, 50), 50);
+        assert_eq!(reserve(0, 1), 170);
         assert_eq!(channel.busy, 171);
     }
 
@@ -195,7 +198,8 @@ mod tests {
             let (mut channel, mut plain) = (Channel::default(), Plain::default());
             for (i, (earliest, length)) in (0..).zip(transfers) {
                 let earliest = earliest * spread + i * spread;
-                prop_assert_eq!(channel.reserve(earliest, length), plain.reserve(earliest, length));
+                let begin = channel.reserve(Nanos(earliest), Nanos(length));
+                prop_assert_eq!(begin.0, plain.reserve(earliest, length));
             }
         }
     }

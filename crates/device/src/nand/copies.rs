@@ -1,160 +1,229 @@
-//! Pages that collection moves one after the other, from one plane to one plane.
-#![expect(clippy::inline_always, reason = "the hottest path; what is handed on stays in registers")]
+//! Pages that collection moves one after the other into one block.
+#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
+use emmclab_trace::Nanos;
+
+use super::block::{Block, BlockState};
 use super::channel::REMEMBERED;
-use super::flash::Flash;
-use super::lane::{Kind, Lane};
+use super::plane::{Kind, PlaneResources};
+use super::timelines::Timelines;
 use crate::geometry::Group;
+use crate::ids::PlaneId;
 
-/// A run of moves. What they share is looked up once.
-pub(crate) enum Copies<'a> {
-    /// Inside a plane, where nothing can come between the parts of a move.
-    Whole(Whole<'a>),
-    /// One operation of the flash after the other.
-    Stepwise(Stepwise<'a>),
+/// Moves of pages into consecutive pages of one block.
+pub(crate) struct Copies<'a> {
+    pub(super) to: &'a mut Block,
+    /// Page that the next move programs.
+    pub(super) page: u32,
+    pub(super) pages_per_block: u32,
+    pub(super) path: Path<'a>,
 }
 
-pub(crate) struct Whole<'a> {
-    pub(super) lane: Lane<'a>,
-    /// When the first move begins, and when the last one so far was done: no time passes between them.
-    pub(super) begin: i64,
-    pub(super) end: i64,
-    /// Times of a command, and of the bus for the data of a read and of a program with its command, ns.
-    pub(super) command: i64,
-    pub(super) out: i64,
-    pub(super) back: i64,
-    pub(super) read_ns: i64,
-    pub(super) program_ns: i64,
-}
-
-pub(crate) struct Stepwise<'a> {
-    pub flash: &'a mut Flash,
-    pub planes: (u32, u32),
-    pub groups: (&'a Group, &'a Group),
-    pub ready: i64,
-    /// Time of the moves so far, ns.
-    pub took: i64,
+/// How the moves are timed.
+pub(super) enum Path<'a> {
+    /// Inside a plane, where no other operation can come between the parts of a move.
+    InPlace(InPlace<'a>),
+    /// One flash operation after the other.
+    General(General<'a>),
 }
 
 impl Copies<'_> {
-    /// Moves a page: reads `reads` pages (none where the register holds the data) and programs one. Returns when the unit
-    /// was free for it, and when it was done.
+    /// Moves a page: reads `reads` pages (none where the register holds the data) and programs one. Returns when the way was
+    /// free for the move, and when it was done.
     #[inline(always)]
-    pub fn page(&mut self, reads: u32, page: u32) -> (i64, i64) {
-        match self {
-            Copies::Whole(whole) => whole.page(reads),
-            Copies::Stepwise(stepwise) => stepwise.page(reads, page),
-        }
+    pub fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
+        let (begin, end) = match &mut self.path {
+            Path::InPlace(path) => path.page(reads),
+            Path::General(path) => path.page(reads, self.page),
+        };
+        self.page += 1;
+        (begin, end)
     }
 
-    /// The time that the moves took so far, ns.
+    /// Moves so many pages, each of which has to be read. Returns when the first began and the last was done; `None`, with nothing
+    /// done, where moves are not in place.
     #[inline]
-    pub fn took(&self) -> i64 {
-        match self {
-            Copies::Whole(whole) => whole.end - whole.begin,
-            Copies::Stepwise(stepwise) => stepwise.took,
+    pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {
+        let Path::InPlace(path) = &mut self.path else { return None };
+        let begin = path.end;
+        path.pages(count);
+        self.page += count;
+        Some((begin, path.end))
+    }
+
+    /// Whether [`Copies::pages`] applies.
+    #[inline]
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.path, Path::InPlace(_))
+    }
+
+    /// Ends the run: the block counts its pages. Returns the time of the ways, summed over the moves.
+    #[inline]
+    pub fn finish(self) -> Nanos {
+        self.to.written = self.page;
+        if self.page == self.pages_per_block {
+            self.to.state = BlockState::Full;
+        }
+        match self.path {
+            Path::InPlace(path) => path.book(),
+            Path::General(path) => path.took,
         }
     }
 }
 
-impl Whole<'_> {
+pub(super) struct InPlace<'a> {
+    resources: PlaneResources<'a>,
+    /// When the first move begins, and when the last one so far was done: no time passes between moves.
+    begin: Nanos,
+    end: Nanos,
+    /// Times of a command, and of the bus for the data of a read and of a program with its command.
+    command: Nanos,
+    out: Nanos,
+    back: Nanos,
+    read: Nanos,
+    program: Nanos,
+}
+
+impl<'a> InPlace<'a> {
+    pub fn new(timelines: &'a mut Timelines, plane: PlaneId, groups: (&Group, &Group), ready: Nanos) -> Self {
+        let (from, to) = groups;
+        let interface = &timelines.interface;
+        let (out, back) = copied_bytes(interface.copy_back, from, to);
+        let (command, out, back) = (interface.command, interface.out(out), interface.into_flash(back));
+        let resources = timelines.resources(plane);
+        let begin = ready.max(resources.way.free);
+        let (read, program) = (from.read, to.program);
+        Self { begin, end: begin, command, out, back: command + back, read, program, resources }
+    }
+
     #[inline(always)]
-    pub fn page(&mut self, reads: u32) -> (i64, i64) {
-        let mut take = |at, time| if time > 0 { self.lane.channel.reserve(at, time) + time } else { at };
+    fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
+        let mut take = |at: Nanos, time: Nanos| {
+            if time > Nanos::ZERO { self.resources.channel.reserve(at, time) + time } else { at }
+        };
         let begin = self.end;
         let mut at = begin;
         for _ in 0..reads {
-            let sensed = take(at, self.command) + self.read_ns;
+            let sensed = take(at, self.command) + self.read;
             at = take(sensed, self.out);
         }
-        self.end = take(at, self.back) + self.program_ns;
+        self.end = take(at, self.back) + self.program;
         (begin, self.end)
     }
 
-    /// Moves so many pages, each of which has to be read. Behind all that is known of the bus, one takes as long as the
-    /// other, and the bus remembers only the last ones, each of which leaves a gap while the array works.
-    pub fn pages(&mut self, count: u32) {
-        let (bus, array) = (self.command + self.out + self.back, self.read_ns + self.program_ns);
+    /// Behind all known transfers, one move takes as long as the other, and the channel keeps only the gaps of the last ones:
+    /// the time of the moves between is a product.
+    fn pages(&mut self, count: u32) {
+        let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
         while left > 0 {
             self.page(1);
             left -= 1;
-            if left > REMEMBERED && array > 0 && self.lane.channel.is_free(self.end) {
+            if left > REMEMBERED && array > Nanos::ZERO && self.resources.channel.is_free(self.end) {
                 let skipped = i64::from(left - REMEMBERED);
-                self.lane.channel.busy += (skipped * bus) as u64;
-                self.end += skipped * (bus + array);
+                self.resources.channel.busy += (skipped * bus.0) as u64;
+                self.end += Nanos(skipped * (bus + array).0);
                 left = REMEMBERED;
             }
         }
     }
 
-    /// When the last move was done.
+    /// Books all moves at once; returns their time. A plane of a multi-plane group is never copied in place, so the kind of
+    /// operation is irrelevant.
     #[inline]
-    pub fn end(&self) -> i64 {
-        self.end
-    }
-}
-
-/// All moves are booked at once.
-impl Drop for Whole<'_> {
-    #[inline]
-    fn drop(&mut self) {
+    fn book(mut self) -> Nanos {
         let (begin, end) = (self.begin, self.end);
         if end > begin {
-            // Planes that work together are not copied as a whole: of what kind this is, nobody asks.
-            self.lane.book(Kind::Program, 0, (begin, end, end));
-            self.lane.unit.register = end - self.program_ns;
-            self.lane.unit.note_gc(begin, end);
+            self.resources.book(Kind::Program, 0, (begin, end, end));
+            self.resources.way.register = end - self.program;
+            self.resources.way.note_gc(begin, end);
         }
+        end - begin
     }
 }
 
-impl Stepwise<'_> {
+pub(super) struct General<'a> {
+    pub timelines: &'a mut Timelines,
+    pub planes: (PlaneId, PlaneId),
+    pub groups: (&'a Group, &'a Group),
+    pub ready: Nanos,
+    /// Time of the moves so far.
+    pub took: Nanos,
+}
+
+impl General<'_> {
     #[inline(never)]
-    fn page(&mut self, reads: u32, page: u32) -> (i64, i64) {
-        let (before, end) =
+    fn page(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
+        let (begin, end) =
             if self.planes.0 == self.planes.1 { self.inside(reads, page) } else { self.across(reads, page) };
-        self.took += end - before;
-        (before, end)
+        self.took += end - begin;
+        (begin, end)
     }
 
-    fn inside(&mut self, reads: u32, page: u32) -> (i64, i64) {
+    fn inside(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
         let (plane, (from, to)) = (self.planes.0, self.groups);
-        let (out, back) = self.flash.copied_bytes(from, to);
-        let before = self.flash.plane_free(plane).max(self.ready);
+        let (out, back) = copied_bytes(self.timelines.interface.copy_back, from, to);
+        let begin = self.timelines.plane_free(plane).max(self.ready);
         let mut at = self.ready;
         for _ in 0..reads {
-            at = self.flash.read(plane, from, page, at, out).end;
+            at = self.timelines.read(plane, from, page, at, out).end;
         }
-        let end = self.flash.program(plane, to, page, at, back).end;
-        self.flash.note_gc(plane, before, end);
-        (before, end)
+        let end = self.timelines.program(plane, to, page, at, back).end;
+        self.timelines.note_gc(plane, begin, end);
+        (begin, end)
     }
 
     /// The other plane collects from the beginning of the program on.
-    fn across(&mut self, reads: u32, page: u32) -> (i64, i64) {
+    fn across(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
         let ((plane, to_plane), (from, to)) = (self.planes, self.groups);
         let mut at = self.ready;
         for _ in 0..reads {
-            at = self.flash.read(plane, from, 0, at, from.page_bytes).end;
+            at = self.timelines.read(plane, from, 0, at, from.page_bytes).end;
         }
-        let op = self.flash.program(to_plane, to, page, at, to.page_bytes);
-        self.flash.note_gc(to_plane, op.begin, op.end);
+        let op = self.timelines.program(to_plane, to, page, at, to.page_bytes);
+        self.timelines.note_gc(to_plane, op.begin, op.end);
         (op.begin, op.end)
     }
+}
+
+impl<'a> Copies<'a> {
+    /// Moves from `from`'s plane into pages from `page` on of the block `to`.
+    pub(super) fn new(
+        timelines: &'a mut Timelines,
+        planes: (PlaneId, PlaneId),
+        groups: (&'a Group, &'a Group),
+        (to, page): (&'a mut Block, u32),
+        ready: Nanos,
+    ) -> Self {
+        let interface = &timelines.interface;
+        let overlaps = interface.cache_read || interface.cache_program;
+        let path = if planes.0 != planes.1 || timelines.has_groups() || overlaps {
+            Path::General(General { timelines, planes, groups, ready, took: Nanos::ZERO })
+        } else {
+            Path::InPlace(InPlace::new(timelines, planes.0, groups, ready))
+        };
+        Self { to, page, pages_per_block: groups.1.pages_per_block, path }
+    }
+}
+
+/// Bytes over the bus when a page is moved inside its plane: out and back.
+fn copied_bytes(copy_back: bool, from: &Group, to: &Group) -> (u32, u32) {
+    if copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-    use crate::config::DeviceConfig;
+    use crate::DeviceConfig;
     use crate::geometry::Geometry;
+    use crate::ids::BlockId;
+    use crate::nand::Nand;
+    use emmclab_trace::Nanos;
 
     proptest! {
         #[test]
-        fn many_pages_at_once_are_as_one_after_the_other(
+        fn many_pages_at_once_take_as_long_as_one_after_the_other(
             (command, bus, read, program) in (0..3u32, 0..3u32, 0..3u32, 0..3u32),
             // Programs on two planes that share a bus, and runs of moves on either.
             steps in prop::collection::vec((0..2u32, 0..3u32, 0..400_000i64, 1..120u32), 1..40),
@@ -167,30 +236,31 @@ mod tests {
                 ("geometry.block_groups.0.program_us", &(program * 20).to_string()),
             ]).unwrap();
             let geometry = Geometry::new(config.settings());
-            let kind = &geometry.groups[0];
-            let mut flash = Flash::new(config.settings(), &geometry);
-            let mut plain = flash.clone();
+            let bytes = geometry.groups[0].page_bytes;
+            let mut nand = Nand::new(config.settings(), &geometry);
+            let mut plain = nand.clone();
             for (plane, what, ready, pages) in steps {
-                if what == 0 {
-                    let op = flash.program(plane, kind, 0, ready, kind.page_bytes);
-                    prop_assert_eq!(plain.program(plane, kind, 0, ready, kind.page_bytes).end, op.end);
-                    continue;
-                }
-                for (flash, at_once) in [(&mut flash, true), (&mut plain, false)] {
-                    let Copies::Whole(mut copies) = flash.copies((plane, plane), (kind, kind), ready) else {
-                        return Err(TestCaseError::fail("moves inside a plane are whole"));
-                    };
+                let (block, ready) = (BlockId(plane * geometry.blocks_per_plane), Nanos(ready));
+                for (nand, at_once) in [(&mut nand, true), (&mut plain, false)] {
+                    nand.open(block);
+                    if what == 0 {
+                        nand.program(block, 0, ready, bytes);
+                        continue;
+                    }
+                    let mut copies = nand.copies(block, (block, 0), ready);
                     if at_once {
-                        copies.pages(pages);
+                        prop_assert!(copies.pages(pages).is_some());
                     } else {
                         for _ in 0..pages {
                             copies.page(1);
                         }
                     }
+                    copies.finish();
                 }
-                prop_assert_eq!(flash.plane_free(plane), plain.plane_free(plane));
+                let plane = nand.block(block).plane;
+                prop_assert_eq!(nand.plane_free(plane), plain.plane_free(plane));
+                prop_assert_eq!(nand.load(), plain.load());
             }
-            prop_assert_eq!(flash.load(), plain.load());
         }
     }
 }

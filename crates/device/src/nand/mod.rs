@@ -1,15 +1,240 @@
-//! The flash itself: blocks and their states, lists of them, and the timelines of channels and arrays.
+//! The flash: states and wear of its blocks, and the timelines of channels, ways and planes.
+//!
+//! It knows no logical pages, keeps no statistics beyond busy times, and decides nothing: the FTL says which page to program.
 
 mod block;
 mod channel;
 mod copies;
-mod flash;
-mod lane;
-mod lists;
-mod pool;
+mod plane;
+mod timelines;
 
-pub use block::{Block, BlockState};
+use emmclab_trace::Nanos;
+
+use crate::geometry::{Geometry, Group};
+use crate::ids::{BlockId, PlaneId, WayId};
+use crate::settings::Settings;
+use block::Block;
+use timelines::Timelines;
+
+pub use block::BlockState;
 pub(crate) use copies::Copies;
-pub(crate) use flash::{Flash, Operation};
-pub use pool::Order;
-pub(crate) use pool::{NONE, Pool, Stream, Victim};
+pub(crate) use timelines::Operation;
+
+/// How long each part was busy, ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Channels.
+    pub channels: Vec<u64>,
+    /// Dies.
+    pub dies: Vec<u64>,
+    /// Planes.
+    pub planes: Vec<u64>,
+}
+
+/// A block as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockView {
+    /// Pages programmed; the next page to program.
+    pub written: u32,
+    /// Erases so far.
+    pub erases: u32,
+    pub plane: PlaneId,
+    /// Block group.
+    pub group: u8,
+    pub state: BlockState,
+}
+
+/// The erase of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Erased {
+    /// When the way was free and the erase asked for; it begins later where the multi-plane group was busy.
+    pub ready: Nanos,
+    pub op: Operation,
+    /// Erases that the block has seen, with this one.
+    pub erases: u32,
+    /// Whether the block went bad.
+    pub bad: bool,
+}
+
+/// The flash of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct Nand {
+    groups: Vec<Group>,
+    blocks: Vec<Block>,
+    timelines: Timelines,
+}
+
+impl Nand {
+    /// New flash: every block erased, every timeline free.
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
+        for plane in 0..geometry.planes {
+            for (index, group) in (0u8..).zip(&geometry.groups) {
+                let block = Block {
+                    written: 0,
+                    erases: 0,
+                    plane: plane as u16,
+                    group: index,
+                    state: BlockState::Free,
+                };
+                blocks.extend(std::iter::repeat_n(block, group.blocks as usize));
+            }
+        }
+        Self { groups: geometry.groups.clone(), blocks, timelines: Timelines::new(settings, geometry) }
+    }
+
+    /// A block.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "only the fields asked for are read")]
+    pub fn block(&self, block: BlockId) -> BlockView {
+        let Block { written, erases, plane, group, state } = self.blocks[block.index()];
+        BlockView { written, erases, plane: PlaneId(u32::from(plane)), group, state }
+    }
+
+    /// How many blocks there are.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The page of a block to program next.
+    #[inline]
+    pub fn next_page(&self, block: BlockId) -> u32 {
+        self.blocks[block.index()].written
+    }
+
+    #[inline]
+    pub fn state(&self, block: BlockId) -> BlockState {
+        self.blocks[block.index()].state
+    }
+
+    /// Takes an erased block into use.
+    pub fn open(&mut self, block: BlockId) {
+        let entry = &mut self.blocks[block.index()];
+        (entry.state, entry.written) = (BlockState::Open, 0);
+    }
+
+    /// The data of a block is about to be moved away.
+    pub fn begin_collecting(&mut self, block: BlockId) {
+        self.blocks[block.index()].state = BlockState::Collecting;
+    }
+
+    /// Programs a page of an open block; `bytes` cross the bus. Pages before it that were left out stay empty. The block is
+    /// full with its last page.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "the hottest path; unused parts of the operation are eliminated"
+    )]
+    pub fn program(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> Operation {
+        let entry = &mut self.blocks[block.index()];
+        let group = &self.groups[usize::from(entry.group)];
+        entry.written = page + 1;
+        if entry.written == group.pages_per_block {
+            entry.state = BlockState::Full;
+        }
+        let plane = PlaneId(u32::from(entry.plane));
+        self.timelines.program(plane, group, page, ready, bytes)
+    }
+
+    /// Reads a page of a block; `bytes` cross the bus.
+    #[inline]
+    pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> Operation {
+        let Block { plane, group, .. } = self.blocks[block.index()];
+        self.read_somewhere(PlaneId(u32::from(plane)), group, page, ready, bytes)
+    }
+
+    /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
+    #[inline]
+    pub fn read_somewhere(
+        &mut self,
+        plane: PlaneId,
+        group: u8,
+        page: u32,
+        ready: Nanos,
+        bytes: u32,
+    ) -> Operation {
+        self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
+    }
+
+    /// Begins to move pages out of the block `from` into pages from `page` on of the block `to`, each as early as `ready` and the
+    /// flash allow.
+    pub fn copies(&mut self, from: BlockId, (to, page): (BlockId, u32), ready: Nanos) -> Copies<'_> {
+        let Block { plane, group, .. } = self.blocks[from.index()];
+        let entry = &mut self.blocks[to.index()];
+        let planes = (PlaneId(u32::from(plane)), PlaneId(u32::from(entry.plane)));
+        let groups = (&self.groups[usize::from(group)], &self.groups[usize::from(entry.group)]);
+        Copies::new(&mut self.timelines, planes, groups, (entry, page), ready)
+    }
+
+    /// Erases a block, which becomes free, or bad at its limit. Its way collects until then.
+    pub fn erase(&mut self, block: BlockId, ready: Nanos) -> Erased {
+        let entry = &mut self.blocks[block.index()];
+        let (plane, group) = (PlaneId(u32::from(entry.plane)), &self.groups[usize::from(entry.group)]);
+        entry.erases += 1;
+        entry.written = 0;
+        let (erases, bad) = (entry.erases, group.erase_limit > 0 && entry.erases >= group.erase_limit);
+        entry.state = if bad { BlockState::Bad } else { BlockState::Free };
+        let ready = self.timelines.plane_free(plane).max(ready);
+        let op = self.timelines.erase(plane, group, ready);
+        self.timelines.note_gc(plane, ready, op.end);
+        Erased { ready, op, erases, bad }
+    }
+
+    /// When the way of a plane is free.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one load")]
+    pub fn plane_free(&self, plane: PlaneId) -> Nanos {
+        self.timelines.plane_free(plane)
+    }
+
+    /// When the first way is free.
+    #[inline]
+    pub fn first_free(&self) -> Nanos {
+        self.timelines.first_free()
+    }
+
+    /// Position in striping order of the way that begins a program first, from `cursor` on; see [`Nand::ways`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each page")]
+    pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
+        self.timelines.first_way(cursor, ready)
+    }
+
+    /// The ways in striping order.
+    #[inline]
+    pub fn ways(&self) -> &[WayId] {
+        self.timelines.ways()
+    }
+
+    #[inline]
+    pub fn planes_per_way(&self) -> u32 {
+        self.timelines.planes_per_way()
+    }
+
+    /// Whether collection copies pages inside a plane without the bus.
+    #[inline]
+    pub fn copies_back(&self) -> bool {
+        self.timelines.interface.copy_back
+    }
+
+    /// Whether an operation may begin before the last one on its plane has ended (cache commands).
+    pub fn overlaps(&self) -> bool {
+        self.timelines.interface.cache_read || self.timelines.interface.cache_program
+    }
+
+    /// Busy times.
+    pub fn load(&self) -> Load {
+        self.timelines.load()
+    }
+
+    /// Moves every timeline to the past; blocks stay as they are.
+    pub fn rewind(&mut self) {
+        self.timelines.rewind();
+    }
+
+    /// Sets a block from an image.
+    pub fn restore(&mut self, block: BlockId, written: u32, erases: u32, state: BlockState) {
+        let entry = &mut self.blocks[block.index()];
+        (entry.written, entry.erases, entry.state) = (written, erases, state);
+    }
+}

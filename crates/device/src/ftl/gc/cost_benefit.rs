@@ -2,6 +2,7 @@
 //! hot blocks lose more units before they are collected. Looks at every full block of the plane.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
+use crate::ids::BlockId;
 
 pub(super) const POLICY: Policy = Policy {
     name: "cost_benefit",
@@ -12,9 +13,9 @@ pub(super) const POLICY: Policy = Policy {
 struct CostBenefit;
 
 /// Benefit and cost of a block, kept apart so that blocks compare in whole numbers.
-fn score(view: &View, block: u32) -> (u128, u128) {
+fn score(view: &View, block: BlockId) -> (u128, u128) {
     let valid = u128::from(view.valid(block));
-    let invalid = u128::from(view.slots_per_block()) - valid;
+    let invalid = u128::from(view.units_per_block()) - valid;
     (u128::from(view.age(block) + 1) * invalid, 2 * valid)
 }
 
@@ -24,7 +25,7 @@ impl VictimPolicy for CostBenefit {
     }
 
     fn choose(&self, view: &View) -> Choice {
-        let mut best: Option<(u32, (u128, u128))> = None;
+        let mut best: Option<(BlockId, (u128, u128))> = None;
         for block in view.full_blocks() {
             let (benefit, cost) = score(view, block);
             // A block without valid units costs nothing and is best of all; the lowest number wins a tie.

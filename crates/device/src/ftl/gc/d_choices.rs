@@ -5,7 +5,8 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
 use super::{Choice, Policy, VictimPolicy, View};
-use crate::config::GcSettings;
+use crate::ids::BlockId;
+use crate::settings::GcSettings;
 
 pub(super) const POLICY: Policy = Policy {
     name: "d_choices",
@@ -28,8 +29,8 @@ impl VictimPolicy for DChoices {
         }
         // One generator per decision: the same decision is drawn the same way whatever came before.
         let mut random =
-            Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.turn()).wrapping_mul(SPREAD)));
-        let mut best: Option<u32> = None;
+            Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
+        let mut best: Option<BlockId> = None;
         let mut drawn = 0;
         while drawn < self.choices {
             let index = (u64::from(random.next_u32()) * u64::from(view.span())) >> 32;

@@ -6,44 +6,65 @@ mod fifo;
 mod greedy;
 mod windowed_greedy;
 
-use crate::config::GcSettings;
-use crate::nand::{Block, Pool};
+use super::pool::Pool;
+use super::tables::Tables;
+use crate::ids::{BlockId, PoolId};
+use crate::nand::{BlockState, Nand};
+use crate::settings::GcSettings;
 
-pub use crate::nand::Order;
+pub use super::pool::Order;
 
 /// The word for no collection at all.
 pub const NONE: &str = "none";
 
 /// What a policy sees: the full blocks of one group in one plane. Nothing in it can be changed.
 pub struct View<'a> {
-    pub(crate) pool: &'a Pool,
-    pub(crate) blocks: &'a [Block],
-    /// Page programs of the device so far: the clock of ages.
-    pub(crate) now: u64,
-    pub(crate) slots_per_block: u32,
-    /// Number of this decision, to draw samples from.
-    pub(crate) turn: u64,
+    pool: &'a Pool,
+    tables: &'a Tables,
+    nand: &'a Nand,
+    units_per_block: u32,
+    decision: u64,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    pub(super) fn new(
+        pool: PoolId,
+        tables: &'a Tables,
+        nand: &'a Nand,
+        units_per_block: u32,
+        decision: u64,
+    ) -> Self {
+        Self { pool: tables.pool(pool), tables, nand, units_per_block, decision }
+    }
+
     /// Valid units in a block.
-    pub fn valid(&self, block: u32) -> u32 {
-        self.blocks[block as usize].valid
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.tables.valid(block)
     }
 
     /// Units in a block.
-    pub fn slots_per_block(&self) -> u32 {
-        self.slots_per_block
+    pub fn units_per_block(&self) -> u32 {
+        self.units_per_block
     }
 
     /// Page programs of the whole device since the block became full.
-    pub fn age(&self, block: u32) -> u64 {
-        self.now - self.blocks[block as usize].closed
+    pub fn age(&self, block: BlockId) -> u64 {
+        self.tables.programs() - self.tables.closed(block)
     }
 
-    /// Number of this decision in the run.
-    pub fn turn(&self) -> u64 {
-        self.turn
+    /// Erases that a block has seen.
+    pub fn erases(&self, block: BlockId) -> u32 {
+        self.nand.block(block).erases
+    }
+
+    /// Erases of the most worn block of the plane and group.
+    pub fn most_erases(&self) -> u32 {
+        self.pool.most_erases
+    }
+
+    /// Number of this decision in the run, to draw samples from.
+    pub fn decision(&self) -> u64 {
+        self.decision
     }
 
     /// Full blocks.
@@ -52,14 +73,14 @@ impl View<'_> {
     }
 
     /// Every full block, in order of number. Takes time in proportion to the plane.
-    pub fn full_blocks(&self) -> impl Iterator<Item = u32> {
-        self.pool.full_blocks(self.blocks)
+    pub fn full_blocks(&self) -> impl Iterator<Item = BlockId> {
+        self.pool.full_blocks(self.nand)
     }
 
     /// The `index`-th block of the plane and group if it is full, else `None`; `index` in `0..span()`.
-    pub fn at(&self, index: u32) -> Option<u32> {
-        let block = self.pool.first_block + index;
-        (self.blocks[block as usize].state == crate::nand::BlockState::Full).then_some(block)
+    pub fn at(&self, index: u32) -> Option<BlockId> {
+        let block = self.pool.block_at(index);
+        (self.nand.state(block) == BlockState::Full).then_some(block)
     }
 
     /// Blocks that [`View::at`] can be asked for.
@@ -68,12 +89,12 @@ impl View<'_> {
     }
 
     /// A full block with the fewest valid units, at once. Needs [`Order::Valid`].
-    pub fn least_valid(&self) -> Option<u32> {
+    pub fn least_valid(&self) -> Option<BlockId> {
         self.pool.least_valid()
     }
 
     /// The full blocks from the oldest on. Needs [`Order::Age`].
-    pub fn by_age(&self) -> impl Iterator<Item = u32> {
+    pub fn by_age(&self) -> impl Iterator<Item = BlockId> {
         std::iter::successors(self.pool.oldest(), |block| self.pool.younger(*block))
     }
 }
@@ -82,7 +103,7 @@ impl View<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Collect this full block.
-    Collect(u32),
+    Collect(BlockId),
     /// There is nothing worth collecting.
     Nothing,
 }
@@ -93,6 +114,7 @@ pub trait VictimPolicy: Send + Sync {
     fn order(&self) -> Order {
         Order::Valid
     }
+
     /// The victim.
     fn choose(&self, view: &View) -> Choice;
 }

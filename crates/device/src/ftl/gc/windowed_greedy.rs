@@ -1,7 +1,7 @@
 //! Windowed greedy: the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
-use crate::config::GcSettings;
+use crate::settings::GcSettings;
 
 pub(super) const POLICY: Policy = Policy {
     name: "windowed_greedy",

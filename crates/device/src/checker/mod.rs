@@ -1,0 +1,314 @@
+//! A plain reference model beside the device: what every sector must hold, and the rules of flash.
+//!
+//! The model knows nothing of maps, pools or policies. It hears page programs and erases, keeps a tag for every sector in
+//! the flash, and compares what the device says where data is with what was last written. Rules held:
+//!
+//! 1. Every logical sector reads back what was last written to it; lost, stale and swapped data is seen by its tag.
+//! 2. Each mapped unit has one valid place, and each valid place one unit.
+//! 3. Valid counts of blocks and pools add up.
+//! 4. Pages of a block are programmed in order, and none twice between erases; only block-mapped schemes leave some out.
+//! 5. Free, open, full, collecting and bad blocks are all blocks; the lists hold the full ones.
+//! 6. Time never goes back: a plane does one thing at a time, requests complete after they start after they arrive, and
+//!    the parts of a response time add up to it.
+//! 7. The tables of a block-mapped scheme lead to every valid unit.
+
+mod rules;
+
+use std::collections::{HashMap, VecDeque};
+
+use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+
+use crate::command::Command;
+use crate::device::Device;
+use crate::events::{
+    BlockErased, Cause, Observer, PageProgrammed, PageRead, RequestCompleted, Trimmed, UnitCached,
+    UnplacedRead,
+};
+use crate::geometry::Geometry;
+use crate::ids::{BlockId, Lpn, NEVER, PlaneId, Ppn};
+
+/// The reference model. Tell it each command before the device has it, let it listen, and verify.
+pub struct Checker {
+    geometry: Geometry,
+    /// Tag of each sector in the flash; 0 = nothing.
+    content: Vec<u32>,
+    /// Tag of each logical sector; 0 = nothing.
+    expected: Vec<u32>,
+    /// Pages programmed in each block.
+    programmed: Vec<u32>,
+    /// Tags of writes to each unit that have not been programmed.
+    outstanding: HashMap<Lpn, VecDeque<u32>>,
+    /// Tags of the sectors of units in the volatile cache; 0 = not written there.
+    cached: HashMap<Lpn, Vec<u32>>,
+    /// End of the last operation on each plane.
+    plane_end: Vec<Nanos>,
+    /// Whether a plane does one thing at a time; not with cache commands.
+    exclusive: bool,
+    /// Whether pages of a block may be left out.
+    skips: bool,
+    last_tag: u32,
+    last_arrival: i64,
+    since: usize,
+    last: Option<Command>,
+    fault: Option<String>,
+}
+
+impl Checker {
+    /// A model of a device as it is.
+    pub fn of(device: &Device) -> Self {
+        let geometry = device.geometry().clone();
+        let sectors = geometry.unit_sectors as usize;
+        let mut checker = Self {
+            content: vec![0; geometry.ppns() * sectors],
+            expected: vec![0; geometry.logical_units as usize * sectors],
+            programmed: device.blocks().map(|block| block.written).collect(),
+            outstanding: HashMap::new(),
+            cached: HashMap::new(),
+            plane_end: vec![NEVER; geometry.planes as usize],
+            exclusive: !device.nand.overlaps(),
+            skips: device.ftl.skips_pages(),
+            last_tag: 0,
+            last_arrival: i64::MIN,
+            since: 0,
+            last: None,
+            fault: None,
+            geometry,
+        };
+        for unit in (0..checker.geometry.logical_units).map(Lpn) {
+            if let Some(ppn) = device.lookup(unit) {
+                checker.last_tag += 1;
+                let tag = checker.last_tag;
+                checker.content[ppn.index() * sectors..][..sectors].fill(tag);
+                checker.expected[unit.index() * sectors..][..sectors].fill(tag);
+            }
+        }
+        checker
+    }
+
+    /// Notes what the next command means for the data.
+    pub fn expect(&mut self, command: &Command) {
+        let unit_sectors = u64::from(self.geometry.unit_sectors);
+        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
+        if end > self.expected.len() as u64 {
+            return;
+        }
+        self.last = Some(*command);
+        match command.op {
+            Op::Write => {
+                self.last_tag = self.last_tag.wrapping_add(1).max(1);
+                self.expected[first as usize..end as usize].fill(self.last_tag);
+                for unit in first / unit_sectors..end.div_ceil(unit_sectors) {
+                    self.outstanding.entry(Lpn(unit as u32)).or_default().push_back(self.last_tag);
+                }
+            }
+            Op::Discard | Op::SecureErase => {
+                let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
+                if from < to {
+                    self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize].fill(0);
+                }
+            }
+            Op::Read | Op::Flush => {}
+        }
+    }
+
+    /// Checks the units of the last command, and everything as often as its cost allows: always on a small device.
+    ///
+    /// # Errors
+    /// As [`Checker::verify`].
+    pub fn verify_now_and_then(&mut self, device: &Device) -> Result<()> {
+        self.since += 1;
+        if self.since * 256 >= self.geometry.ppns() {
+            self.since = 0;
+            return self.verify(device);
+        }
+        if let Some(command) = self.last.filter(|command| device.stop().is_none() && command.sectors > 0) {
+            let unit = u64::from(self.geometry.unit_sectors);
+            let end = (command.sector + u64::from(command.sectors)).div_ceil(unit);
+            for unit in command.sector / unit..end {
+                self.verify_unit(device, Lpn(unit as u32));
+            }
+        }
+        self.verdict()
+    }
+
+    /// Checks every rule over the whole device.
+    ///
+    /// # Errors
+    /// [`Kind::Value`] with the first rule that does not hold: a defect of this program, never of the input.
+    pub fn verify(&mut self, device: &Device) -> Result<()> {
+        if device.stop().is_none() {
+            let lost = self.outstanding.len();
+            self.require(lost == 0 || !device.all_dispatched(), || {
+                format!("writes to {lost} units were taken but never programmed")
+            });
+            for unit in (0..self.geometry.logical_units).map(Lpn) {
+                self.verify_unit(device, unit);
+            }
+        }
+        self.verify_blocks(device);
+        self.verify_pools(device);
+        let fault = if device.stop().is_none() { device.ftl.fault(&device.nand) } else { None };
+        self.require(fault.is_none(), || fault.unwrap_or_default());
+        self.verdict()
+    }
+
+    fn verdict(&mut self) -> Result<()> {
+        self.fault.take().map_or(Ok(()), |fault| {
+            Err(Error::new(Kind::Value, format!("an invariant of the device is broken: {fault}"))
+                .hint("this is a defect of the simulator; please report it with the settings and the trace"))
+        })
+    }
+
+    fn require(&mut self, holds: bool, fault: impl FnOnce() -> String) {
+        if !holds && self.fault.is_none() {
+            self.fault = Some(fault());
+        }
+    }
+
+    fn verify_unit(&mut self, device: &Device, unit: Lpn) {
+        if self.outstanding.contains_key(&unit) {
+            return;
+        }
+        let sectors = self.geometry.unit_sectors as usize;
+        let place = device.lookup(unit);
+        let cached = self.cached.remove(&unit);
+        for sector in 0..sectors {
+            let wanted = self.expected[unit.index() * sectors + sector];
+            let in_ram = cached.as_ref().map_or(0, |tags| tags[sector]);
+            let in_flash = || place.map_or(0, |ppn: Ppn| self.content[ppn.index() * sectors + sector]);
+            let found = if in_ram > 0 { in_ram } else { in_flash() };
+            self.require(wanted == found, || {
+                format!("sector {sector} of unit {unit} must hold write {wanted} but {place:?} holds {found}")
+            });
+        }
+        cached.and_then(|tags| self.cached.insert(unit, tags));
+    }
+
+    /// The tag of the oldest write to a unit that has not been programmed; 0 where there is none.
+    fn take_outstanding(&mut self, unit: Lpn) -> u32 {
+        let Some(tags) = self.outstanding.get_mut(&unit) else { return 0 };
+        let tag = tags.pop_front().unwrap_or(0);
+        if tags.is_empty() {
+            self.outstanding.remove(&unit);
+        }
+        tag
+    }
+
+    fn timeline(&mut self, plane: PlaneId, begin: Nanos, end: Nanos) {
+        let last = self.plane_end[plane.index()];
+        self.require(begin <= end && (end >= last) && (!self.exclusive || begin >= last), || {
+            format!("plane {plane} is used from {begin:?} to {end:?} while busy until {last:?}")
+        });
+        self.plane_end[plane.index()] = last.max(end);
+    }
+
+    fn plane_of(&self, block: BlockId) -> PlaneId {
+        PlaneId(block.0 / self.geometry.blocks_per_plane)
+    }
+}
+
+impl Observer for Checker {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        let waits = &event.waits;
+        let parts = [
+            waits.queue_ns,
+            waits.controller_ns,
+            waits.bus_ns,
+            waits.array_ns,
+            waits.gc_ns,
+            waits.wake_up_ns,
+        ];
+        let ordered = self.last_arrival <= event.arrival
+            && event.arrival <= event.start
+            && event.start <= event.complete;
+        self.require(ordered, || format!("time goes back in {event:?}"));
+        let sum: i64 = parts.iter().sum();
+        let adds_up = sum == event.complete - event.arrival && parts.iter().all(|part| *part >= 0);
+        self.require(adds_up, || format!("the parts of the response time do not add up in {event:?}"));
+        self.last_arrival = event.arrival;
+    }
+
+    fn page_read(&mut self, event: &PageRead) {
+        let (block, page) = (event.block, event.page);
+        let written = self.programmed[block.index()];
+        self.require(page < written, || format!("page {page} of block {block} is read but not programmed"));
+        // The reads of a move carry the times of the whole move.
+        if !event.cause.moves() {
+            self.timeline(self.plane_of(block), event.begin, event.end);
+        }
+    }
+
+    fn unplaced_read(&mut self, event: &UnplacedRead) {
+        self.timeline(event.plane, event.begin, event.end);
+    }
+
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        let (block, page) = (event.block, event.page);
+        let next = self.programmed[block.index()];
+        self.require(page == next || self.skips && page > next, || {
+            format!("page {page} of block {block} is programmed after page {next}")
+        });
+        self.programmed[block.index()] = page + 1;
+        self.timeline(self.plane_of(block), event.begin, event.end);
+        let sectors = self.geometry.unit_sectors as usize;
+        let group = &self.geometry.groups[usize::from(event.group)];
+        let (in_block, room) = (page << group.page_shift, group.units_per_page());
+        self.require(event.units.len() <= room as usize && !event.units.is_empty(), || {
+            format!("page {page} of block {block} is given {} units", event.units.len())
+        });
+        for (i, unit) in event.units.iter().enumerate() {
+            let place = self.geometry.first_ppn(block).plus(in_block).index() + i;
+            let mut cached = None;
+            let mut tag = 0;
+            // Pages of block-mapped schemes carry units that the host left as they were.
+            if event.cause == Cause::Host && (unit.covered != 0 || !self.skips) {
+                cached = self.cached.remove(&unit.lpn);
+                if cached.is_none() {
+                    tag = self.take_outstanding(unit.lpn);
+                    self.require(tag != 0, || format!("unit {} is programmed but was not written", unit.lpn));
+                }
+            }
+            for sector in 0..sectors {
+                let value = if unit.covered >> sector & 1 == 1 {
+                    match &mut cached {
+                        Some(tags) => std::mem::take(&mut tags[sector]),
+                        None => tag,
+                    }
+                } else {
+                    unit.from.map_or(0, |from| self.content[from.index() * sectors + sector])
+                };
+                self.require(value != 0 || unit.covered >> sector & 1 == 0, || {
+                    format!("sector {sector} of unit {} left the cache without being there", unit.lpn)
+                });
+                self.content[place * sectors + sector] = value;
+            }
+            if let Some(tags) = cached.filter(|tags| tags.iter().any(|tag| *tag != 0)) {
+                self.cached.insert(unit.lpn, tags);
+            }
+        }
+    }
+
+    fn unit_cached(&mut self, event: &UnitCached) {
+        let tag = self.take_outstanding(event.lpn);
+        self.require(tag != 0, || format!("unit {} came into the cache but was not written", event.lpn));
+        let sectors = self.geometry.unit_sectors as usize;
+        let tags = self.cached.entry(event.lpn).or_insert_with(|| vec![0; sectors]);
+        for (sector, held) in tags.iter_mut().enumerate() {
+            if event.covered >> sector & 1 == 1 {
+                *held = tag;
+            }
+        }
+    }
+
+    fn trimmed(&mut self, event: &Trimmed) {
+        self.cached.retain(|unit, _| !(event.first..event.first.plus(event.count)).contains(unit));
+    }
+
+    fn block_erased(&mut self, event: &BlockErased) {
+        self.programmed[event.block.index()] = 0;
+        self.timeline(self.plane_of(event.block), event.begin, event.end);
+        let sectors = self.geometry.unit_sectors as usize;
+        let first = self.geometry.first_ppn(event.block).index() * sectors;
+        self.content[first..][..sectors << self.geometry.stride_shift].fill(0);
+    }
+}

@@ -1,0 +1,316 @@
+//! What the device does while no request is being served: write-back, folding of the SLC cache, and collection (BKOPS;
+//! JESD84-B51, 6.6.25), autonomous (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
+//!
+//! Work is done in steps, in the order of the times at which they can begin, so that any series of calls does the same as one
+//! call up to the end of the last. A gap begins when all host work is done. In it, write-back waits for its own idle time,
+//! folding for its idle time after the last write-back, and collection for its after the last of both. Collection goes page
+//! by page; with HPI, a request interrupts it after the page under way, for a fixed time; without it, the request waits for the
+//! whole block. When free blocks are very few (`EXT_CSD` `BKOPS_STATUS` level 3) collection starts at once and is not interrupted.
+
+use emmclab_trace::Nanos;
+
+use super::below::Below;
+use super::write_buffer::WriteBuffer;
+use crate::counters::GcTime;
+use crate::events::{IdleCollected, IdleInterrupted, Observer};
+use crate::ftl::gc::NONE;
+use crate::geometry::{Geometry, nanos};
+use crate::ids::{FOREVER, NEVER, PlaneId, PoolId};
+use crate::settings::{Settings, WriteBack};
+
+/// A step of background work.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    WriteBack,
+    Fold(PoolId),
+    Urgent,
+    Collect(PoolId),
+}
+
+/// What the background did to a pool since the gap began.
+#[derive(Clone, Copy, Debug, Default)]
+struct PoolWork {
+    /// Blocks that may still be collected: policies by age may choose wholly valid blocks for ever, with times of zero in no time.
+    patience: Option<u32>,
+    /// Whether no block is worth collecting.
+    exhausted: bool,
+    urgent_patience: Option<u32>,
+    urgent_exhausted: bool,
+    /// Whether idle collection took time.
+    worked: bool,
+}
+
+/// Time since the last work for the host. The times from which write-back, folding and collection count their idle times.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    write_back: Nanos,
+    fold: Nanos,
+    collect: Nanos,
+}
+
+/// When the device works on its own, and what it did since the last command.
+#[derive(Clone, Debug)]
+pub(super) struct Background {
+    /// Whether there is any background work.
+    works: bool,
+    /// Idle time before collection starts; `None` = never.
+    collect_after: Option<Nanos>,
+    /// Free blocks of a pool at or below which it is collected.
+    free: u32,
+    hpi: bool,
+    hpi_time: Nanos,
+    /// Free blocks at or below which collection is urgent; `None` = never.
+    urgent: Option<u32>,
+    fold_after: Option<Nanos>,
+    planes: u32,
+    gap: Option<Gap>,
+    pools: Vec<PoolWork>,
+    /// When the work in the background is done.
+    pub busy_until: Nanos,
+}
+
+impl Background {
+    pub fn new(settings: &Settings, geometry: &Geometry, fold_after: Option<Nanos>, buffered: bool) -> Self {
+        let gc = &settings.gc;
+        let collects = gc.policy != NONE;
+        let collect_after = nanos(gc.idle_after_us);
+        let collect_after = (collects && collect_after > Nanos::ZERO).then_some(collect_after);
+        let urgent = (collects && gc.urgent_free_blocks > 0).then_some(gc.urgent_free_blocks);
+        Self {
+            works: buffered || collect_after.is_some() || urgent.is_some() || fold_after.is_some(),
+            collect_after,
+            free: if gc.idle_free_blocks > 0 { gc.idle_free_blocks } else { gc.soft_free_blocks },
+            hpi: gc.hpi,
+            hpi_time: nanos(gc.hpi_us),
+            urgent,
+            fold_after,
+            planes: geometry.planes,
+            gap: None,
+            pools: vec![PoolWork::default(); geometry.planes as usize * geometry.groups.len()],
+            busy_until: NEVER,
+        }
+    }
+
+    /// Whether there is any background work.
+    #[inline]
+    pub fn works(&self) -> bool {
+        self.works
+    }
+
+    /// Time starts again.
+    pub fn rewind(&mut self) {
+        self.gap = None;
+        self.busy_until = NEVER;
+    }
+
+    /// The gap is over without a command.
+    pub fn end_gap(&mut self) {
+        self.gap = None;
+    }
+
+    /// Does what begins before `until`, on a device that is done with host work at `idle_from`.
+    pub fn work_until<L: Observer>(
+        &mut self,
+        until: Nanos,
+        idle_from: Nanos,
+        mut buffer: Option<&mut WriteBuffer>,
+        below: &mut Below<'_, L>,
+    ) {
+        if self.gap.is_none() {
+            self.pools.fill(PoolWork::default());
+        }
+        self.gap.get_or_insert(Gap { write_back: idle_from, fold: idle_from, collect: idle_from });
+        while below.stop().is_none()
+            && let Some((at, task)) = self.next(idle_from, buffer.as_deref(), below)
+            && at < until
+        {
+            self.step(at, task, buffer.as_deref_mut(), below);
+        }
+    }
+
+    /// A command comes at `at`: what is urgent is done first, the gap ends. Returns the time that interrupting collection takes.
+    pub fn interrupt<L: Observer>(
+        &mut self,
+        at: Nanos,
+        idle_from: Nanos,
+        mut buffer: Option<&mut WriteBuffer>,
+        below: &mut Below<'_, L>,
+    ) -> Nanos {
+        self.work_until(at, idle_from, buffer.as_deref_mut(), below);
+        if below.stop().is_none() && self.is_urgent(below) {
+            self.step(at, Task::Urgent, buffer, below);
+        }
+        let Some(gap) = self.gap.take() else { return Nanos::ZERO };
+        let begun = self.collect_after.is_some_and(|after| plus(gap.collect, after) < at);
+        let unfinished = |pool: u32| {
+            let work = self.pools[pool as usize];
+            work.worked && !work.exhausted && below.ftl.free_blocks(PoolId(pool)) <= self.free
+        };
+        if !begun || below.stop().is_some() || !(0..self.pools.len() as u32).any(unfinished) {
+            return Nanos::ZERO;
+        }
+        below.log.idle_interrupted(&IdleInterrupted { at });
+        if self.hpi { self.hpi_time } else { Nanos::ZERO }
+    }
+
+    /// The step that can begin first, and when.
+    fn next<L: Observer>(
+        &self,
+        idle_from: Nanos,
+        buffer: Option<&WriteBuffer>,
+        below: &Below<'_, L>,
+    ) -> Option<(Nanos, Task)> {
+        let gap = self.gap?;
+        let mut best: Option<(Nanos, Task)> = None;
+        let mut consider = |at: Nanos, task: Task| {
+            if best.is_none_or(|(first, _)| at < first) {
+                best = Some((at, task));
+            }
+        };
+        if let Some(from) = buffer.and_then(|buffer| write_back_from(buffer, gap.write_back)) {
+            consider(below.nand.first_free().max(from), Task::WriteBack);
+        }
+        if let Some(after) = self.fold_after {
+            for plane in (0..self.planes).map(PlaneId) {
+                let pool = below.ftl.slc_pool(plane);
+                if !self.pools[pool.index()].exhausted {
+                    consider(below.nand.plane_free(plane).max(plus(gap.fold, after)), Task::Fold(pool));
+                }
+            }
+        }
+        if self.is_urgent(below) {
+            consider(self.busy_until.max(idle_from), Task::Urgent);
+        }
+        if let Some(after) = self.collect_after {
+            let from = plus(gap.collect, after);
+            for pool in (0..self.pools.len() as u32).map(PoolId) {
+                let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
+                if due && !self.pools[pool.index()].exhausted {
+                    let (plane, _) = below.ftl.geometry().of_pool(pool);
+                    let goes_on = !self.hpi && below.ftl.collects_now(pool);
+                    let at = if goes_on { from } else { below.nand.plane_free(plane).max(from) };
+                    consider(at, Task::Collect(pool));
+                }
+            }
+        }
+        best
+    }
+
+    /// Whether a pool has so few free blocks that collection does not wait.
+    fn is_urgent<L: Observer>(&self, below: &Below<'_, L>) -> bool {
+        (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
+    }
+
+    fn is_pool_urgent<L: Observer>(&self, pool: PoolId, below: &Below<'_, L>) -> bool {
+        self.urgent.is_some_and(|urgent| {
+            below.ftl.free_blocks(pool) <= urgent
+                && !self.pools[pool.index()].urgent_exhausted
+                && !below.ftl.is_passed_by(pool)
+        })
+    }
+
+    fn step<L: Observer>(
+        &mut self,
+        at: Nanos,
+        task: Task,
+        buffer: Option<&mut WriteBuffer>,
+        below: &mut Below<'_, L>,
+    ) {
+        let Some(mut gap) = self.gap else { return };
+        match task {
+            Task::WriteBack => {
+                let Some(buffer) = buffer else { return };
+                buffer.leave(at, below);
+                gap.fold = gap.fold.max(buffer.busy_until);
+                gap.collect = gap.collect.max(buffer.busy_until);
+            }
+            Task::Fold(pool) => {
+                let from = plus(gap.fold, self.fold_after.unwrap_or_default());
+                self.collect_page(pool, from, below);
+                gap.collect = gap.collect.max(self.busy_until);
+            }
+            Task::Urgent => {
+                for pool in (0..self.pools.len() as u32).map(PoolId) {
+                    self.collect_urgently(pool, gap.collect, below);
+                    gap.collect = gap.collect.max(self.busy_until);
+                }
+            }
+            Task::Collect(pool) => {
+                let from = plus(gap.collect, self.collect_after.unwrap_or_default());
+                let worked = self.collect_page(pool, from, below);
+                self.pools[pool.index()].worked |= worked;
+                while !self.hpi && below.stop().is_none() && below.ftl.collects_now(pool) {
+                    if self.pools[pool.index()].exhausted {
+                        break;
+                    }
+                    self.collect_page(pool, from, below);
+                }
+            }
+        }
+        self.gap = Some(gap);
+    }
+
+    /// Collects a page's worth in a pool; returns whether that took time.
+    fn collect_page<L: Observer>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> bool {
+        let work = &mut self.pools[pool.index()];
+        let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
+        let collected = if *patience == 0 { None } else { collect(pool, from, below) };
+        let Some((took, finished)) = collected else {
+            work.exhausted = true;
+            return false;
+        };
+        *patience -= u32::from(finished);
+        self.note(pool, took, below);
+        took > Nanos::ZERO
+    }
+
+    /// Collects in a pool until its free blocks are no longer very few.
+    fn collect_urgently<L: Observer>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) {
+        while below.stop().is_none() && self.is_pool_urgent(pool, below) {
+            let work = &mut self.pools[pool.index()];
+            let patience = work.urgent_patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
+            let collected = if *patience == 0 { None } else { collect(pool, from, below) };
+            let Some((took, finished)) = collected else {
+                work.urgent_exhausted = true;
+                return;
+            };
+            *patience -= u32::from(finished);
+            self.note(pool, took, below);
+        }
+    }
+
+    fn note<L: Observer>(&mut self, pool: PoolId, took: Nanos, below: &Below<'_, L>) {
+        if took > Nanos::ZERO {
+            let (plane, _) = below.ftl.geometry().of_pool(pool);
+            self.busy_until = self.busy_until.max(below.nand.plane_free(plane));
+        }
+    }
+}
+
+/// Collects a page's worth in a pool: the time of the ways, and whether a block was finished; `None` where no block is worth it.
+fn collect<L: Observer>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Option<(Nanos, bool)> {
+    let mut log = (GcTime::default(), &mut *below.log);
+    let goes_on = below.ftl.collect_step(below.nand, pool, from, &mut log);
+    let took = log.0.total();
+    let finished = goes_on == Some(false);
+    let blocks = u32::from(finished && !below.ftl.is_passed_by(pool));
+    if finished || took > Nanos::ZERO {
+        let (plane, _) = below.ftl.geometry().of_pool(pool);
+        below.log.idle_collected(&IdleCollected { plane, blocks, took });
+    }
+    goes_on.map(|_| (took, finished))
+}
+
+/// When write-back may begin, where the buffer holds data that leaves on its own.
+fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
+    match buffer.write_back {
+        _ if buffer.is_empty() => None,
+        WriteBack::WhenFull => None,
+        WriteBack::Eager => Some(buffer.since),
+        WriteBack::Idle => Some(plus(buffer.since.max(idle_from), buffer.idle_after)),
+    }
+}
+
+fn plus(at: Nanos, time: Nanos) -> Nanos {
+    if at == NEVER { NEVER } else { Nanos(at.0.saturating_add(time.0)).min(FOREVER) }
+}

@@ -1,0 +1,79 @@
+//! What the controller works on: the FTL, the flash under it, and who listens.
+
+use emmclab_trace::Nanos;
+
+use crate::events::{DataMoved, LatencyBreakdown, Observer};
+use crate::ftl::request_state::RequestState;
+use crate::ftl::span::Span;
+use crate::ftl::{Ftl, PageWrite, Stop};
+use crate::ids::Lpn;
+use crate::nand::{Nand, Operation};
+
+/// The rooms below the controller, for one call.
+pub(crate) struct Below<'a, L> {
+    pub ftl: &'a mut Ftl,
+    pub nand: &'a mut Nand,
+    pub log: &'a mut L,
+}
+
+/// Sectors of a request.
+#[inline]
+pub(super) fn span_of(request: &RequestState) -> Span {
+    Span::new(request.event.sector, request.event.sectors)
+}
+
+impl<L: Observer> Below<'_, L> {
+    /// Why no more writes are taken, if so.
+    #[inline]
+    pub fn stop(&self) -> Option<Stop> {
+        self.ftl.stop()
+    }
+
+    /// The units that a request touches: the first, and how many.
+    #[inline]
+    pub fn units_of(&self, request: &RequestState) -> (Lpn, u32) {
+        span_of(request).units(self.ftl.geometry().unit_shift)
+    }
+
+    /// Counts the data of a request.
+    #[inline]
+    pub fn data_moved(&mut self, request: &RequestState) {
+        self.log.data_moved(&DataMoved { op: request.event.op, sectors: request.event.sectors });
+    }
+
+    /// Has the FTL write the data of a request, which has come.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but a call")]
+    pub fn write(&mut self, request: &mut RequestState) {
+        self.ftl.write(self.nand, request, span_of(request), self.log);
+    }
+
+    /// Reads the units `first..end` of a request.
+    #[inline]
+    pub fn read(&mut self, request: &mut RequestState, (first, end): (Lpn, Lpn)) {
+        self.ftl.read(self.nand, request, span_of(request), (first, end), self.log);
+    }
+
+    /// Has the FTL find units before they are read.
+    #[inline]
+    pub fn look_up(&mut self, request: &mut RequestState, units: (Lpn, u32)) {
+        self.ftl.look_up(self.nand, request, units, self.log);
+    }
+
+    /// Programs one page of a page-mapped device.
+    #[inline]
+    pub fn write_page(&mut self, ready: Nanos, page: PageWrite) -> Option<(Operation, u32)> {
+        self.ftl.write_page(self.nand, ready, page, self.log)
+    }
+
+    /// Reads what a write leaves of units that it covers in part.
+    pub fn read_rest(
+        &mut self,
+        span: Span,
+        units: (Lpn, u32),
+        ready: Nanos,
+        waits_to_be_written: impl Fn(Lpn) -> bool,
+    ) -> (Nanos, LatencyBreakdown) {
+        self.ftl.read_rest(self.nand, span, units, ready, waits_to_be_written, self.log)
+    }
+}

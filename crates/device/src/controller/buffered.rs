@@ -1,0 +1,211 @@
+//! The write buffer and the read cache at work: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
+//! What all this promises stands in `persistence.rs`.
+
+use emmclab_trace::{Nanos, Op};
+
+use super::Controller;
+use super::below::{Below, span_of};
+use super::write_buffer::WriteBuffer;
+use crate::command::Modifiers;
+use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached};
+use crate::ftl::request_state::{RequestState, Taken};
+use crate::ids::Lpn;
+
+impl Controller {
+    /// A write whose data has come, on a device with RAM for data or with flags.
+    #[inline(never)]
+    pub(super) fn write_modified<L: Observer>(
+        &mut self,
+        request: &mut RequestState,
+        modifiers: Modifiers,
+        below: &mut Below<'_, L>,
+    ) {
+        if modifiers.contains(Modifiers::PREFLUSH) {
+            let end = self.flush_from(request.ready, below);
+            request.wait_until(end);
+        }
+        if modifiers.contains(Modifiers::RELIABLE) {
+            request.spend(self.commands.reliable);
+        }
+        let durable = modifiers.contains(Modifiers::RELIABLE) || modifiers.contains(Modifiers::FORCED);
+        if durable || self.write_buffer.is_none() {
+            self.write_around(request, below);
+        } else {
+            self.write_into(request, below);
+        }
+        if durable {
+            request.complete_by(below.ftl.last_program());
+        }
+    }
+
+    /// Writes to the flash, after what the buffer holds of the same units and what a barrier puts before.
+    fn write_around<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+        let (first, units) = below.units_of(request);
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.leave_older(request.ready, below);
+            request.wait_until(buffer.barrier_end);
+            buffer.write_units_back(first, first.plus(units), request.ready, below);
+        }
+        if let Some(cache) = &mut self.read_cache {
+            (first.0..first.0 + units).for_each(|unit| cache.forget(Lpn(unit)));
+        }
+        if below.stop().is_none() {
+            self.write_data(request, below);
+        }
+    }
+
+    /// Takes the data into the buffer, unit by unit, waiting for room.
+    fn write_into<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+        let Some(buffer) = &mut self.write_buffer else { return };
+        below.data_moved(request);
+        let (first, units) = below.units_of(request);
+        let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
+        let mut now = request.ready;
+        for lpn in (first.0..first.0 + units).map(Lpn) {
+            if buffer.is_older(lpn) {
+                buffer.leave_older(now, below);
+            }
+            while buffer.written(lpn) == 0 && !buffer.will_fit(1) && below.stop().is_none() {
+                buffer.leave(now, below);
+            }
+            if below.stop().is_some() {
+                return;
+            }
+            buffer.release(now);
+            while buffer.written(lpn) == 0
+                && !buffer.fits(1)
+                && let Some(at) = buffer.next_release()
+            {
+                now = now.max(at);
+                buffer.release(now);
+            }
+            let covered = span.covered(lpn, unit_sectors);
+            let overwritten = buffer.write(lpn, covered);
+            if let Some(cache) = &mut self.read_cache {
+                cache.forget(lpn);
+            }
+            below.log.unit_cached(&UnitCached { lpn, covered, overwritten, at: now });
+        }
+        buffer.since = buffer.since.max(now);
+        request.wait_until(now);
+        request.without_flash(request.ready);
+    }
+
+    /// Everything in the buffer goes to the flash from `ready` on; returns when it and all before is there.
+    pub(super) fn flush_from<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
+        if let Some(buffer) = &mut self.write_buffer {
+            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready });
+            while !buffer.is_empty() && below.stop().is_none() {
+                buffer.leave(ready, below);
+            }
+        }
+        ready.max(below.ftl.last_program())
+    }
+
+    /// What is in the buffer leaves it before anything that comes later.
+    pub(super) fn barrier<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.leave_older(ready, below);
+            buffer.barrier();
+        }
+    }
+
+    /// Reads units from RAM where they are there, from the flash where not.
+    #[inline(never)]
+    pub(super) fn read_through<L: Observer>(
+        &mut self,
+        request: &mut RequestState,
+        (first, end): (Lpn, Lpn),
+        below: &mut Below<'_, L>,
+    ) {
+        let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
+        let mut missed = first;
+        for lpn in (first.0..end.0).map(Lpn) {
+            let written = self.write_buffer.as_ref().map_or(0, |buffer| buffer.written(lpn));
+            let hit = span.covered(lpn, unit_sectors) & !written == 0
+                || written == 0 && self.read_cache.as_mut().is_some_and(|cache| cache.hit(lpn));
+            below.log.cache_read(&CacheRead { lpn, hit });
+            if hit {
+                below.read(request, (missed, lpn));
+                missed = lpn.plus(1);
+            } else if written == 0
+                && let Some(cache) = &mut self.read_cache
+            {
+                cache.keep(lpn);
+            }
+        }
+        below.read(request, (missed, end));
+    }
+
+    /// The data of discarded units leaves RAM.
+    pub(super) fn uncache(&mut self, first: Lpn, count: u32) {
+        for lpn in (first.0..first.0 + count).map(Lpn) {
+            if let Some(buffer) = &mut self.write_buffer
+                && buffer.written(lpn) != 0
+            {
+                buffer.drop_unit(lpn);
+                buffer.close_groups(lpn, lpn.plus(1));
+            }
+            if let Some(cache) = &mut self.read_cache {
+                cache.forget(lpn);
+            }
+        }
+    }
+}
+
+impl WriteBuffer {
+    /// The next group leaves the buffer at `ready`, or after what a barrier puts before it.
+    pub(super) fn leave<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+        if let Some((first, end)) = self.next_to_leave() {
+            let ready = if self.holds_older() { ready } else { ready.max(self.barrier_end) };
+            self.write_units_back(first, end, ready, below);
+        }
+    }
+
+    /// Everything from before the last barrier leaves the buffer.
+    fn leave_older<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+        while self.holds_older() && below.stop().is_none() {
+            self.leave(ready, below);
+        }
+    }
+
+    /// Programs the written data of the units `from..to`.
+    fn write_units_back<L: Observer>(&mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut Below<'_, L>) {
+        let mut at = from;
+        while let Some((first, end)) = self.run(at, to) {
+            let older = self.is_older(first);
+            let Below { ftl, nand, log } = below;
+            let done = ftl.timed(|ftl| self.write_run((first, end), ready, &mut Below { ftl, nand, log }));
+            if below.stop().is_some() {
+                return;
+            }
+            let done = done.max(ready);
+            self.leaves(done, end.0 - first.0);
+            if older {
+                self.barrier_end = self.barrier_end.max(done);
+            }
+            self.busy_until = self.busy_until.max(done);
+            (first.0..end.0).for_each(|unit| self.drop_unit(Lpn(unit)));
+            at = end;
+        }
+        self.close_groups(from, to);
+    }
+
+    /// Programs a run of units, cut where sectors between were never written to the buffer.
+    fn write_run<L: Observer>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut Below<'_, L>) {
+        let shift = below.ftl.geometry().unit_shift;
+        let written = |sector: &u64| {
+            self.written(Lpn((sector >> shift) as u32)) >> (sector & ((1 << shift) - 1)) & 1 == 1
+        };
+        let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
+        while let Some(begin) = (at..limit).find(written)
+            && below.stop().is_none()
+        {
+            at = (begin..limit).find(|sector| !written(sector)).unwrap_or(limit);
+            let (op, sectors) = (Op::Write, (at - begin) as u32);
+            let (arrival, start, queue_limited) = (ready, ready, false);
+            let taken = Taken { id: 0, op, sector: begin, sectors, arrival, start, queue_limited };
+            below.write(&mut RequestState::new(taken));
+        }
+    }
+}

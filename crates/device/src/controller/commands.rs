@@ -1,0 +1,82 @@
+//! The fixed part of a command, and the slots of the command queue.
+
+use emmclab_trace::{Nanos, SECTOR_BYTES};
+
+use crate::geometry::nanos;
+use crate::ids::NEVER;
+use crate::settings::Settings;
+
+/// Times of commands, and when the slots of the queue are free.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    read_overhead: Nanos,
+    write_overhead: Nanos,
+    /// Time of a sector between host and device in 1/1024 ns.
+    sector_time: i64,
+    /// Time that a reliable write takes on top.
+    pub reliable: Nanos,
+    /// When each slot of the queue is free; empty where there is no limit.
+    slots: Vec<Nanos>,
+}
+
+impl Commands {
+    pub fn new(settings: &Settings) -> Self {
+        let controller = &settings.controller;
+        Self {
+            read_overhead: nanos(controller.read_overhead_us),
+            write_overhead: nanos(controller.write_overhead_us),
+            sector_time: match controller.bus_mode.bytes_per_s() {
+                Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
+                None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
+            },
+            reliable: nanos(controller.reliable_write_us),
+            slots: vec![NEVER; controller.queue_depth as usize],
+        }
+    }
+
+    pub fn rewind(&mut self) {
+        self.slots.fill(NEVER);
+    }
+
+    /// Whether the queue has a limit.
+    #[inline]
+    pub fn is_limited(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    /// When the device takes a request that comes at `arrival`.
+    #[inline]
+    pub fn start(&self, arrival: Nanos) -> Nanos {
+        match self.slots.as_slice() {
+            [] => arrival,
+            [only] => arrival.max(*only),
+            slots => slots.iter().min().map_or(arrival, |free| arrival.max(*free)),
+        }
+    }
+
+    /// Gives the slot that [`Commands::start`] found until `complete`.
+    #[inline]
+    pub fn occupy(&mut self, complete: Nanos) {
+        if let Some(slot) = self.slots.iter_mut().min() {
+            *slot = complete;
+        }
+    }
+
+    /// Time between start and flash for a write or other command of `sectors`.
+    #[inline]
+    pub fn before_write(&self, sectors: u32) -> Nanos {
+        self.write_overhead + self.host(sectors)
+    }
+
+    /// Time between start and flash for a read.
+    #[inline]
+    pub fn before_read(&self) -> Nanos {
+        self.read_overhead
+    }
+
+    /// Time of `sectors` between host and device.
+    #[inline]
+    pub fn host(&self, sectors: u32) -> Nanos {
+        Nanos((i64::from(sectors) * self.sector_time) >> 10)
+    }
+}

@@ -1,0 +1,93 @@
+//! Writes that wait in the controller, on devices where reads may go first.
+
+use emmclab_trace::Nanos;
+
+use super::Controller;
+use super::below::{Below, span_of};
+use super::queue::WaitingPage;
+use crate::events::{LatencyBreakdown, Observer};
+use crate::ftl::PageWrite;
+use crate::ftl::request_state::RequestState;
+use crate::ids::{FOREVER, Lpn};
+
+impl Controller {
+    /// Cuts a write into pages, largest first, which wait in the queue; the rest of a page that it covers in part is read at once.
+    pub(super) fn enqueue_pages<L: Observer>(
+        &mut self,
+        request: &mut RequestState,
+        below: &mut Below<'_, L>,
+    ) {
+        let Some(queue) = &mut self.queue else { return };
+        let (span, id, sectors) = (span_of(request), request.event.id, request.event.sectors);
+        let (unit_sectors, unit_shift) = {
+            let geometry = below.ftl.geometry();
+            (geometry.unit_sectors, geometry.unit_shift)
+        };
+        let (mut first, mut left) = span.units(unit_shift);
+        while left > 0 {
+            let (group, units) = below.ftl.page_for(first, left, sectors);
+            let (mut ready, mut waits) = (request.ready, LatencyBreakdown::default());
+            if !span.is_whole(unit_sectors) && span.is_partial(first, units, unit_shift) {
+                let waiting = |lpn| queue.holds(lpn, 1);
+                (ready, waits) = below.read_rest(span, (first, units), ready, waiting);
+            }
+            queue.push_page(WaitingPage { request: id, first, units, group, ready, waits });
+            request.outstanding += 1;
+            first = first.plus(units);
+            left -= units;
+        }
+    }
+
+    /// Dispatches pages until none of these units waits.
+    #[inline]
+    pub(super) fn dispatch_units<L: Observer>(
+        &mut self,
+        (first, units): (Lpn, u32),
+        below: &mut Below<'_, L>,
+    ) {
+        while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.stop().is_none() {
+            self.dispatch_next(FOREVER, below);
+        }
+    }
+
+    /// Dispatches the pages that begin before `until`, and reports the requests that are complete with them.
+    pub(super) fn dispatch_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+        if self.queue.is_none() {
+            return;
+        }
+        while !self.all_dispatched() && below.stop().is_none() && self.dispatch_next(until, below) {}
+        if let Some(queue) = &mut self.queue
+            && below.stop().is_some()
+        {
+            queue.clear();
+        }
+        self.report_completed(below);
+    }
+
+    /// Dispatches the page that begins next, if before `until`.
+    fn dispatch_next<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) -> bool {
+        let Some(queue) = &mut self.queue else { return false };
+        let Some(page) = queue.next(below.nand.first_free(), until) else { return false };
+        let Some(request) = queue.request(page.request) else { return false };
+        let (span, hot) = (span_of(request), below.ftl.is_hot(request.event.sectors));
+        let (mut first, mut left) = (page.first, page.units);
+        while left > 0 {
+            let write = PageWrite { first, units: left, group: page.group, span, hot };
+            let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
+            let complete = below.ftl.completion(&op);
+            let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));
+            request.absorb(waits, op.begin, complete);
+            first = first.plus(taken);
+            left -= taken;
+        }
+        request.outstanding -= 1;
+        true
+    }
+
+    /// Reports requests whose pages have all been dispatched, in order of arrival.
+    pub(super) fn report_completed<L: Observer>(&mut self, below: &mut Below<'_, L>) {
+        while let Some(request) = self.queue.as_mut().and_then(|queue| queue.pop_complete()) {
+            self.complete(&request.event, below.log);
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! What a device does, declared once. Counters, measurement, checker and reports all read this stream.
+//!
+//! Every flash operation has an event. Page events mean the same on every path: a [`PageRead`] or [`PageProgrammed`] of one
+//! page carries the times of its operation; when collection moves pages, the reads and programs of a move (or of a run of moves
+//! into one block, which is one event for listeners that do not ask for units) carry the beginning and end of the whole move.
+#![expect(clippy::inline_always, reason = "fields of events that no listener reads are then eliminated")]
+
+use emmclab_trace::{Nanos, Op};
+
+use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
+
+/// Why a page was read or programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Cause {
+    /// The host asked for it.
+    Host = 0,
+    /// The rest of a page or unit that the host overwrote in part.
+    ReadModifyWrite = 1,
+    /// Garbage collection, SLC folding or a log-block merge moved it.
+    Gc = 2,
+    /// Wear levelling moved it.
+    Wear = 3,
+    /// The mapping scheme keeps its map there.
+    Map = 4,
+}
+
+impl Cause {
+    /// All causes, in the order of their codes.
+    pub const ALL: [Cause; 5] = [Cause::Host, Cause::ReadModifyWrite, Cause::Gc, Cause::Wear, Cause::Map];
+
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Host => "host",
+            Cause::ReadModifyWrite => "read_modify_write",
+            Cause::Gc => "gc",
+            Cause::Wear => "wear",
+            Cause::Map => "map",
+        }
+    }
+
+    /// Whether it is space or wear that the device puts in order.
+    #[inline]
+    pub const fn moves(self) -> bool {
+        matches!(self, Cause::Gc | Cause::Wear)
+    }
+}
+
+/// Where the response time of a request went, in ns: the parts of its last subrequest, which add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyBreakdown {
+    /// Behind other requests.
+    pub queue_ns: i64,
+    /// In the controller and between host and device.
+    pub controller_ns: i64,
+    /// On the flash bus, waiting for it included.
+    pub bus_ns: i64,
+    /// In the flash array.
+    pub array_ns: i64,
+    /// Behind garbage collection.
+    pub gc_ns: i64,
+    /// For the device to wake up.
+    pub wake_up_ns: i64,
+}
+
+/// A request is complete. Times in ns on the trace's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestCompleted {
+    /// Its number, counted from 0 in order of submission.
+    pub id: u64,
+    /// What it did.
+    pub op: Op,
+    /// First sector.
+    pub sector: u64,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// When it came.
+    pub arrival: i64,
+    /// When the device began to work on it.
+    pub start: i64,
+    /// When it was done.
+    pub complete: i64,
+    /// Page operations it took on the flash.
+    pub subrequests: u32,
+    /// Where the time went.
+    pub waits: LatencyBreakdown,
+}
+
+/// Data of a request goes to or comes from the FTL or the write buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataMoved {
+    /// Read or write.
+    pub op: Op,
+    /// Length in sectors.
+    pub sectors: u32,
+}
+
+/// Pages of a block were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRead {
+    /// Their block.
+    pub block: BlockId,
+    /// The page in the block; the first one of a run of moves.
+    pub page: u32,
+    /// How many; more than one only in a run of moves.
+    pub pages: u32,
+    /// Block group.
+    pub group: u8,
+    /// Bytes over the flash bus, all pages together.
+    pub bus_bytes: u64,
+    /// Why.
+    pub cause: Cause,
+    /// When the way began.
+    pub begin: Nanos,
+    /// When the data was out.
+    pub end: Nanos,
+}
+
+/// The flash was read where no block of the model holds the page: data that was never written, or the page map of a logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnplacedRead {
+    /// The plane that was busy with it.
+    pub plane: PlaneId,
+    /// Block group, whose times it took.
+    pub group: u8,
+    /// Bytes over the flash bus.
+    pub bus_bytes: u64,
+    /// Why.
+    pub cause: Cause,
+    /// When the way began.
+    pub begin: Nanos,
+    /// When the data was out.
+    pub end: Nanos,
+}
+
+/// A map unit in a programmed page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitWritten {
+    /// Its logical page number.
+    pub lpn: Lpn,
+    /// Where the sectors not in `covered` were taken from; `None` where there was no data.
+    pub from: Option<Ppn>,
+    /// Sectors that came from the host, one bit each from the lowest.
+    pub covered: u32,
+}
+
+/// Pages of a block were programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageProgrammed<'a> {
+    /// Their block.
+    pub block: BlockId,
+    /// The page in the block; the first one of a run of moves.
+    pub page: u32,
+    /// How many; more than one only in a run of moves, for listeners without [`Observer::UNITS`].
+    pub pages: u32,
+    /// Block group.
+    pub group: u8,
+    /// Bytes of the pages, all together.
+    pub bytes: u64,
+    /// Bytes over the flash bus, all pages together.
+    pub bus_bytes: u64,
+    /// Why.
+    pub cause: Cause,
+    /// What the page holds, by physical page number; places after the last are left empty. Empty without [`Observer::UNITS`].
+    pub units: &'a [UnitWritten],
+    /// When the way began.
+    pub begin: Nanos,
+    /// When the cells were written.
+    pub end: Nanos,
+}
+
+/// A block was erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockErased {
+    /// The block.
+    pub block: BlockId,
+    /// Block group.
+    pub group: u8,
+    /// Erases it has seen, with this one.
+    pub erases: u32,
+    /// When its way was free for the erase; it begins later where its multi-plane group was busy.
+    pub ready: Nanos,
+    /// When the erase began.
+    pub begin: Nanos,
+    /// When it was done.
+    pub end: Nanos,
+}
+
+/// A block reached its erase limit and is used no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRetired {
+    /// The block.
+    pub block: BlockId,
+}
+
+/// What the collection of a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// Free space, log-block merges included.
+    Space,
+    /// Data of the SLC cache goes to other blocks.
+    Fold,
+    /// Even wear.
+    Wear,
+}
+
+/// Collection of a block began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcStarted {
+    /// The victim.
+    pub block: BlockId,
+    /// Valid units in it.
+    pub valid: u32,
+    /// What for.
+    pub collection: Collection,
+    /// When.
+    pub at: Nanos,
+}
+
+/// Collection of a block ended, with its erase or, in a log-block merge, with its last copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcFinished {
+    /// The victim.
+    pub block: BlockId,
+    /// Valid units when it was chosen.
+    pub valid: u32,
+    /// When.
+    pub at: Nanos,
+}
+
+/// The device collected on its own, without a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleCollected {
+    /// The plane.
+    pub plane: PlaneId,
+    /// Blocks collected for space; folding counts none.
+    pub blocks: u32,
+    /// Time that ways spent on it.
+    pub took: Nanos,
+}
+
+/// A command interrupted collection in idle time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleInterrupted {
+    /// When the command came.
+    pub at: Nanos,
+}
+
+/// Units hold nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trimmed {
+    /// First unit.
+    pub first: Lpn,
+    /// How many.
+    pub count: u32,
+    /// How many of them the flash held.
+    pub mapped: u32,
+}
+
+/// Written data of a unit came into the write buffer; it is durable only once it is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitCached {
+    /// The unit.
+    pub lpn: Lpn,
+    /// Sectors that came, one bit each from the lowest.
+    pub covered: u32,
+    /// Whether the buffer held data of the unit already.
+    pub overwritten: bool,
+    /// When there was room.
+    pub at: Nanos,
+}
+
+/// The host read a unit of a device with RAM for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRead {
+    /// The unit.
+    pub lpn: Lpn,
+    /// Whether the RAM held all that was asked for.
+    pub hit: bool,
+}
+
+/// A flush found the write buffer, empty or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheFlushed {
+    /// Units with written data.
+    pub units: u32,
+    /// When the flush began.
+    pub at: Nanos,
+}
+
+/// The host overwrote a unit (block-mapped schemes: a page) in part; the rest of it is read first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOverwritten {
+    /// The unit, or the first one of the page.
+    pub lpn: Lpn,
+}
+
+/// The host read units that it never wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnwrittenUnits {
+    /// First unit.
+    pub first: Lpn,
+    /// How many.
+    pub count: u32,
+}
+
+/// A map entry, or the page map of a logical block, was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapLookedUp {
+    /// Whether it was in memory.
+    pub hit: bool,
+}
+
+/// The kinds of log-block merges (Kim et al. 2002, section III).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// The log block becomes the data block as it is.
+    Switch,
+    /// It does so after the rest of the data has been copied to it.
+    Partial,
+    /// Everything is copied to a fresh block.
+    Full,
+}
+
+/// Log blocks were merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogMerged {
+    /// How.
+    pub kind: Merge,
+}
+
+/// A packed command came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// Its entries.
+    pub entries: u32,
+}
+
+/// The device woke up for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WokeUp {
+    /// When the request came.
+    pub at: Nanos,
+    /// How long the device had been asleep.
+    pub asleep: Nanos,
+    /// How long waking up took.
+    pub took: Nanos,
+}
+
+/// Declares the calls of an observer once: for the trait, and for all that passes events on.
+macro_rules! observer {
+    ($($(#[$doc:meta])* $name:ident: $event:ty;)+) => {
+        /// Listens to a device. Every call does nothing unless overridden, and costs nothing then.
+        pub trait Observer {
+            /// Whether [`PageProgrammed::units`] is wanted, page by page; off, a run of moves is one event.
+            const UNITS: bool = true;
+
+            /// A request is complete; reported in order of arrival.
+            #[inline]
+            fn request_completed(&mut self, _event: &RequestCompleted) {}
+
+            $($(#[$doc])*
+            #[inline]
+            fn $name(&mut self, _event: &$event) {})+
+        }
+
+        impl<O: Observer + ?Sized> Observer for &mut O {
+            const UNITS: bool = O::UNITS;
+
+            #[inline(always)]
+            fn request_completed(&mut self, event: &RequestCompleted) {
+                (**self).request_completed(event);
+            }
+
+            $(#[inline(always)]
+            fn $name(&mut self, event: &$event) {
+                (**self).$name(event);
+            })+
+        }
+
+        /// Two listeners, told in their order.
+        impl<A: Observer, B: Observer> Observer for (A, B) {
+            const UNITS: bool = A::UNITS || B::UNITS;
+
+            #[inline(always)]
+            fn request_completed(&mut self, event: &RequestCompleted) {
+                self.0.request_completed(event);
+                self.1.request_completed(event);
+            }
+
+            $(#[inline(always)]
+            fn $name(&mut self, event: &$event) {
+                self.0.$name(event);
+                self.1.$name(event);
+            })+
+        }
+
+        impl<O: Observer, F: FnMut(&mut O, &RequestCompleted)> Observer for OnCompletion<'_, O, F> {
+            const UNITS: bool = O::UNITS;
+
+            #[inline]
+            fn request_completed(&mut self, event: &RequestCompleted) {
+                (self.completed)(self.observer, event);
+            }
+
+            $(#[inline]
+            fn $name(&mut self, event: &$event) {
+                self.observer.$name(event);
+            })+
+        }
+    };
+}
+
+observer! {
+    /// Data of a request goes to or comes from the FTL or the write buffer.
+    data_moved: DataMoved;
+    /// Pages were read.
+    page_read: PageRead;
+    /// The flash was read where no block of the model holds the page.
+    unplaced_read: UnplacedRead;
+    /// Pages were programmed.
+    page_programmed: PageProgrammed<'_>;
+    /// A block was erased.
+    block_erased: BlockErased;
+    /// A block went bad.
+    block_retired: BlockRetired;
+    /// Collection of a block, or a log-block merge, began.
+    gc_started: GcStarted;
+    /// Collection of a block, or a log-block merge, ended.
+    gc_finished: GcFinished;
+    /// The device collected on its own.
+    idle_collected: IdleCollected;
+    /// A command interrupted collection in idle time.
+    idle_interrupted: IdleInterrupted;
+    /// Data was discarded.
+    trimmed: Trimmed;
+    /// Written data came into the write buffer.
+    unit_cached: UnitCached;
+    /// A unit was read on a device with RAM for data.
+    cache_read: CacheRead;
+    /// The write buffer was flushed.
+    cache_flushed: CacheFlushed;
+    /// A unit was overwritten in part.
+    part_overwritten: PartOverwritten;
+    /// Units were read that were never written.
+    unwritten_read: UnwrittenUnits;
+    /// The mapping scheme looked its map up.
+    map_looked_up: MapLookedUp;
+    /// Log blocks were merged.
+    log_merged: LogMerged;
+    /// A packed command came.
+    packed: Packed;
+    /// The device woke up.
+    woke_up: WokeUp;
+}
+
+/// Listens to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Observer for Quiet {
+    const UNITS: bool = false;
+}
+
+/// A listener to everything but completions, which `completed` takes in its place.
+pub struct OnCompletion<'a, O, F> {
+    /// The listener.
+    pub observer: &'a mut O,
+    /// What is done with the completion of a request; it may report another to the listener.
+    pub completed: F,
+}

@@ -1,0 +1,112 @@
+//! Finding an open block with room for a page.
+#![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
+
+use emmclab_trace::Nanos;
+
+use super::allocation::PageRequest;
+use super::core::Core;
+use super::pool::Stream;
+use crate::events::Observer;
+use crate::ids::{BlockId, PoolId};
+use crate::nand::Nand;
+
+/// Where a page is programmed next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub pool: PoolId,
+    pub group: u8,
+    pub block: BlockId,
+}
+
+impl Core {
+    /// A plane, a group and an open block with room. Other planes and groups follow where the chosen one has none; `None` where
+    /// the device is full.
+    #[inline(always)]
+    pub fn allocate<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        page: PageRequest,
+        stream: Stream,
+        log: &mut L,
+    ) -> Option<Place> {
+        let plane = self.allocator.next_plane(&self.geometry, nand, page);
+        let pool = self.geometry.pool(plane, page.group);
+        let entry = self.tables.pool(pool);
+        if entry.valid < entry.valid_limit
+            && let Some(block) = self.open_block(nand, pool, stream, page.ready, log)
+        {
+            return Some(Place { pool, group: page.group, block });
+        }
+        self.allocate_anywhere(nand, page, stream, log)
+    }
+
+    /// Tries every plane of the group, then every plane of the others; planes above their share last.
+    #[cold]
+    fn allocate_anywhere<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        page: PageRequest,
+        stream: Stream,
+        log: &mut L,
+    ) -> Option<Place> {
+        for crowded in [false, true] {
+            for turn in 0..=self.geometry.by_size.len() {
+                let group = match turn {
+                    0 => page.group,
+                    turn => self.geometry.by_size[turn - 1],
+                };
+                if turn > 0 && group == page.group {
+                    continue;
+                }
+                for i in 0..self.geometry.planes {
+                    if self.stop.is_some() {
+                        return None;
+                    }
+                    let plane = self.geometry.striped(self.allocator.cursor() + i);
+                    let pool = self.geometry.pool(plane, group);
+                    let below = self.tables.pool(pool).valid < self.tables.pool(pool).valid_limit;
+                    if below != crowded
+                        && let Some(block) = self.open_block(nand, pool, stream, page.ready, log)
+                    {
+                        return Some(Place { pool, group, block });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The open block of a stream, a new one where there is none, collecting first where free blocks are few.
+    #[inline(always)]
+    pub fn open_block<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        pool: PoolId,
+        stream: Stream,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<BlockId> {
+        if let Some(open) = self.tables.pool(pool).open(stream) {
+            return Some(open);
+        }
+        self.new_open_block(nand, pool, stream, ready, log)
+    }
+
+    #[inline(never)]
+    fn new_open_block<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        pool: PoolId,
+        stream: Stream,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<BlockId> {
+        let collects = stream != Stream::Gc && self.collector.collects();
+        if collects && !self.reclaim(nand, pool, ready, log) {
+            return None;
+        }
+        let block = self.tables.pool_mut(pool).take_for(stream)?;
+        nand.open(block);
+        Some(block)
+    }
+}

@@ -1,0 +1,23 @@
+//! First free (`dynamic`): the way that can begin first; ways take turns where several can, and so do the planes of a way (the
+//! dynamic allocation of SSDsim; Hu et al., ICS 2011).
+#![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
+
+use super::{AllocationPolicy, PageRequest, View, WaySelection};
+use crate::ids::PlaneId;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstFree;
+
+impl AllocationPolicy for FirstFree {
+    #[inline(always)]
+    fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection {
+        let position = view.nand.first_way(view.cursor as usize, page.ready);
+        let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
+        let mut plane = way.0;
+        if planes > 1 {
+            let next = view.last_planes[way.index()] + 1;
+            plane = way.0 * planes + if next >= planes { 0 } else { next };
+        }
+        WaySelection { plane: PlaneId(plane), position: Some(position as u32) }
+    }
+}

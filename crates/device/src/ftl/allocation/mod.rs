@@ -1,0 +1,130 @@
+//! Where new data goes: allocation policies choose the plane. A policy is one file here and one entry in [`policies`].
+#![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
+
+mod address_striped;
+mod first_free;
+
+use emmclab_trace::Nanos;
+
+use crate::geometry::Geometry;
+use crate::ids::{Lpn, PlaneId};
+use crate::nand::Nand;
+use crate::settings::{self, Settings};
+
+use address_striped::AddressStriped;
+use first_free::FirstFree;
+
+/// What an allocation policy sees. Nothing in it can be changed.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub geometry: &'a Geometry,
+    pub nand: &'a Nand,
+    /// Position, in striping order, of the way to look at first: the one behind that used last.
+    pub cursor: u32,
+    /// Plane of each way that was used last, counted inside the way.
+    pub last_planes: &'a [u32],
+}
+
+/// The page that wants a plane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageRequest {
+    /// When its data is there.
+    pub ready: Nanos,
+    /// Its first unit.
+    pub first: Lpn,
+    /// Block group of the page.
+    pub group: u8,
+}
+
+/// What a policy decides: the plane, and where its way stands in the striping order if the next page is to go to the one behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaySelection {
+    pub plane: PlaneId,
+    pub position: Option<u32>,
+}
+
+/// Chooses the plane of a page: a pure decision, the allocator acts.
+pub(crate) trait AllocationPolicy {
+    /// The plane for the next page.
+    fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection;
+}
+
+/// The registry: each policy is a file here, a word in [`settings::AllocationPolicy`], and an entry below.
+macro_rules! policies {
+    ($($word:ident => $name:ident),+ $(,)?) => {
+        #[derive(Clone, Copy, Debug)]
+        enum Any {
+            $($name($name)),+
+        }
+
+        impl Any {
+            fn new(settings: &Settings) -> Self {
+                match settings.allocation.policy {
+                    $(settings::AllocationPolicy::$word => Any::$name($name)),+
+                }
+            }
+
+            #[inline(always)]
+            fn choose(self, view: View<'_>, page: PageRequest) -> WaySelection {
+                match self {
+                    $(Any::$name(policy) => policy.choose(view, page)),+
+                }
+            }
+        }
+    };
+}
+
+policies! {
+    Dynamic => FirstFree,
+    Static => AddressStriped,
+}
+
+/// The policy and what it remembers between pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocator {
+    policy: Any,
+    cursor: u32,
+    last_planes: Vec<u32>,
+}
+
+impl Allocator {
+    pub fn new(settings: &Settings, nand: &Nand) -> Self {
+        let last_planes = vec![nand.planes_per_way() - 1; nand.ways().len()];
+        Self { policy: Any::new(settings), cursor: 0, last_planes }
+    }
+
+    /// Chooses the plane of a page, and moves on.
+    #[inline(always)]
+    pub fn next_plane(&mut self, geometry: &Geometry, nand: &Nand, page: PageRequest) -> PlaneId {
+        let view = View { geometry, nand, cursor: self.cursor, last_planes: &self.last_planes };
+        let WaySelection { plane, position } = self.policy.choose(view, page);
+        if let Some(position) = position {
+            let next = position + 1;
+            self.cursor = if next as usize == nand.ways().len() { 0 } else { next };
+            let planes = nand.planes_per_way();
+            if planes > 1 {
+                self.last_planes[(plane.0 / planes) as usize] = plane.0 % planes;
+            }
+        }
+        plane
+    }
+
+    /// Position, in striping order, of the way to look at first.
+    pub fn cursor(&self) -> u32 {
+        self.cursor
+    }
+
+    /// Plane of each way that was used last.
+    pub fn last_planes(&self) -> &[u32] {
+        &self.last_planes
+    }
+
+    /// Takes up the state of an image; `None` where a position lies outside the device.
+    pub fn restore(&mut self, cursor: u32, last_planes: &[u32], planes_per_way: u32) -> Option<()> {
+        self.cursor = cursor;
+        for (own, given) in self.last_planes.iter_mut().zip(last_planes) {
+            *own = given % planes_per_way;
+        }
+        ((cursor as usize) < self.last_planes.len()).then_some(())
+    }
+}

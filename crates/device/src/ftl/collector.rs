@@ -1,0 +1,49 @@
+//! When collection works, and what its policy is.
+
+use super::gc::VictimPolicy;
+use crate::settings::{GcMode, Levelling, Settings};
+
+/// Settings and policy of garbage collection.
+pub(crate) struct Collector {
+    pub policy: Option<Box<dyn VictimPolicy>>,
+    /// Free blocks at or below which a write waits for collection.
+    pub low_watermark: u32,
+    /// Free blocks at or below which incremental collection works.
+    pub high_watermark: u32,
+    /// Pages that incremental collection moves for each page of the host; 0 = collection is not incremental.
+    pub pages_per_step: u32,
+    /// Spread of erases above which cold data is moved; 0 = off.
+    pub wear_threshold: u32,
+    /// Decisions of the policy so far.
+    pub decisions: u64,
+}
+
+impl Collector {
+    pub fn new(settings: &Settings, policy: Option<Box<dyn VictimPolicy>>) -> Self {
+        let gc = &settings.gc;
+        let incremental = policy.is_some() && gc.mode == GcMode::Incremental;
+        Self {
+            policy,
+            low_watermark: gc.hard_free_blocks,
+            high_watermark: gc.soft_free_blocks,
+            pages_per_step: if incremental { gc.pages_per_step } else { 0 },
+            wear_threshold: match settings.wear.levelling {
+                Levelling::Static => settings.wear.threshold,
+                Levelling::None | Levelling::Dynamic => 0,
+            },
+            decisions: 0,
+        }
+    }
+
+    /// Whether there is collection at all.
+    #[inline]
+    pub fn collects(&self) -> bool {
+        self.policy.is_some()
+    }
+
+    /// Whether incremental collection works with so many free blocks.
+    #[inline]
+    pub fn steps_at(&self, free: u32) -> bool {
+        self.pages_per_step > 0 && free <= self.high_watermark
+    }
+}

@@ -1,0 +1,147 @@
+//! The one way in which programmed pages enter the tables, whoever asked for them.
+#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
+
+use std::ops::Range;
+
+use emmclab_trace::Nanos;
+
+use super::core::{Core, MAX_UNITS};
+use super::pool::Stream;
+use super::span::Span;
+use super::tables::Tables;
+use crate::events::{Cause, Observer, PageProgrammed, UnitWritten};
+use crate::ids::{BlockId, Lpn, Ppn};
+
+/// Pages that were programmed one after the other in a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Programmed {
+    pub block: BlockId,
+    pub group: u8,
+    /// First page, and how many.
+    pub page: u32,
+    pub pages: u32,
+    /// Bytes over the flash bus, all pages together.
+    pub bus_bytes: u64,
+    pub cause: Cause,
+    /// The stream whose open block this is.
+    pub stream: Stream,
+    pub begin: Nanos,
+    pub end: Nanos,
+}
+
+/// The units of programmed pages: a run of the host's, a list, or moves of collection.
+pub(crate) trait Units {
+    /// Writes what the page holds, for listeners that ask for it; returns how many units it is.
+    fn report(&self, tables: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize;
+    /// Enters the units at the places from `to` on; returns how many they are.
+    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32;
+}
+
+/// Consecutive units, of which the host gave what `span` covers.
+pub(crate) struct Run {
+    pub first: Lpn,
+    pub units: u32,
+    pub span: Span,
+    pub unit_sectors: u32,
+}
+
+impl Units for Run {
+    fn report(&self, tables: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize {
+        for (unit, lpn) in written.iter_mut().zip(self.first.0..self.first.0 + self.units) {
+            let covered = self.span.covered(Lpn(lpn), self.unit_sectors);
+            *unit = UnitWritten { lpn: Lpn(lpn), from: tables.lookup(Lpn(lpn)), covered };
+        }
+        self.units as usize
+    }
+
+    #[inline(always)]
+    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+        for i in 0..self.units {
+            tables.remap(self.first.plus(i), to.plus(i));
+        }
+        self.units
+    }
+}
+
+/// Units one by one.
+pub(crate) struct List<'a>(pub &'a [UnitWritten]);
+
+impl Units for List<'_> {
+    fn report(&self, _: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize {
+        written[..self.0.len()].copy_from_slice(self.0);
+        self.0.len()
+    }
+
+    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+        for (i, unit) in (0..).zip(self.0) {
+            tables.remap(unit.lpn, to.plus(i));
+        }
+        self.0.len() as u32
+    }
+}
+
+/// Units of one page that collection moves out of `block`: where they lie, and what they are.
+pub(crate) struct Moves<'a> {
+    pub block: BlockId,
+    pub units: &'a [(Ppn, Lpn)],
+}
+
+impl Units for Moves<'_> {
+    fn report(&self, _: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize {
+        for (unit, (from, lpn)) in written.iter_mut().zip(self.units) {
+            *unit = UnitWritten { lpn: *lpn, from: Some(*from), covered: 0 };
+        }
+        self.units.len()
+    }
+
+    #[inline]
+    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+        for (i, (from, lpn)) in (0..).zip(self.units) {
+            tables.move_unit(*lpn, *from, to.plus(i));
+        }
+        tables.leaves(self.block, self.units.len() as u32);
+        self.units.len() as u32
+    }
+}
+
+/// The first valid units of these places of a block, moved in whole pages; for listeners that ask for no units.
+pub(crate) struct MoveRun {
+    pub from: Range<Ppn>,
+    pub units: u32,
+}
+
+impl Units for MoveRun {
+    fn report(&self, _: &Tables, _: &mut [UnitWritten; MAX_UNITS]) -> usize {
+        0
+    }
+
+    #[inline]
+    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+        tables.relocate(self.from.clone(), to, self.units);
+        self.units
+    }
+}
+
+impl Core {
+    /// Enters programmed pages: reports them, moves the map, counts valid units, and closes a block with its last page.
+    #[inline(always)]
+    pub fn commit_page<L: Observer>(&mut self, at: Programmed, units: &impl Units, log: &mut L) {
+        let Programmed { block, group, page, pages, bus_bytes, cause, stream, begin, end } = at;
+        let kind = &self.geometry.groups[usize::from(group)];
+        let (page_shift, full) = (kind.page_shift, page + pages == kind.pages_per_block);
+        let bytes = u64::from(pages) * u64::from(kind.page_bytes);
+        let event =
+            PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end };
+        if L::UNITS {
+            let mut written = [UnitWritten::default(); MAX_UNITS];
+            let count = units.report(&self.tables, &mut written);
+            log.page_programmed(&PageProgrammed { units: &written[..count], ..event });
+        } else {
+            log.page_programmed(&event);
+        }
+        let to = self.geometry.first_ppn(block).plus(page << page_shift);
+        let entered = units.enter(&mut self.tables, to);
+        self.tables.fill(block, pages, entered, full.then_some(stream));
+        self.last_program = self.last_program.max(end);
+    }
+}

@@ -1,0 +1,172 @@
+//! What every mapping scheme works with: tables, allocation, collection, and what they have done so far.
+
+use emmclab_trace::Nanos;
+
+use super::allocation::Allocator;
+use super::collector::Collector;
+use super::gc::{self, VictimPolicy};
+use super::pool::{Order, Pool};
+use super::slc::Slc;
+use super::span::Span;
+use super::split::next_page;
+use super::tables::Tables;
+use crate::geometry::Geometry;
+use crate::ids::{Lpn, NEVER, PlaneId, Ppn};
+use crate::nand::{Nand, Operation};
+use crate::settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
+
+/// Most map units in a page: clustered pages of 64 KB with 4 KB units.
+pub(crate) const MAX_UNITS: usize = 16;
+
+/// Why a device takes no more writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// There is no free page, and collection is off or cannot win one.
+    Full,
+    /// A block went bad and no spare block was left for it.
+    WornOut,
+}
+
+impl Stop {
+    /// A sentence for people.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Stop::Full => "the device is full: no page is free and none can be won back",
+            Stop::WornOut => "the device is worn out: a block went bad and no spare block was left",
+        }
+    }
+}
+
+/// The part of the FTL that is the same for every scheme.
+pub(crate) struct Core {
+    pub geometry: Geometry,
+    pub tables: Tables,
+    pub allocator: Allocator,
+    pub collector: Collector,
+    pub slc: Slc,
+    /// Units whose map entries changed otherwise than by a host write, for a scheme that keeps its map on the flash; `None` where no
+    /// scheme asks.
+    pub changed_entries: Option<Vec<Lpn>>,
+    pub stop: Option<Stop>,
+    /// End of the latest program.
+    pub last_program: Nanos,
+    /// Whether a write counts as complete when its data is transferred.
+    transferred: bool,
+    pub unwritten: UnwrittenRead,
+    /// Longest request whose data counts as hot.
+    hot_sectors: u32,
+}
+
+impl Core {
+    /// The core of a new device with `map_units` units of a map behind those of the host.
+    pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
+        let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc));
+        let pools = pools(settings, geometry, policy.as_deref());
+        let units = geometry.logical_units + map_units;
+        Self {
+            tables: Tables::new(geometry, units as usize, pools),
+            allocator: Allocator::new(settings, nand),
+            collector: Collector::new(settings, policy),
+            slc: Slc::new(settings, geometry),
+            changed_entries: (map_units > 0).then(Vec::new),
+            stop: None,
+            last_program: NEVER,
+            transferred: settings.timing.write_complete == WriteComplete::Transferred,
+            unwritten: settings.mapping.unwritten_read,
+            hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
+            geometry: geometry.clone(),
+        }
+    }
+
+    /// Where a unit lies.
+    #[inline]
+    pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
+        self.tables.lookup(lpn)
+    }
+
+    /// When a page program counts as complete.
+    #[inline]
+    pub fn completion(&self, op: &Operation) -> Nanos {
+        if self.transferred { op.transferred } else { op.end }
+    }
+
+    /// Whether a write is durable when it counts as complete.
+    pub fn completes_when_programmed(&self) -> bool {
+        !self.transferred
+    }
+
+    /// Whether the data of a request of so many sectors is expected to change soon.
+    #[inline]
+    pub fn is_hot(&self, sectors: u32) -> bool {
+        sectors <= self.hot_sectors
+    }
+
+    /// The next page for a run of units of a request of so many sectors: block group, and units it takes.
+    #[inline]
+    pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
+        if self.slc.is_off() {
+            next_page(&self.geometry, units)
+        } else {
+            self.page_for_slc(first, units, sectors)
+        }
+    }
+
+    /// The plane that a logical address belongs to in static allocation.
+    #[inline]
+    pub fn home_plane(&self, lpn: Lpn, group: u8) -> PlaneId {
+        home_plane(&self.geometry, lpn, group)
+    }
+
+    /// Page of its block that a place is in.
+    #[inline]
+    pub fn page_of(&self, ppn: Ppn, group: u8) -> u32 {
+        self.geometry.offset_of(ppn) >> self.geometry.groups[usize::from(group)].page_shift
+    }
+
+    /// Bytes that cross the bus for a page of which the host covers a part: what it covers, and what is kept of the old.
+    pub fn bytes_to_move(&self, span: Span, first: Lpn, units: u32) -> u32 {
+        (first.0..first.0 + units)
+            .map(|unit| match self.lookup(Lpn(unit)) {
+                Some(_) => self.geometry.unit_bytes,
+                None => span.covered(Lpn(unit), self.geometry.unit_sectors).count_ones() * 512,
+            })
+            .sum()
+    }
+
+    /// A full device takes no more writes, whatever stopped it first.
+    pub fn stop_full(&mut self) {
+        self.stop.get_or_insert(Stop::Full);
+    }
+
+    /// Time starts again; data stays.
+    pub fn rewind(&mut self) {
+        self.last_program = NEVER;
+    }
+}
+
+/// The plane of an address, pages going round all planes.
+#[inline]
+pub(super) fn home_plane(geometry: &Geometry, lpn: Lpn, group: u8) -> PlaneId {
+    geometry.striped(lpn.0 >> geometry.groups[usize::from(group)].page_shift)
+}
+
+fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<Pool> {
+    let order = policy.map_or(Order::Age, VictimPolicy::order);
+    let by_wear = settings.wear.levelling != Levelling::None;
+    // A pool accepts data up to half of its over-provisioning; the rest spills to other pools.
+    let share = settings.capacity.over_provisioning_pct / 100.0;
+    let fill = (1.0 + share / 2.0) / (1.0 + share);
+    let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
+    for plane in 0..geometry.planes {
+        for (index, group) in geometry.groups.iter().enumerate() {
+            let mut pool = Pool::new(plane, geometry.blocks_per_plane, group, order, by_wear);
+            let ordinary = settings.slc.mode != SlcMode::Cache || index + 1 < geometry.groups.len();
+            if policy.is_some() && ordinary {
+                let units = (group.blocks - group.spare_blocks) * group.units_per_block();
+                pool.valid_limit = (f64::from(units) * fill) as u32;
+            }
+            pools.push(pool);
+        }
+    }
+    pools
+}

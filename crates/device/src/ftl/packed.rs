@@ -1,0 +1,133 @@
+//! The data of a packed write as one stream: pages are filled across its entries.
+//!
+//! Entries are programmed in their order, and a unit that comes again begins a new page: data of two entries is never
+//! merged before it is programmed, or a later entry could survive a power cut without an earlier one.
+
+use super::allocate::Place;
+use super::allocation::PageRequest;
+use super::commit::{List, Programmed};
+use super::core::{Core, MAX_UNITS};
+use super::pool::Stream;
+use super::request_state::RequestState;
+use super::span::Span;
+use super::split::next_page;
+use crate::events::{Cause, DataMoved, LatencyBreakdown, Observer, UnitWritten};
+use crate::ids::Lpn;
+use crate::nand::Nand;
+
+/// A map unit of the stream, and the entry that it belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    unit: Lpn,
+    entry: usize,
+}
+
+/// Entry of the stream, and unit of it, that come next.
+struct Cursor {
+    entry: usize,
+    offset: u32,
+}
+
+fn span_of(entry: &RequestState) -> Span {
+    Span::new(entry.event.sector, entry.event.sectors)
+}
+
+impl Core {
+    /// Programs the entries of a packed write, whose data has come. Every unit of a page is of one entry; each entry in a page
+    /// waits for it, and the first of them counts it.
+    pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
+        for entry in entries.iter() {
+            log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
+        }
+        let mut cursor = Cursor { entry: 0, offset: 0 };
+        let mut pieces = [Piece::default(); MAX_UNITS];
+        loop {
+            let found = self.pieces(entries, &cursor, &mut pieces);
+            if found == 0 {
+                return;
+            }
+            let (group, units) = next_page(&self.geometry, found as u32);
+            let Some(taken) = self.program_pieces(nand, entries, &pieces[..units as usize], group, log)
+            else {
+                return;
+            };
+            let Piece { unit, entry } = pieces[taken - 1];
+            let (first, _) = span_of(&entries[entry]).units(self.geometry.unit_shift);
+            cursor = Cursor { entry, offset: unit.0 - first.0 + 1 };
+        }
+    }
+
+    /// The next units of the stream, up to the largest page or a unit that comes again.
+    fn pieces(&self, entries: &[RequestState], cursor: &Cursor, pieces: &mut [Piece; MAX_UNITS]) -> usize {
+        let mut found = 0;
+        for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
+            let (first, units) = span_of(state).units(self.geometry.unit_shift);
+            let from = if entry == cursor.entry { cursor.offset } else { 0 };
+            for unit in (first.0 + from..first.0 + units).map(Lpn) {
+                if found == MAX_UNITS || pieces[..found].iter().any(|piece| piece.unit == unit) {
+                    return found;
+                }
+                pieces[found] = Piece { unit, entry };
+                found += 1;
+            }
+        }
+        found
+    }
+
+    /// Programs one page; returns how many of the pieces it took, or `None` where the device is full.
+    fn program_pieces<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        entries: &mut [RequestState],
+        pieces: &[Piece],
+        group: u8,
+        log: &mut L,
+    ) -> Option<usize> {
+        let (unit_sectors, unit_shift) = (self.geometry.unit_sectors, self.geometry.unit_shift);
+        let head = entries[pieces[0].entry];
+        let stream = if self.is_hot(head.event.sectors) { Stream::Hot } else { Stream::Host };
+        let (mut ready, mut waits) = (head.ready, LatencyBreakdown::default());
+        for piece in pieces {
+            let span = span_of(&entries[piece.entry]);
+            if span.is_partial(piece.unit, 1, unit_shift) {
+                let rest = self.read_rest(nand, span, (piece.unit, 1), head.ready, |_| false, log);
+                if rest.0 > ready {
+                    (ready, waits) = rest;
+                }
+            }
+        }
+        let request = PageRequest { ready, first: pieces[0].unit, group };
+        let Some(Place { pool, group, block }) = self.allocate(nand, request, stream, log) else {
+            self.stop_full();
+            return None;
+        };
+        let pieces =
+            &pieces[..pieces.len().min(self.geometry.groups[usize::from(group)].units_per_page() as usize)];
+        let page = nand.next_page(block);
+        let mut written = [UnitWritten::default(); MAX_UNITS];
+        let mut bytes = 0;
+        for (unit, piece) in written.iter_mut().zip(pieces) {
+            let span = span_of(&entries[piece.entry]);
+            bytes += self.bytes_to_move(span, piece.unit, 1);
+            let covered = span.covered(piece.unit, unit_sectors);
+            *unit = UnitWritten { lpn: piece.unit, from: self.lookup(piece.unit), covered };
+        }
+        let op = nand.program(block, page, ready, bytes);
+        let (bus_bytes, cause, begin, end) = (u64::from(bytes), Cause::Host, op.begin, op.end);
+        let at = Programmed { block, group, page, pages: 1, bus_bytes, cause, stream, begin, end };
+        self.commit_page(at, &List(&written[..pieces.len()]), log);
+        if self.collector.steps_at(self.tables.pool(pool).free()) {
+            self.collect_some(nand, pool, ready, log);
+        }
+        let complete = self.completion(&op);
+        let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
+        for (i, piece) in pieces.iter().enumerate() {
+            if i == 0 || pieces[i - 1].entry != piece.entry {
+                let entry = &mut entries[piece.entry];
+                entry.absorb(waits, op.begin, complete);
+                entry.event.subrequests -= u32::from(i > 0);
+            }
+        }
+        Some(pieces.len())
+    }
+}

@@ -1,0 +1,312 @@
+//! The blocks of one group in one plane: which are free, open, full, and in what order they are collected.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::lists::Lists;
+use crate::geometry::Group;
+use crate::ids::BlockId;
+use crate::nand::{BlockState, Nand};
+
+/// Streams that write to blocks of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// The host's data.
+    Host = 0,
+    /// Data moved by collection.
+    Gc = 1,
+    /// The host's data that is expected to change soon.
+    Hot = 2,
+    /// Pages of the map.
+    Map = 3,
+}
+
+/// How many streams there are.
+pub(crate) const STREAMS: usize = 4;
+
+/// The order in which full blocks are kept for the victim policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By the time at which they became full.
+    Age,
+    /// By their valid units.
+    Valid,
+}
+
+/// Erased blocks, never used ones apart.
+#[derive(Clone, Debug)]
+enum Recycled {
+    /// First in, first out.
+    Queue(VecDeque<u32>),
+    /// Least worn first, then lowest number.
+    Heap(BinaryHeap<Reverse<(u32, u32)>>),
+}
+
+/// Collection of a block that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub block: BlockId,
+    /// Next place of the block to look at, counted inside it.
+    pub cursor: u32,
+    /// Page of the block that the register holds; `u32::MAX` before the first read.
+    pub in_register: u32,
+    /// Valid units at the beginning.
+    pub valid: u32,
+    /// Whether it is moved to even out wear.
+    pub wear: bool,
+}
+
+/// The blocks of one group in one plane. Life of a block: never used or recycled, [`Pool::take`], open, full (in a list),
+/// taken out as victim, [`Pool::give_back`] or [`Pool::retire`].
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    /// First block.
+    first_block: u32,
+    /// Blocks, spares included.
+    pub blocks: u32,
+    /// Blocks handed out at least once.
+    used: u32,
+    /// Blocks that may be handed out; the rest are spares.
+    usable: u32,
+    recycled: Recycled,
+    /// Open block by stream; [`BlockId::NONE`] where there is none.
+    open: [BlockId; STREAMS],
+    /// Valid units in the pool.
+    pub valid: u32,
+    /// Valid units above which new data goes elsewhere if it can.
+    pub valid_limit: u32,
+    /// Full blocks in the lists.
+    pub full: u32,
+    pub victim: Option<Victim>,
+    /// Erases of the most worn block.
+    pub most_erases: u32,
+    /// Erases until wear is looked at again.
+    pub wear_countdown: u32,
+    order: Order,
+    /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
+    lists: Lists,
+    /// No list below holds a block.
+    least: u32,
+}
+
+impl Pool {
+    pub fn new(plane: u32, blocks_per_plane: u32, group: &Group, order: Order, by_wear: bool) -> Self {
+        let lists = match order {
+            Order::Age => 1,
+            Order::Valid => group.units_per_block() + 1,
+        };
+        Self {
+            first_block: plane * blocks_per_plane + group.first_block,
+            blocks: group.blocks,
+            used: 0,
+            usable: group.blocks - group.spare_blocks,
+            recycled: if by_wear {
+                Recycled::Heap(BinaryHeap::new())
+            } else {
+                Recycled::Queue(VecDeque::new())
+            },
+            open: [BlockId::NONE; STREAMS],
+            valid: 0,
+            valid_limit: u32::MAX,
+            full: 0,
+            victim: None,
+            most_erases: 0,
+            wear_countdown: group.blocks / 4 + 1,
+            order,
+            lists: Lists::new(group.blocks, lists),
+            least: 0,
+        }
+    }
+
+    /// Free blocks, never used ones included.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        let recycled = match &self.recycled {
+            Recycled::Queue(queue) => queue.len(),
+            Recycled::Heap(heap) => heap.len(),
+        };
+        self.usable - self.used + recycled as u32
+    }
+
+    /// Takes a free block.
+    pub fn take(&mut self) -> Option<BlockId> {
+        if self.used < self.usable {
+            self.used += 1;
+            return Some(BlockId(self.first_block + self.used - 1));
+        }
+        match &mut self.recycled {
+            Recycled::Queue(queue) => queue.pop_front(),
+            Recycled::Heap(heap) => heap.pop().map(|Reverse((_, block))| block),
+        }
+        .map(BlockId)
+    }
+
+    /// Puts an erased block among the free ones.
+    pub fn give_back(&mut self, BlockId(block): BlockId, erases: u32) {
+        self.most_erases = self.most_erases.max(erases);
+        match &mut self.recycled {
+            Recycled::Queue(queue) => queue.push_back(block),
+            Recycled::Heap(heap) => heap.push(Reverse((erases, block))),
+        }
+    }
+
+    /// Gives up a worn block; false where no spare is left to take its place.
+    pub fn retire(&mut self, erases: u32) -> bool {
+        self.most_erases = self.most_erases.max(erases);
+        let spare = self.usable < self.blocks;
+        self.usable += u32::from(spare);
+        spare
+    }
+
+    /// The open block of a stream.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each page")]
+    pub fn open(&self, stream: Stream) -> Option<BlockId> {
+        let open = self.open[stream as usize];
+        (open != BlockId::NONE).then_some(open)
+    }
+
+    /// Open blocks of all streams, in their order.
+    pub fn all_open(&self) -> [BlockId; STREAMS] {
+        self.open
+    }
+
+    /// Takes a free block for a stream.
+    pub fn take_for(&mut self, stream: Stream) -> Option<BlockId> {
+        let block = self.take()?;
+        self.open[stream as usize] = block;
+        Some(block)
+    }
+
+    /// The open block of a stream is full.
+    #[inline]
+    pub fn close(&mut self, stream: Stream) {
+        self.open[stream as usize] = BlockId::NONE;
+    }
+
+    /// Adds a block that has just become full, with so many valid units.
+    #[inline]
+    pub fn insert(&mut self, BlockId(block): BlockId, valid: u32) {
+        self.full += 1;
+        let block = block - self.first_block;
+        match self.order {
+            Order::Age => self.lists.push_back(0, block),
+            Order::Valid => {
+                self.lists.push_front(valid, block);
+                self.least = self.least.min(valid);
+            }
+        }
+    }
+
+    /// Takes a block out of the lists.
+    pub fn remove(&mut self, BlockId(block): BlockId) {
+        self.full -= 1;
+        self.lists.remove(block - self.first_block);
+    }
+
+    /// A full block has lost a unit: `valid` are left.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
+    pub fn lost_unit(&mut self, BlockId(block): BlockId, valid: u32) {
+        if self.order == Order::Valid {
+            self.lists.move_to_front(valid, block - self.first_block);
+            self.least = self.least.min(valid);
+        }
+    }
+
+    /// The first list from the lower bound on that holds a block, and the block.
+    fn least_listed(&self) -> Option<(u32, u32)> {
+        (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
+    }
+
+    /// A full block with the fewest valid units. With [`Order::Valid`] only.
+    pub fn least_valid(&self) -> Option<BlockId> {
+        let (_, block) = (self.order == Order::Valid).then(|| self.least_listed())??;
+        Some(BlockId(self.first_block + block))
+    }
+
+    /// Moves the lower bound of the lists up; called once a collection.
+    pub fn settle(&mut self) {
+        if self.order == Order::Valid {
+            self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
+        }
+    }
+
+    /// The block that has been full for longest. With [`Order::Age`] only.
+    pub fn oldest(&self) -> Option<BlockId> {
+        (self.order == Order::Age)
+            .then(|| self.lists.first(0))?
+            .map(|block| BlockId(self.first_block + block))
+    }
+
+    /// The block that became full after `block`. With [`Order::Age`] only.
+    pub fn younger(&self, BlockId(block): BlockId) -> Option<BlockId> {
+        let next = (self.order == Order::Age).then(|| self.lists.after(block - self.first_block))?;
+        next.map(|block| BlockId(self.first_block + block))
+    }
+
+    /// The full blocks in the order in which inserting them one by one makes the same lists again.
+    pub fn listed(&self) -> Vec<BlockId> {
+        let mut out = Vec::with_capacity(self.full as usize);
+        for list in 0..self.lists.count() {
+            let from = out.len();
+            let held = std::iter::successors(self.lists.first(list), |block| self.lists.after(*block));
+            out.extend(held.map(|block| BlockId(self.first_block + block)));
+            if self.order == Order::Valid {
+                // The newest stands first in these lists.
+                out[from..].reverse();
+            }
+        }
+        out
+    }
+
+    /// Whether there is a list for blocks with so many valid units.
+    pub fn can_list(&self, valid: u32) -> bool {
+        self.order == Order::Age || valid < self.lists.count()
+    }
+
+    /// Every full block, in order of number.
+    pub fn full_blocks<'a>(&self, nand: &'a Nand) -> impl Iterator<Item = BlockId> + use<'a> {
+        (self.first_block..self.first_block + self.used)
+            .map(BlockId)
+            .filter(|block| nand.state(*block) == BlockState::Full)
+    }
+
+    /// All blocks, spares included.
+    pub fn all_blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
+        (self.first_block..self.first_block + self.blocks).map(BlockId)
+    }
+
+    /// The block at a position of the pool.
+    pub fn block_at(&self, index: u32) -> BlockId {
+        BlockId(self.first_block + index)
+    }
+
+    /// Whether a block was ever handed out.
+    pub fn was_used(&self, block: BlockId) -> bool {
+        block.0 - self.first_block < self.used
+    }
+
+    /// Blocks that were ever handed out.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Free blocks that were used before, in the order in which they will be taken (wear order: any).
+    pub fn recycled(&self) -> Vec<BlockId> {
+        match &self.recycled {
+            Recycled::Queue(queue) => queue.iter().copied().map(BlockId).collect(),
+            Recycled::Heap(heap) => heap.iter().map(|Reverse((_, block))| BlockId(*block)).collect(),
+        }
+    }
+
+    /// Blocks that may be handed out.
+    pub fn usable(&self) -> u32 {
+        self.usable
+    }
+
+    /// Takes up counts and open blocks of an image.
+    pub fn restore(&mut self, used: u32, usable: u32, open: [BlockId; STREAMS]) {
+        (self.used, self.usable, self.open) = (used, usable, open);
+    }
+}

@@ -1,0 +1,110 @@
+//! Reading units, each page once.
+
+use emmclab_trace::Nanos;
+
+use super::core::Core;
+use super::request_state::RequestState;
+use super::span::Span;
+use crate::events::{Cause, LatencyBreakdown, Observer, PageRead, UnplacedRead, UnwrittenUnits};
+use crate::ids::{Lpn, PlaneId, Ppn};
+use crate::nand::{Nand, Operation};
+use crate::settings::UnwrittenRead;
+
+impl Core {
+    /// Reads the page of a place; `bytes` cross the bus.
+    #[inline]
+    pub fn read_page<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        ppn: Ppn,
+        ready: Nanos,
+        bytes: u32,
+        cause: Cause,
+        log: &mut L,
+    ) -> Operation {
+        let block = self.geometry.block_of(ppn);
+        let group = nand.block(block).group;
+        let page = self.page_of(ppn, group);
+        let op = nand.read(block, page, ready, bytes);
+        let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
+        log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, cause, begin, end });
+        op
+    }
+
+    /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
+    #[inline]
+    pub fn read_unplaced<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        (plane, group): (PlaneId, u8),
+        ready: Nanos,
+        bytes: u32,
+        cause: Cause,
+        log: &mut L,
+    ) -> Operation {
+        let op = nand.read_somewhere(plane, group, 0, ready, bytes);
+        let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
+        log.unplaced_read(&UnplacedRead { plane, group, bus_bytes, cause, begin, end });
+        op
+    }
+
+    /// Reads the units `first..end` of a request's span from the flash.
+    #[inline]
+    pub fn read_units<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        (first, end): (Lpn, Lpn),
+        log: &mut L,
+    ) {
+        let mut at = first;
+        while at < end {
+            let from = at;
+            at = at.plus(1);
+            let Some(ppn) = self.lookup(from) else {
+                at = self.unwritten_run(from, end);
+                self.read_unwritten(nand, request, span, (from, at), log);
+                continue;
+            };
+            let group = nand.block(self.geometry.block_of(ppn)).group;
+            let shift = self.geometry.groups[usize::from(group)].page_shift;
+            while at < end && self.lookup(at).is_some_and(|other| other.0 >> shift == ppn.0 >> shift) {
+                at = at.plus(1);
+            }
+            let bytes = span.bytes_between(from, at, self.geometry.unit_shift);
+            let op = self.read_page(nand, ppn, request.ready, bytes, Cause::Host, log);
+            request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
+        }
+    }
+
+    /// The end of the run of unwritten units that starts at `from` and would have been one page.
+    fn unwritten_run(&self, from: Lpn, end: Lpn) -> Lpn {
+        let group = self.geometry.by_size[0];
+        let units = self.geometry.groups[usize::from(group)].units_per_page();
+        let page_end = (from.0 / units + 1).saturating_mul(units).min(end.0);
+        let written = |lpn: &u32| self.lookup(Lpn(*lpn)).is_some();
+        Lpn((from.0 + 1..page_end).find(written).unwrap_or(page_end))
+    }
+
+    /// Reads what was never written: as if it had been there, or for nothing.
+    fn read_unwritten<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        (from, to): (Lpn, Lpn),
+        log: &mut L,
+    ) {
+        let count = to.0 - from.0;
+        log.unwritten_read(&UnwrittenUnits { first: from, count });
+        if self.unwritten == UnwrittenRead::Free {
+            return;
+        }
+        let (group, _) = self.page_for(from, count, u32::MAX);
+        let plane = self.home_plane(from, group);
+        let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
+        let op = self.read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
+        request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
+    }
+}

@@ -1,0 +1,110 @@
+//! BAST: every data block that is overwritten has a log block of its own (Kim, Kim, Noh, Min and Cho, "A space-efficient
+//! flash translation layer for `CompactFlash` systems", IEEE Trans. Consumer Electronics 48(2), 2002).
+//!
+//! Pages go to the log block in the order in which they come. A log block that is full, or the one used longest ago where another
+//! is needed, is merged with its data block.
+
+use std::collections::VecDeque;
+
+use super::io::BlockIo;
+use super::{Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use crate::events::Observer;
+use crate::ids::BlockId;
+use crate::settings::Settings;
+
+/// Data and log block of every logical block.
+pub(crate) struct Bast {
+    data: Vec<BlockId>,
+    log: Vec<BlockId>,
+    /// Logical blocks with a log block, by plane; the one used last at the back.
+    used: Vec<VecDeque<u32>>,
+}
+
+impl Bast {
+    pub fn new(_: &Settings, layout: Layout) -> Self {
+        let blocks = layout.blocks as usize;
+        let used = vec![VecDeque::with_capacity(layout.logs as usize); layout.planes as usize];
+        Self { data: vec![BlockId::NONE; blocks], log: vec![BlockId::NONE; blocks], used }
+    }
+
+    fn merge<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, block: u32) -> Option<()> {
+        let kind = io.merge_blocks(block, &mut self.data[block as usize], self.log[block as usize])?;
+        io.count_merge(kind);
+        self.log[block as usize] = BlockId::NONE;
+        self.used[(block % io.layout.planes) as usize].retain(|used| *used != block);
+        Some(())
+    }
+}
+
+impl Placement for Bast {
+    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+        let layout = io.layout;
+        let (block, offset) = layout.split(logical);
+        let plane = (block % layout.planes) as usize;
+        loop {
+            let log = self.log[block as usize];
+            if log != BlockId::NONE {
+                let written = io.written(log);
+                if written < layout.pages {
+                    if self.used[plane].back() != Some(&block) {
+                        self.used[plane].retain(|used| *used != block);
+                        self.used[plane].push_back(block);
+                    }
+                    return Some((log, written));
+                }
+                self.merge(io, block)?;
+                continue;
+            }
+            let data = io.data_block(&mut self.data[block as usize], block)?;
+            if io.written(data) <= offset {
+                return Some((data, offset));
+            }
+            if self.used[plane].len() as u32 == layout.logs {
+                let oldest = *self.used[plane].front()?;
+                self.merge(io, oldest)?;
+            }
+            self.log[block as usize] = io.claim(block)?;
+            self.used[plane].push_back(block);
+        }
+    }
+}
+
+impl Scheme for Bast {
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
+        // A block number for each logical block and log block, a page number for each page of a log block whose map is there.
+        let planes = u64::from(layout.planes);
+        let mapped = if maps == 0 { layout.logs } else { maps.min(layout.logs) };
+        let pages = u64::from(mapped) * u64::from(layout.pages);
+        4 * (u64::from(layout.blocks) + planes * (u64::from(layout.logs) + pages))
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let mut out: Vec<u32> = self.data.iter().chain(&self.log).map(number).collect();
+        for used in &self.used {
+            out.extend(list(used.iter().copied()));
+        }
+        out
+    }
+
+    fn restore(&mut self, _: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        read_table(words, &mut self.data)?;
+        read_table(words, &mut self.log)?;
+        let planes = self.used.len();
+        let mut logs = self.log.iter().filter(|log| **log != BlockId::NONE).count();
+        for (plane, used) in self.used.iter_mut().enumerate() {
+            *used = read_list(words, self.log.len())?.into();
+            let known = |block: &u32| {
+                *block as usize % planes == plane
+                    && self.log.get(*block as usize).is_some_and(|log| *log != BlockId::NONE)
+            };
+            logs = logs.checked_sub(used.len())?;
+            used.iter().all(known).then_some(())?;
+        }
+        (logs == 0).then_some(())
+    }
+
+    fn holds(&self, layout: Layout) -> Vec<Held> {
+        let logs = data_blocks(layout, &self.log).map(|held| Held { in_place: false, ..held });
+        data_blocks(layout, &self.data).chain(logs).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! Block mapping: page `n` of a logical block lies in page `n` of its block. An overwrite begins a replacement block; pages before it
+//! are copied at once, those behind it when the replacement is completed, so that a sequential overwrite copies nothing
+//! (the replacement blocks of NFTL: Ban, US patent 5,937,425).
+
+use std::collections::VecDeque;
+
+use super::io::BlockIo;
+use super::{Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use crate::events::{Merge, Observer};
+use crate::ids::BlockId;
+use crate::settings::Settings;
+
+/// A block that is being written anew.
+#[derive(Clone, Copy, Debug)]
+struct Replacement {
+    logical_block: u32,
+    block: BlockId,
+    /// Whether pages were copied into it before the host's.
+    copied: bool,
+}
+
+/// The block of every logical block, and the replacements.
+pub(crate) struct Block {
+    data: Vec<BlockId>,
+    /// By plane, the one begun first at the front.
+    open: Vec<VecDeque<Replacement>>,
+}
+
+impl Block {
+    pub fn new(_: &Settings, layout: Layout) -> Self {
+        let open = vec![VecDeque::with_capacity(layout.logs as usize); layout.planes as usize];
+        Self { data: vec![BlockId::NONE; layout.blocks as usize], open }
+    }
+
+    fn complete<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, replacement: Replacement) -> Option<()> {
+        let Replacement { logical_block, block, copied } = replacement;
+        let kind = io.merge_blocks(logical_block, &mut self.data[logical_block as usize], block)?;
+        io.count_merge(if copied { Merge::Full } else { kind });
+        self.open[(logical_block % io.layout.planes) as usize]
+            .retain(|replacement| replacement.logical_block != logical_block);
+        Some(())
+    }
+
+    /// Copies what is valid of the pages `from..to` into a replacement.
+    fn copy<L: Observer>(io: &mut BlockIo<'_, L>, replacement: &mut Replacement, to: u32) {
+        for offset in io.written(replacement.block)..to {
+            let logical = io.layout.page(replacement.logical_block, offset);
+            replacement.copied |= io.copy_page((replacement.block, offset), logical);
+        }
+    }
+}
+
+impl Placement for Block {
+    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+        let layout = io.layout;
+        let (block, offset) = layout.split(logical);
+        let plane = (block % layout.planes) as usize;
+        loop {
+            let found = self.open[plane].iter().position(|open| open.logical_block == block);
+            if let Some(found) = found {
+                let replacement = &mut self.open[plane][found];
+                if io.written(replacement.block) <= offset {
+                    Self::copy(io, replacement, offset);
+                    return Some((replacement.block, offset));
+                }
+                let replacement = *replacement;
+                self.complete(io, replacement)?;
+                continue;
+            }
+            let data = io.data_block(&mut self.data[block as usize], block)?;
+            if io.written(data) <= offset {
+                return Some((data, offset));
+            }
+            if self.open[plane].len() as u32 == layout.logs {
+                let oldest = *self.open[plane].front()?;
+                self.complete(io, oldest)?;
+            }
+            let fresh = io.claim(block)?;
+            self.open[plane].push_back(Replacement { logical_block: block, block: fresh, copied: false });
+        }
+    }
+}
+
+impl Scheme for Block {
+    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
+        // A block number for each logical block and replacement.
+        4 * (u64::from(layout.blocks) + u64::from(layout.logs) * u64::from(layout.planes))
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let mut out: Vec<u32> = self.data.iter().map(number).collect();
+        for open in &self.open {
+            out.extend(list(open.iter().map(|open| open.logical_block)));
+            out.extend(open.iter().flat_map(|open| [open.block.0, u32::from(open.copied)]));
+        }
+        out
+    }
+
+    fn restore(&mut self, _: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        read_table(words, &mut self.data)?;
+        let planes = self.open.len();
+        for (plane, open) in self.open.iter_mut().enumerate() {
+            for logical_block in read_list(words, self.data.len())? {
+                let known =
+                    (logical_block as usize) < self.data.len() && logical_block as usize % planes == plane;
+                let twice = open.iter().any(|open| open.logical_block == logical_block);
+                (known && !twice).then_some(())?;
+                let (block, copied) = (BlockId(words.next()?), words.next()? == 1);
+                open.push_back(Replacement { logical_block, block, copied });
+            }
+        }
+        Some(())
+    }
+
+    fn holds(&self, layout: Layout) -> Vec<Held> {
+        let open = self.open.iter().flatten().map(|open| {
+            let from = layout.row(open.logical_block);
+            Held { block: open.block, stripe: open.logical_block, from, to: from + 1, in_place: true }
+        });
+        data_blocks(layout, &self.data).chain(open).collect()
+    }
+}

@@ -1,0 +1,152 @@
+//! FAST: log blocks belong to no data block (Lee, Park, Chung, Lee, Park and Song, "A log buffer-based flash translation layer
+//! using fully-associative sector translation", ACM TECS 6(3), 2007).
+//!
+//! One log block of a plane is sequential: it begins with the first page of a logical block and goes on as long as the pages follow
+//! each other. The others take whatever comes; the oldest is emptied by merging every logical block that has pages in it.
+
+use std::collections::VecDeque;
+
+use super::io::BlockIo;
+use super::{Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use crate::events::Observer;
+use crate::ids::{BlockId, Ppn};
+use crate::settings::Settings;
+
+/// Log blocks of a plane.
+#[derive(Clone, Debug)]
+struct Logs {
+    /// Logical block and block of the sequential log block.
+    sequential: Option<(u32, BlockId)>,
+    /// The others, the oldest at the front.
+    random: VecDeque<BlockId>,
+}
+
+/// Data blocks, and the log blocks of each plane.
+pub(crate) struct Fast {
+    data: Vec<BlockId>,
+    logs: Vec<Logs>,
+}
+
+impl Fast {
+    pub fn new(_: &Settings, layout: Layout) -> Self {
+        let logs = Logs { sequential: None, random: VecDeque::with_capacity(layout.logs as usize) };
+        Self { data: vec![BlockId::NONE; layout.blocks as usize], logs: vec![logs; layout.planes as usize] }
+    }
+
+    /// Merges a logical block, with the sequential log block where that is its own.
+    fn merge<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, block: u32) -> Option<()> {
+        let logs = &mut self.logs[(block % io.layout.planes) as usize];
+        let own = logs.sequential.take_if(|(of, _)| *of == block).map_or(BlockId::NONE, |(_, log)| log);
+        let kind = io.merge_blocks(block, &mut self.data[block as usize], own)?;
+        io.count_merge(kind);
+        Some(())
+    }
+
+    /// Merges every logical block that has pages in the oldest random log block, and erases that.
+    fn empty_oldest<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, plane: usize) -> Option<()> {
+        let log = *self.logs[plane].random.front()?;
+        let (first, end) = io.places(log);
+        for place in (first.0..end.0).map(Ppn) {
+            if let Some(page) = io.page_at(place) {
+                let (block, _) = io.layout.split(page);
+                self.merge(io, block)?;
+            }
+        }
+        self.logs[plane].random.pop_front();
+        io.release(log);
+        Some(())
+    }
+}
+
+impl Placement for Fast {
+    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+        let layout = io.layout;
+        let (block, offset) = layout.split(logical);
+        let plane = (block % layout.planes) as usize;
+        loop {
+            let data = io.data_block(&mut self.data[block as usize], block)?;
+            if io.written(data) <= offset {
+                return Some((data, offset));
+            }
+            if let Some((of, log)) = self.logs[plane].sequential
+                && of == block
+                && offset > 0
+                && io.written(log) == offset
+            {
+                return Some((log, offset));
+            }
+            if offset == 0 {
+                if let Some((of, _)) = self.logs[plane].sequential {
+                    self.merge(io, of)?;
+                    // That may have been this very block, whose data block is another now.
+                    if of == block {
+                        continue;
+                    }
+                }
+                let log = io.claim(block)?;
+                self.logs[plane].sequential = Some((block, log));
+                return Some((log, 0));
+            }
+            if let Some(log) = self.logs[plane].random.back() {
+                let written = io.written(*log);
+                if written < layout.pages {
+                    return Some((*log, written));
+                }
+            }
+            if self.logs[plane].random.len() as u32 + 1 >= layout.logs {
+                self.empty_oldest(io, plane)?;
+                continue;
+            }
+            let log = io.claim(block)?;
+            self.logs[plane].random.push_back(log);
+        }
+    }
+}
+
+impl Scheme for Fast {
+    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
+        // A block number for each logical block and log block, a logical page for each page of a log block: these are shared and stay.
+        let logs = u64::from(layout.logs) * u64::from(layout.planes);
+        4 * (u64::from(layout.blocks) + logs + logs * u64::from(layout.pages))
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let mut out: Vec<u32> = self.data.iter().map(number).collect();
+        for logs in &self.logs {
+            let (block, log) = logs.sequential.unwrap_or((u32::MAX, BlockId::NONE));
+            out.extend([block, log.0]);
+            out.extend(list(logs.random.iter().map(number)));
+        }
+        out
+    }
+
+    fn restore(&mut self, _: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        read_table(words, &mut self.data)?;
+        let planes = self.logs.len();
+        for (plane, logs) in self.logs.iter_mut().enumerate() {
+            let (block, log) = (words.next()?, BlockId(words.next()?));
+            if log != BlockId::NONE {
+                let known = (block as usize) < self.data.len() && block as usize % planes == plane;
+                logs.sequential = Some(known.then_some((block, log))?);
+            }
+            logs.random = read_list(words, 1 << 20)?.into_iter().map(BlockId).collect();
+        }
+        Some(())
+    }
+
+    fn holds(&self, layout: Layout) -> Vec<Held> {
+        let mut out: Vec<Held> = data_blocks(layout, &self.data).collect();
+        for (plane, logs) in self.logs.iter().enumerate() {
+            let stripe = plane as u32;
+            if let Some((of, block)) = logs.sequential {
+                let from = layout.row(of);
+                out.push(Held { block, stripe, from, to: from + 1, in_place: true });
+            }
+            out.extend(logs.random.iter().map(|block| {
+                let (block, to) = (*block, layout.rows);
+                Held { block, stripe, from: 0, to, in_place: false }
+            }));
+        }
+        out
+    }
+}

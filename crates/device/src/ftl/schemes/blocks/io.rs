@@ -1,0 +1,211 @@
+//! What a block-mapped scheme does to the flash: claims, copies, merges and releases blocks.
+
+use emmclab_trace::Nanos;
+
+use super::Layout;
+use super::Place;
+use crate::events::{
+    Cause, Collection, GcFinished, GcStarted, LogMerged, Merge, Observer, PageRead, UnitWritten,
+};
+use crate::ftl::commit::{List, Programmed};
+use crate::ftl::core::{Core, MAX_UNITS};
+use crate::ftl::pool::Stream;
+use crate::ftl::span::Span;
+use crate::ids::{BlockId, Lpn, Ppn};
+use crate::nand::Nand;
+
+/// The core and the flash as a scheme sees them while it finds a place for a page.
+pub(crate) struct BlockIo<'a, L> {
+    pub core: &'a mut Core,
+    pub nand: &'a mut Nand,
+    pub log: &'a mut L,
+    pub layout: Layout,
+    /// When the page that wants a place is there.
+    pub ready: Nanos,
+}
+
+impl<L: Observer> BlockIo<'_, L> {
+    /// Pages of a block that are programmed.
+    pub fn written(&self, block: BlockId) -> u32 {
+        self.nand.next_page(block)
+    }
+
+    /// Whether a block has a page left.
+    pub fn has_room(&self, block: BlockId) -> bool {
+        self.written(block) < self.layout.pages
+    }
+
+    /// Valid units of a block.
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.core.tables.valid(block)
+    }
+
+    /// Places of a block, page by page.
+    pub fn places(&self, block: BlockId) -> (Ppn, Ppn) {
+        let first = self.core.geometry.first_ppn(block);
+        (first, first.plus(self.layout.pages << self.layout.page_shift))
+    }
+
+    /// Pages of a block in which something is valid.
+    pub fn valid_pages(&self, block: BlockId) -> u32 {
+        let (first, end) = self.places(block);
+        let (mut pages, mut last) = (0, u32::MAX);
+        for ppn in self.core.tables.valid_places(first..end) {
+            pages += u32::from(ppn.0 >> self.layout.page_shift != last);
+            last = ppn.0 >> self.layout.page_shift;
+        }
+        pages
+    }
+
+    /// The logical page of which something is valid at a place.
+    pub fn page_at(&self, place: Ppn) -> Option<u32> {
+        self.core.tables.unit_at(place).map(|unit| unit.0 >> self.layout.page_shift)
+    }
+
+    /// A free block of the plane that a stripe number belongs to.
+    pub fn claim(&mut self, stripe: u32) -> Option<BlockId> {
+        let plane = self.core.geometry.striped(stripe);
+        let pool = self.core.geometry.pool(plane, 0);
+        let block = self.core.tables.pool_mut(pool).take()?;
+        self.nand.open(block);
+        Some(block)
+    }
+
+    /// The data block of a logical block, which gets one where it has none; `None` where no block is free.
+    pub fn data_block(&mut self, data: &mut BlockId, block: u32) -> Option<BlockId> {
+        if *data == BlockId::NONE {
+            *data = self.claim(block)?;
+        }
+        Some(*data)
+    }
+
+    /// Erases a block in which nothing is valid any more.
+    pub fn release(&mut self, block: BlockId) {
+        self.core.tables.unlist(block);
+        self.nand.begin_collecting(block);
+        self.core.erase(self.nand, block, self.ready, self.log);
+    }
+
+    /// Reports a merge that begins with this block; returns its valid units.
+    pub fn merge_begins(&mut self, block: BlockId) -> u32 {
+        let valid = self.valid(block);
+        let (collection, at) = (Collection::Space, self.ready);
+        self.log.gc_started(&GcStarted { block, valid, collection, at });
+        valid
+    }
+
+    /// Reports a merge by its kind.
+    pub fn count_merge(&mut self, kind: Merge) {
+        self.log.log_merged(&LogMerged { kind });
+    }
+
+    /// Reports the end of a merge that began with `valid` units.
+    pub fn merge_ends(&mut self, block: BlockId, valid: u32) {
+        let at = self.nand.plane_free(self.nand.block(block).plane).max(self.ready);
+        self.log.gc_finished(&GcFinished { block, valid, at });
+    }
+
+    /// Brings all that is valid of a logical block into one block: into `log` where its pages are in their places, else into a fresh
+    /// one. `data` and `log` may be [`BlockId::NONE`]; `data` is the new data block then, [`BlockId::NONE`] where nothing is valid.
+    /// Returns the kind of merge; `None` where no block is free.
+    pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<Merge> {
+        let begun = if log == BlockId::NONE { *data } else { log };
+        let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };
+        let in_place = log != BlockId::NONE && self.is_in_place(logical_block, log);
+        let (mut target, from) = if in_place { (log, self.written(log)) } else { (BlockId::NONE, 0) };
+        let mut copies = 0;
+        for offset in from..self.layout.pages {
+            let logical = self.layout.page(logical_block, offset);
+            if self.place_of_page(logical).is_none() {
+                continue;
+            }
+            if target == BlockId::NONE {
+                target = self.claim(logical_block)?;
+            }
+            self.copy_page((target, offset), logical);
+            copies += 1;
+        }
+        if in_place && copies == 0 && self.valid(log) == 0 {
+            target = BlockId::NONE;
+        }
+        let kind = match (in_place, copies) {
+            (false, _) => Merge::Full,
+            (true, 0) => Merge::Switch,
+            (true, _) => Merge::Partial,
+        };
+        if begun != BlockId::NONE {
+            self.merge_ends(begun, valid);
+        }
+        for old in [*data, log] {
+            if old != BlockId::NONE && old != target {
+                self.release(old);
+            }
+        }
+        *data = target;
+        Some(kind)
+    }
+
+    /// Whether the block holds the beginning of the logical block, every page in its place, and nothing else.
+    fn is_in_place(&self, logical_block: u32, block: BlockId) -> bool {
+        let (geometry, shift) = (&self.core.geometry, self.layout.page_shift);
+        let mut inside = 0;
+        for offset in 0..self.written(block) {
+            for unit in self.units_of_page(self.layout.page(logical_block, offset)) {
+                let Some(ppn) = self.core.lookup(unit) else { continue };
+                if geometry.block_of(ppn) != block || geometry.offset_of(ppn) >> shift != offset {
+                    return false;
+                }
+                inside += 1;
+            }
+        }
+        inside == self.valid(block)
+    }
+
+    /// Units of a logical page that the device has.
+    pub fn units_of_page(&self, logical: u32) -> impl Iterator<Item = Lpn> + use<L> {
+        let shift = self.layout.page_shift;
+        let first = logical << shift;
+        (first..(first + (1 << shift)).min(self.core.geometry.logical_units)).map(Lpn)
+    }
+
+    /// Where anything of a logical page is valid.
+    fn place_of_page(&self, logical: u32) -> Option<Ppn> {
+        self.units_of_page(logical).find_map(|unit| self.core.lookup(unit))
+    }
+
+    /// Copies a logical page; false where nothing of it is valid.
+    pub fn copy_page(&mut self, (block, page): Place, logical: u32) -> bool {
+        let Some(ppn) = self.place_of_page(logical) else { return false };
+        let from = self.core.geometry.block_of(ppn);
+        let mut copies = self.nand.copies(from, (block, page), self.ready);
+        let (begin, end) = copies.page(1);
+        copies.finish();
+        let bytes = self.core.geometry.groups[0].page_bytes;
+        let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(bytes) };
+        let from_page = self.core.page_of(ppn, 0);
+        let cause = Cause::Gc;
+        let read =
+            PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
+        self.log.page_read(&read);
+        let stream = Stream::Host;
+        let at = Programmed { block, group: 0, page, pages: 1, bus_bytes, cause, stream, begin, end };
+        self.commit(at, logical, None);
+        true
+    }
+
+    /// Enters a logical page that has been programmed: what the host gave of it, and what is kept of the old. Pages left out
+    /// before it stay empty.
+    pub fn commit(&mut self, at: Programmed, logical: u32, span: Option<Span>) {
+        let mut written = [UnitWritten::default(); MAX_UNITS];
+        let mut count = 0;
+        for lpn in self.units_of_page(logical) {
+            let covered = span.map_or(0, |span| span.covered(lpn, self.core.geometry.unit_sectors));
+            let from = self.core.lookup(lpn);
+            if covered != 0 || from.is_some() {
+                written[count] = UnitWritten { lpn, from, covered };
+                count += 1;
+            }
+        }
+        self.core.commit_page(at, &List(&written[..count]), self.log);
+    }
+}

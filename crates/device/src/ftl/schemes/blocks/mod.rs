@@ -1,0 +1,264 @@
+//! Block-mapped schemes: a logical block has a data block of its own, and what is overwritten goes to log blocks until the
+//! two are merged. A scheme is one file here: it says where the next version of a page goes and when to merge.
+//!
+//! A page is always written whole: what the host leaves of it is read first, so that the valid part of a logical page lies
+//! in one physical page. Consecutive pages go round the planes, clustered ones as one, and each plane runs the scheme for itself over
+//! its share: a logical block is made of pages of one plane.
+
+mod bast;
+mod block;
+mod fast;
+mod io;
+mod map_cache;
+mod superblock;
+mod write;
+
+use crate::events::Observer;
+use crate::ftl::core::Core;
+use crate::geometry::Geometry;
+use crate::ids::{BlockId, Lpn};
+use crate::nand::{BlockState, Nand};
+use crate::settings::{self, Settings};
+use bast::Bast;
+use block::Block;
+use fast::Fast;
+use io::BlockIo;
+use map_cache::MapCache;
+use superblock::Superblock;
+
+/// How logical pages make logical blocks, and where these belong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Pages in a block.
+    pub pages: u32,
+    /// Logical blocks of a plane, and of all.
+    pub rows: u32,
+    pub blocks: u32,
+    /// Log blocks of a plane.
+    pub logs: u32,
+    planes: u32,
+    page_shift: u32,
+}
+
+impl Layout {
+    fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        let group = &geometry.groups[0];
+        let rows = rows(geometry);
+        Self {
+            pages: group.pages_per_block,
+            rows,
+            blocks: rows * geometry.planes,
+            logs: settings.mapping.log_blocks,
+            planes: geometry.planes,
+            page_shift: group.page_shift,
+        }
+    }
+
+    /// Logical block of a logical page and the page's place in it.
+    fn split(self, logical: u32) -> (u32, u32) {
+        let in_plane = logical / self.planes;
+        (in_plane / self.pages * self.planes + logical % self.planes, in_plane % self.pages)
+    }
+
+    /// Logical page at a place in a logical block.
+    fn page(self, block: u32, offset: u32) -> u32 {
+        (self.row(block) * self.pages + offset) * self.planes + block % self.planes
+    }
+
+    /// Number of a logical block inside its plane.
+    fn row(self, block: u32) -> u32 {
+        block / self.planes
+    }
+}
+
+/// Logical blocks that each plane has to hold.
+pub(crate) fn rows(geometry: &Geometry) -> u32 {
+    let group = &geometry.groups[0];
+    let pages = geometry.logical_units.div_ceil(group.units_per_page());
+    pages.div_ceil(geometry.planes).div_ceil(group.pages_per_block)
+}
+
+/// Where a page goes, or where one is: block and page.
+pub(crate) type Place = (BlockId, u32);
+
+/// A block-mapped scheme, as far as it does nothing to the flash.
+pub(crate) trait Scheme {
+    /// Bytes of memory that its tables take in the device, where so many page maps are in memory; 0 = all.
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64;
+    /// Number of the page map that covers a row of logical blocks, one in each plane.
+    fn map_of(&self, row: u32) -> u32 {
+        row
+    }
+    /// Its state as words, for an image.
+    fn words(&self) -> Vec<u32>;
+    /// Takes up such a state; `None` where it is not one.
+    fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
+    /// Every block it holds, with the plane it belongs to.
+    fn holds(&self, layout: Layout) -> Vec<Held>;
+}
+
+/// A block that a scheme holds, and what may be in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub block: BlockId,
+    /// A number that its plane has in striping order.
+    pub stripe: u32,
+    /// Rows of the logical blocks whose pages it may hold.
+    pub from: u32,
+    pub to: u32,
+    /// Whether page `n` holds nothing but page `n` of the logical block.
+    pub in_place: bool,
+}
+
+/// A block-mapped scheme at work.
+pub(crate) trait Placement: Scheme {
+    /// The block and page for the next version of a logical page, after all that has to be merged for it; `None` where there is no
+    /// block left.
+    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place>;
+}
+
+/// The schemes: each is a file here, a word in [`settings::Scheme`], and the same word in the list below.
+macro_rules! schemes {
+    ($($name:ident),+) => {
+        enum Any {
+            $($name($name)),+
+        }
+
+        impl Any {
+            /// The scheme of the settings; `None` where that does not map blocks.
+            fn new(settings: &Settings, layout: Layout) -> Option<Self> {
+                Some(match settings.mapping.scheme {
+                    $(settings::Scheme::$name => Any::$name($name::new(settings, layout)),)+
+                    _ => return None,
+                })
+            }
+
+            fn tables(&self) -> &dyn Scheme {
+                match self {
+                    $(Any::$name(scheme) => scheme),+
+                }
+            }
+
+            fn tables_mut(&mut self) -> &mut dyn Scheme {
+                match self {
+                    $(Any::$name(scheme) => scheme),+
+                }
+            }
+
+            fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+                match self {
+                    $(Any::$name(scheme) => scheme.place(io, logical)),+
+                }
+            }
+        }
+    };
+}
+
+schemes!(Block, Bast, Fast, Superblock);
+
+/// A scheme with what all of them share.
+pub(crate) struct Blocks {
+    layout: Layout,
+    cache: MapCache,
+    scheme: Any,
+}
+
+impl Blocks {
+    /// The block-mapped scheme of the settings; `None` where they have another kind.
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+        let layout = Layout::new(settings, geometry);
+        let cache = MapCache::new(settings.mapping.cached_maps, layout.rows);
+        let scheme = Any::new(settings, layout)?;
+        Some(Self { layout, cache, scheme })
+    }
+
+    /// The scheme's state as words, for an image.
+    pub fn words(&self) -> Vec<u32> {
+        self.scheme.tables().words()
+    }
+
+    /// Takes up such a state; `None` where it is not one.
+    pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        self.scheme.tables_mut().restore(self.layout, words)
+    }
+
+    /// Bytes of memory that the map takes in the device.
+    pub fn ram_bytes(&self) -> u64 {
+        self.scheme.tables().ram_bytes(self.layout, self.cache.most())
+    }
+
+    /// Forgets which maps were in memory.
+    pub fn power_cycle(&mut self) {
+        self.cache.clear();
+    }
+
+    /// The first thing in which scheme and flash disagree.
+    pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
+        let held = self.scheme.tables().holds(self.layout);
+        let mut by_block = vec![None; nand.block_count()];
+        for held in &held {
+            if held.block.index() >= nand.block_count() {
+                return Some(format!("the map names block {}, which does not exist", held.block));
+            }
+            let entry = nand.block(held.block);
+            let in_use = matches!(entry.state, BlockState::Open | BlockState::Full);
+            if entry.plane != core.geometry.striped(held.stripe) || !in_use {
+                return Some(format!("the map holds block {} but it is {entry:?}", held.block));
+            }
+            if by_block[held.block.index()].replace(*held).is_some() {
+                return Some(format!("block {} serves twice", held.block));
+            }
+        }
+        for unit in 0..core.geometry.logical_units {
+            let Some(ppn) = core.lookup(Lpn(unit)) else { continue };
+            let (block, offset) = self.layout.split(unit >> self.layout.page_shift);
+            let held = by_block[core.geometry.block_of(ppn).index()];
+            let page = core.geometry.offset_of(ppn) >> self.layout.page_shift;
+            let found = held.is_some_and(|held: Held| {
+                let of_plane = held.stripe % self.layout.planes == block % self.layout.planes;
+                let of_row = (held.from..held.to).contains(&self.layout.row(block));
+                of_plane && of_row && (!held.in_place || page == offset)
+            });
+            if !found {
+                return Some(format!("unit {unit} lies at {ppn}, where its map does not lead"));
+            }
+        }
+        None
+    }
+}
+
+/// A block number as a word of an image.
+fn number(block: &BlockId) -> u32 {
+    block.0
+}
+
+/// The words of a list with its length in front.
+fn list(words: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = u32> {
+    std::iter::once(words.len() as u32).chain(words)
+}
+
+/// Reads a list of at most `most` words.
+fn read_list(words: &mut dyn Iterator<Item = u32>, most: usize) -> Option<Vec<u32>> {
+    let count = words.next()? as usize;
+    if count > most {
+        return None;
+    }
+    let out: Vec<u32> = words.take(count).collect();
+    (out.len() == count).then_some(out)
+}
+
+/// Fills a table of fixed size.
+fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Option<()> {
+    for entry in table {
+        *entry = BlockId(words.next()?);
+    }
+    Some(())
+}
+
+/// The data blocks of a table, as held blocks.
+fn data_blocks(layout: Layout, table: &[BlockId]) -> impl Iterator<Item = Held> {
+    table.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE).map(move |(logical, block)| {
+        let from = layout.row(logical as u32);
+        Held { block: *block, stripe: logical as u32, from, to: from + 1, in_place: true }
+    })
+}

@@ -1,0 +1,252 @@
+//! Superblocks: neighbouring logical blocks share their data and log blocks, with a page map among them (Kang, Jo, Kim and Lee, "A
+//! superblock-based flash translation layer for NAND flash memory", EMSOFT 2006).
+//!
+//! Inside a superblock pages go wherever there is room, the host's and those that are moved to blocks of their own. A superblock that has used up its log blocks collects the block with the
+//! fewest valid pages; where the log blocks of the plane are used up, the superblock written longest ago gives its own back.
+//! As merges are counted: switch, a block without valid pages is erased; partial, a block is collected for its own superblock; full, for
+//! another one.
+
+use std::collections::VecDeque;
+
+use super::io::BlockIo;
+use super::{Held, Layout, Place, Placement, Scheme, list, number, read_list};
+use crate::events::{Merge, Observer};
+use crate::ids::{BlockId, Ppn};
+use crate::settings::Settings;
+
+/// The blocks of a superblock.
+#[derive(Clone, Debug)]
+struct Group {
+    blocks: Vec<BlockId>,
+    /// The block that the host's pages go to, and the one for pages that are moved.
+    host: BlockId,
+    moved: BlockId,
+}
+
+/// All superblocks.
+pub(crate) struct Superblock {
+    groups: Vec<Group>,
+    /// Logical blocks in a superblock, and most log blocks of one.
+    size: u32,
+    most_logs: u32,
+    /// By plane: superblocks with log blocks, the one written last at the back.
+    used: Vec<VecDeque<u32>>,
+    /// By plane: log blocks in use.
+    logs: Vec<u32>,
+}
+
+impl Superblock {
+    pub fn new(settings: &Settings, layout: Layout) -> Self {
+        let size = settings.mapping.superblock_blocks;
+        let planes = layout.planes as usize;
+        Self {
+            groups: vec![
+                Group { blocks: Vec::new(), host: BlockId::NONE, moved: BlockId::NONE };
+                (layout.rows.div_ceil(size) * layout.planes) as usize
+            ],
+            size,
+            most_logs: settings.mapping.superblock_log_blocks,
+            used: vec![VecDeque::with_capacity(layout.logs as usize); planes],
+            logs: vec![0; planes],
+        }
+    }
+
+    /// Logical blocks of a superblock.
+    fn own(&self, layout: Layout, number: u32) -> u32 {
+        self.size.min(layout.rows - number / layout.planes * self.size)
+    }
+
+    /// Log blocks of a superblock: those beyond its logical blocks.
+    fn logs_of(&self, layout: Layout, number: u32) -> u32 {
+        let own = self.own(layout, number);
+        (self.groups[number as usize].blocks.len() as u32).saturating_sub(own)
+    }
+
+    /// Gives a superblock one more block.
+    fn add<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32) -> Option<BlockId> {
+        let block = io.claim(number)?;
+        let before = self.logs_of(io.layout, number);
+        self.groups[number as usize].blocks.push(block);
+        let plane = (number % io.layout.planes) as usize;
+        if self.logs_of(io.layout, number) > before {
+            self.logs[plane] += 1;
+            if before == 0 {
+                self.used[plane].push_back(number);
+            }
+        }
+        Some(block)
+    }
+
+    /// Takes a block without valid data away from a superblock, and erases it.
+    fn remove<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32, block: BlockId) {
+        let before = self.logs_of(io.layout, number);
+        let group = &mut self.groups[number as usize];
+        group.blocks.retain(|held| *held != block);
+        for open in [&mut group.host, &mut group.moved] {
+            if *open == block {
+                *open = BlockId::NONE;
+            }
+        }
+        let plane = (number % io.layout.planes) as usize;
+        let after = self.logs_of(io.layout, number);
+        if after < before {
+            self.logs[plane] -= 1;
+            if after == 0 {
+                self.used[plane].retain(|used| *used != number);
+            }
+        }
+        io.release(block);
+    }
+
+    /// Moves all that is valid out of the block with the fewest valid pages, and erases it.
+    fn collect<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32, merge: Merge) -> Option<()> {
+        let group = &self.groups[number as usize];
+        // A superblock that gives its log blocks back gives the half-written one of the host as well.
+        let useful = |block: BlockId| {
+            let given_up = merge == Merge::Full && block == group.host;
+            !io.has_room(block) || io.valid(block) == 0 || given_up
+        };
+        let candidates = group.blocks.iter().copied().filter(|block| useful(*block));
+        let (pages, victim) = candidates.map(|block| (io.valid_pages(block), block)).min()?;
+        if pages == io.layout.pages {
+            return None;
+        }
+        let valid = io.merge_begins(victim);
+        let (first, end) = io.places(victim);
+        for place in (first.0..end.0).map(Ppn) {
+            let Some(logical) = io.page_at(place) else { continue };
+            let mut target = self.groups[number as usize].moved;
+            if target == BlockId::NONE || !io.has_room(target) {
+                target = self.add(io, number)?;
+                self.groups[number as usize].moved = target;
+            }
+            let page = io.written(target);
+            io.copy_page((target, page), logical);
+        }
+        io.count_merge(if valid == 0 { Merge::Switch } else { merge });
+        io.merge_ends(victim, valid);
+        self.remove(io, number, victim);
+        Some(())
+    }
+
+    /// Whether a block of the superblock has nothing valid in it.
+    fn has_dead<L: Observer>(&self, io: &BlockIo<'_, L>, number: u32) -> bool {
+        self.groups[number as usize].blocks.iter().any(|block| io.valid(*block) == 0 && !io.has_room(*block))
+    }
+}
+
+impl Placement for Superblock {
+    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+        let layout = io.layout;
+        let (block, _) = layout.split(logical);
+        let number = layout.row(block) / self.size * layout.planes + block % layout.planes;
+        let plane = (number % layout.planes) as usize;
+        loop {
+            let host = self.groups[number as usize].host;
+            if host != BlockId::NONE {
+                let written = io.written(host);
+                if written < layout.pages {
+                    if self.used[plane].back() != Some(&number) && self.logs_of(layout, number) > 0 {
+                        self.used[plane].retain(|used| *used != number);
+                        self.used[plane].push_back(number);
+                    }
+                    return Some((host, written));
+                }
+                self.groups[number as usize].host = BlockId::NONE;
+            }
+            if self.has_dead(io, number) {
+                self.collect(io, number, Merge::Switch)?;
+            }
+            let moved = self.groups[number as usize].moved;
+            if moved != BlockId::NONE && io.valid(moved) == 0 {
+                // Nothing that was moved is left in it.
+                self.groups[number as usize].host = moved;
+                self.groups[number as usize].moved = BlockId::NONE;
+                continue;
+            }
+            let own = self.own(layout, number);
+            let logs = self.logs_of(layout, number);
+            if (self.groups[number as usize].blocks.len() as u32) < own
+                || logs < self.most_logs && self.logs[plane] < layout.logs
+            {
+                self.groups[number as usize].host = self.add(io, number)?;
+                continue;
+            }
+            let oldest = self.used[plane].front().copied();
+            match oldest.filter(|oldest| *oldest != number && logs < self.most_logs) {
+                Some(oldest) => {
+                    while self.logs_of(layout, oldest) > 0 {
+                        self.collect(io, oldest, Merge::Full)?;
+                    }
+                }
+                None => self.collect(io, number, Merge::Partial)?,
+            }
+        }
+    }
+}
+
+impl Scheme for Superblock {
+    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
+        // A block number for each block of a superblock, and the page maps that are there; the others stand in spare areas.
+        let planes = u64::from(layout.planes);
+        let all = layout.rows.div_ceil(self.size);
+        let mapped = if maps == 0 { all } else { maps.min(all) };
+        let pages = u64::from(mapped) * u64::from(self.size) * u64::from(layout.pages);
+        4 * (u64::from(layout.blocks) + planes * (u64::from(layout.logs) + pages))
+    }
+
+    fn map_of(&self, row: u32) -> u32 {
+        row / self.size
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let mut out = Vec::new();
+        for group in &self.groups {
+            out.extend([group.host.0, group.moved.0]);
+            out.extend(list(group.blocks.iter().map(number)));
+        }
+        for used in &self.used {
+            out.extend(list(used.iter().copied()));
+        }
+        out
+    }
+
+    fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        for group in &mut self.groups {
+            (group.host, group.moved) = (BlockId(words.next()?), BlockId(words.next()?));
+            let blocks = read_list(words, (self.size + self.most_logs) as usize + 1)?;
+            group.blocks = blocks.into_iter().map(BlockId).collect();
+            let known = |block: BlockId| block == BlockId::NONE || group.blocks.contains(&block);
+            (known(group.host) && known(group.moved)).then_some(())?;
+        }
+        let planes = self.used.len();
+        for (plane, used) in self.used.iter_mut().enumerate() {
+            *used = read_list(words, self.groups.len())?.into();
+            let known =
+                |number: &u32| (*number as usize) < self.groups.len() && *number as usize % planes == plane;
+            used.iter().all(known).then_some(())?;
+        }
+        for plane in 0..planes {
+            let of_plane = (plane..self.groups.len()).step_by(planes).map(|number| number as u32);
+            let with_logs: Vec<u32> = of_plane.filter(|number| self.logs_of(layout, *number) > 0).collect();
+            let mut used: Vec<u32> = self.used[plane].iter().copied().collect();
+            used.sort_unstable();
+            (used == with_logs).then_some(())?;
+            self.logs[plane] = used.iter().map(|number| self.logs_of(layout, *number)).sum();
+        }
+        Some(())
+    }
+
+    fn holds(&self, layout: Layout) -> Vec<Held> {
+        let mut out = Vec::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            let from = number as u32 / layout.planes * self.size;
+            let to = from + self.size;
+            out.extend(group.blocks.iter().map(|block| {
+                let (block, stripe) = (*block, number as u32);
+                Held { block, stripe, from, to, in_place: false }
+            }));
+        }
+        out
+    }
+}

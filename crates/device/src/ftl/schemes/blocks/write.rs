@@ -1,0 +1,121 @@
+//! How a block-mapped device writes: page by page, each where the scheme says.
+
+use emmclab_trace::Nanos;
+
+use super::io::BlockIo;
+use super::{Blocks, Place};
+use crate::events::{Cause, LatencyBreakdown, MapLookedUp, Observer, PartOverwritten};
+use crate::ftl::commit::Programmed;
+use crate::ftl::core::Core;
+use crate::ftl::pool::Stream;
+use crate::ftl::request_state::RequestState;
+use crate::ftl::span::Span;
+use crate::ids::Lpn;
+use crate::nand::Nand;
+
+/// Bytes of a page's entry in a page map.
+const ENTRY_BYTES: u32 = 4;
+
+impl Blocks {
+    /// Reads the page maps of the units that are not in memory.
+    pub fn fetch_maps<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        (first, units): (Lpn, u32),
+        log: &mut L,
+    ) {
+        if self.cache.holds_all() || units == 0 {
+            return;
+        }
+        let shift = self.layout.page_shift;
+        let row = |unit: u32| self.layout.row(self.layout.split(unit >> shift).0);
+        for row in row(first.0)..=row(first.0 + units - 1) {
+            let map = self.scheme.tables().map_of(row);
+            let hit = self.cache.touch(map);
+            log.map_looked_up(&MapLookedUp { hit });
+            if hit {
+                continue;
+            }
+            let plane = core.geometry.striped(map);
+            let page_bytes = core.geometry.groups[0].page_bytes;
+            let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
+            // The blocks of the map itself are not part of the model; their pages lie in the same plane.
+            let op = core.read_unplaced(nand, (plane, 0), request.ready, bytes, Cause::Map, log);
+            request.look_up(&op);
+        }
+    }
+
+    /// Writes the span of a request.
+    pub fn write<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        log: &mut L,
+    ) {
+        let (first, units) = span.units(core.geometry.unit_shift);
+        self.fetch_maps(core, nand, request, (first, units), log);
+        let shift = self.layout.page_shift;
+        let mut io = BlockIo { core, nand, log, layout: self.layout, ready: request.ready };
+        for logical in first.0 >> shift..=(first.0 + units - 1) >> shift {
+            let place = self.scheme.place(&mut io, logical);
+            let Some(place) = place.filter(|_| io.core.stop.is_none()) else {
+                io.core.stop_full();
+                return;
+            };
+            let (waits, begin, complete) = io.program_page(place, logical, span);
+            request.absorb(waits, begin, complete);
+        }
+    }
+}
+
+impl<L: Observer> BlockIo<'_, L> {
+    /// Programs the host's part of a logical page with what it leaves of the old. Returns the waits for it, when its first
+    /// operation began and when it was complete.
+    fn program_page(
+        &mut self,
+        (block, page): Place,
+        logical: u32,
+        span: Span,
+    ) -> (LatencyBreakdown, Nanos, Nanos) {
+        let unit_sectors = self.core.geometry.unit_sectors;
+        let (mut old, mut kept, mut given) = (None, 0, 0);
+        for unit in self.units_of_page(logical) {
+            let covered = span.covered(unit, unit_sectors).count_ones();
+            given += covered * 512;
+            if covered < unit_sectors
+                && let Some(ppn) = self.core.lookup(unit)
+            {
+                old = Some((unit, ppn));
+                kept += (unit_sectors - covered) * 512;
+            }
+        }
+        let (mut at, mut waits, mut begin) = (self.ready, LatencyBreakdown::default(), None);
+        if let Some((lpn, ppn)) = old {
+            self.log.part_overwritten(&PartOverwritten { lpn });
+            // With copy-back the page register keeps the old data and takes the new part over the bus.
+            let out = if self.nand.copies_back() { 0 } else { kept };
+            let op = self.core.read_page(self.nand, ppn, at, out, Cause::ReadModifyWrite, self.log);
+            (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
+        }
+        let bytes = if self.nand.copies_back() { given } else { given + kept };
+        let op = self.nand.program(block, page, at, bytes);
+        let programmed = Programmed {
+            block,
+            group: 0,
+            page,
+            pages: 1,
+            bus_bytes: u64::from(bytes),
+            cause: Cause::Host,
+            stream: Stream::Host,
+            begin: op.begin,
+            end: op.end,
+        };
+        self.commit(programmed, logical, Some(span));
+        let complete = self.core.completion(&op);
+        (waits.then(LatencyBreakdown::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
+    }
+}

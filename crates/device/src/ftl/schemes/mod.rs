@@ -1,0 +1,148 @@
+//! Mapping schemes. The core keeps what every scheme shares: where each unit lies, blocks and pools, timelines and counters. A scheme
+//! decides where new data goes and what has to be moved for it. It is asked once per command.
+
+pub(crate) mod blocks;
+pub(crate) mod demand;
+
+use emmclab_trace::Nanos;
+
+use super::core::Core;
+use super::request_state::RequestState;
+use super::span::Span;
+use crate::events::Observer;
+use crate::geometry::Geometry;
+use crate::ids::Lpn;
+use crate::nand::Nand;
+use crate::settings::{self, Settings};
+
+use blocks::Blocks;
+use demand::Demand;
+
+/// Bytes of an entry of the page map.
+const ENTRY_BYTES: u64 = 4;
+
+/// What a scheme knows beside the core.
+pub(crate) enum Scheme {
+    /// A page map in memory: every unit may lie anywhere.
+    Page,
+    /// A page map on the flash.
+    Demand(Box<Demand>),
+    /// Data and log blocks.
+    Blocks(Box<Blocks>),
+}
+
+impl Scheme {
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        match settings.mapping.scheme {
+            settings::Scheme::Page => Scheme::Page,
+            settings::Scheme::Dftl => Scheme::Demand(Box::new(Demand::new(settings, geometry))),
+            _ => Blocks::new(settings, geometry)
+                .map_or(Scheme::Page, |blocks| Scheme::Blocks(Box::new(blocks))),
+        }
+    }
+
+    /// Units that the scheme itself keeps on the flash, behind those of the host.
+    pub fn map_units(&self) -> u32 {
+        match self {
+            Scheme::Demand(map) => map.map_units(),
+            Scheme::Page | Scheme::Blocks(_) => 0,
+        }
+    }
+
+    /// Whether pages of a block may be left out, and its open blocks are the scheme's own.
+    pub fn maps_blocks(&self) -> bool {
+        matches!(self, Scheme::Blocks(_))
+    }
+
+    /// Bytes of memory that the map takes inside the device.
+    pub fn ram_bytes(&self, geometry: &Geometry) -> u64 {
+        match self {
+            Scheme::Page => u64::from(geometry.logical_units) * ENTRY_BYTES,
+            Scheme::Demand(map) => map.ram_bytes(),
+            Scheme::Blocks(blocks) => blocks.ram_bytes(),
+        }
+    }
+
+    /// The scheme's own state as words, for an image.
+    pub fn words(&self) -> Vec<u32> {
+        match self {
+            Scheme::Page => Vec::new(),
+            Scheme::Demand(map) => map.words(),
+            Scheme::Blocks(blocks) => blocks.words(),
+        }
+    }
+
+    /// Takes up such a state; `None` where it is not one.
+    pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+        match self {
+            Scheme::Page => Some(()),
+            Scheme::Demand(map) => map.restore(words),
+            Scheme::Blocks(blocks) => blocks.restore(words),
+        }
+    }
+
+    /// The first thing in which the scheme's tables and the flash disagree.
+    pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
+        match self {
+            Scheme::Page | Scheme::Demand(_) => None,
+            Scheme::Blocks(blocks) => blocks.fault(core, nand),
+        }
+    }
+
+    /// The run starts anew: copies in memory are gone.
+    pub fn power_cycle(&mut self) {
+        if let Scheme::Blocks(blocks) = self {
+            blocks.power_cycle();
+        }
+    }
+
+    /// Writes the span of a request.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but a choice")]
+    pub fn write<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        log: &mut L,
+    ) {
+        match self {
+            Scheme::Page => core.write_pages(nand, request, span, log),
+            Scheme::Demand(map) => map.write(core, nand, request, span, log),
+            Scheme::Blocks(blocks) => blocks.write(core, nand, request, span, log),
+        }
+    }
+
+    /// Finds out where units lie, before they are read.
+    #[inline]
+    pub fn look_up<L: Observer>(
+        &mut self,
+        core: &mut Core,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        units: (Lpn, u32),
+        log: &mut L,
+    ) {
+        match self {
+            Scheme::Page => {}
+            Scheme::Demand(map) => map.look_up_to_read(core, nand, request, units, log),
+            Scheme::Blocks(blocks) => blocks.fetch_maps(core, nand, request, units, log),
+        }
+    }
+
+    /// Takes up entries that collection changed.
+    #[inline]
+    pub fn follow(&mut self, core: &mut Core) {
+        if let Scheme::Demand(map) = self {
+            map.follow(core);
+        }
+    }
+
+    /// Writes what collection or discards left stale of a map on the flash.
+    pub fn settle<L: Observer>(&mut self, core: &mut Core, nand: &mut Nand, ready: Nanos, log: &mut L) {
+        if let Scheme::Demand(map) = self {
+            map.settle(core, nand, ready, log);
+        }
+    }
+}

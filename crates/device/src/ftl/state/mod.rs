@@ -1,0 +1,114 @@
+//! The state of the FTL and of the blocks under it as words, for images.
+//!
+//! Sizes, map, reverse map, blocks, what allocation and collection remember, then what each pool cannot find out from its blocks, and
+//! the tables of the mapping scheme.
+
+mod consistent;
+mod pools;
+
+use emmclab_trace::Result;
+
+use super::Ftl;
+use crate::ids::{BlockId, Lpn, Ppn};
+use crate::nand::{BlockState, Nand};
+use crate::words::{Reader, Writer, damaged};
+
+impl Ftl {
+    /// Words that [`Ftl::save`] writes, about.
+    pub fn state_words(&self, nand: &Nand) -> usize {
+        self.core.tables.units() + self.core.tables.places() + 8 * nand.block_count()
+    }
+
+    fn sizes(&self, nand: &Nand) -> [u32; 3] {
+        let tables = &self.core.tables;
+        [tables.units() as u32, tables.places() as u32, nand.block_count() as u32]
+    }
+
+    /// Writes the state.
+    pub fn save(&self, nand: &Nand, out: &mut Writer) {
+        let tables = &self.core.tables;
+        out.words(self.sizes(nand));
+        out.words((0..tables.units()).map(|unit| tables.raw_entry(unit)));
+        let owner = |ppn| tables.unit_at(Ppn(ppn)).map_or(0, |unit| unit.0 + 1);
+        out.words((0..tables.places() as u32).map(owner));
+        for block in (0..nand.block_count() as u32).map(BlockId) {
+            let view = nand.block(block);
+            // Position and group are kept of blocks that were ever used.
+            let used = tables.pool(tables.pool_of(block)).was_used(block);
+            let place = if used { view.plane.0 | u32::from(view.group) << 16 } else { 0 };
+            let state = place | (view.state as u32) << 24;
+            out.words([tables.valid(block), view.written, view.erases, state]);
+            out.long(tables.closed(block));
+        }
+        out.long(tables.programs());
+        out.long(self.core.collector.decisions);
+        out.word(self.core.allocator.cursor());
+        out.words(self.core.allocator.last_planes().iter().copied());
+        pools::save(tables, out);
+        out.words(self.scheme.words());
+    }
+
+    /// Takes up a state, in new tables over new flash.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`](emmclab_trace::Kind::Truncated) where it is damaged or of another device.
+    pub fn restore(&mut self, nand: &mut Nand, image: &mut Reader<'_>) -> Result<()> {
+        for expected in self.sizes(nand) {
+            if image.word()? != expected {
+                return Err(damaged("sizes differ"));
+            }
+        }
+        let (units, places) = (self.core.tables.units(), self.core.tables.places());
+        for unit in 0..units as u32 {
+            if let Some(ppn) = image.address(places)? {
+                self.core.tables.restore_entry(Lpn(unit), Ppn(ppn));
+            }
+        }
+        for ppn in 0..places as u32 {
+            if let Some(unit) = image.address(units)? {
+                self.core.tables.restore_unit_at(Ppn(ppn), Lpn(unit));
+            }
+        }
+        self.restore_blocks(nand, image)?;
+        self.core.tables.restore_programs(image.long()?);
+        self.core.collector.decisions = image.long()?;
+        let cursor = image.word()?;
+        let ways = self.core.allocator.last_planes().len();
+        let last_planes: Vec<u32> = (0..ways).map(|_| image.word()).collect::<Result<_>>()?;
+        self.core
+            .allocator
+            .restore(cursor, &last_planes, nand.planes_per_way())
+            .ok_or_else(|| damaged("the cursor lies outside the device"))?;
+        // A block-mapped scheme holds its open blocks in tables of its own, which are checked with them.
+        pools::restore(&mut self.core.tables, nand, self.scheme.maps_blocks(), image)?;
+        self.check(nand)?;
+        let mut words = std::iter::from_fn(|| image.word().ok());
+        self.scheme.restore(&mut words).ok_or_else(|| damaged("the tables of its map are none"))?;
+        match self.fault(nand) {
+            Some(fault) => Err(damaged(&fault)),
+            None => Ok(()),
+        }
+    }
+
+    fn restore_blocks(&mut self, nand: &mut Nand, image: &mut Reader<'_>) -> Result<()> {
+        for block in (0..nand.block_count() as u32).map(BlockId) {
+            let (valid, written, erases) = (image.word()?, image.word()?, image.word()?);
+            let packed = image.word()?;
+            let (plane, group) = (u32::from(packed as u16), (packed >> 16) as u8);
+            let state = BlockState::from_code((packed >> 24) as u8)
+                .ok_or_else(|| damaged("a block is in no known state"))?;
+            let view = nand.block(block);
+            let in_place = (plane, group) == (view.plane.0, view.group);
+            let unused = (plane, group) == (0, 0) && state == BlockState::Free && valid == 0;
+            if !in_place && !unused {
+                return Err(damaged("a block lies outside the device"));
+            }
+            if written > self.core.geometry.groups[usize::from(view.group)].pages_per_block {
+                return Err(damaged("the counts of a block are wrong"));
+            }
+            nand.restore(block, written, erases, state);
+            self.core.tables.restore_block(block, valid, image.long()?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! The pools in an image: what they cannot find out from their blocks.
+
+use std::ops::Range;
+
+use emmclab_trace::Result;
+
+use crate::ftl::pool::{STREAMS, Victim};
+use crate::ftl::tables::Tables;
+use crate::ids::{BlockId, PoolId, Ppn};
+use crate::nand::{BlockState, Nand};
+use crate::words::{Reader, Writer, damaged};
+
+const NO_VICTIM: [u32; 5] = [u32::MAX; 5];
+
+pub(super) fn save(tables: &Tables, out: &mut Writer) {
+    for pool in tables.pools() {
+        out.words([pool.used(), pool.usable(), pool.most_erases, pool.wear_countdown]);
+        out.words(pool.all_open().map(|block| block.0));
+        out.words(pool.victim.map_or(NO_VICTIM, |victim| {
+            let Victim { block, cursor, in_register, valid, wear } = victim;
+            [block.0, cursor, in_register, valid, u32::from(wear)]
+        }));
+        for blocks in [pool.recycled(), pool.listed()] {
+            out.word(blocks.len() as u32);
+            out.words(blocks.iter().map(|block| block.0));
+        }
+    }
+}
+
+/// Blocks of a pool that an image has placed.
+struct Claims {
+    range: Range<u32>,
+    placed: Vec<bool>,
+}
+
+impl Claims {
+    /// A block of the pool that is in no other place, or none.
+    fn block(&mut self, image: &mut Reader<'_>) -> Result<BlockId> {
+        let block = image.word()?;
+        if block == BlockId::NONE.0 {
+            return Ok(BlockId::NONE);
+        }
+        if !self.range.contains(&block) {
+            return Err(damaged("a block is in a foreign plane"));
+        }
+        let placed = &mut self.placed[(block - self.range.start) as usize];
+        if std::mem::replace(placed, true) {
+            return Err(damaged("a block is in two places"));
+        }
+        Ok(BlockId(block))
+    }
+
+    /// As [`Claims::block`], where there must be one.
+    fn some_block(&mut self, image: &mut Reader<'_>) -> Result<BlockId> {
+        let block = self.block(image)?;
+        if block == BlockId::NONE { Err(damaged("a list holds no block")) } else { Ok(block) }
+    }
+}
+
+pub(super) fn restore(
+    tables: &mut Tables,
+    nand: &Nand,
+    open_elsewhere: bool,
+    image: &mut Reader<'_>,
+) -> Result<()> {
+    for pool in (0..tables.pools().len() as u32).map(PoolId) {
+        restore_pool(tables, pool, nand, open_elsewhere, image)?;
+    }
+    Ok(())
+}
+
+fn restore_pool(
+    tables: &mut Tables,
+    pool: PoolId,
+    nand: &Nand,
+    open_elsewhere: bool,
+    image: &mut Reader<'_>,
+) -> Result<()> {
+    let (first, blocks) = (tables.pool(pool).block_at(0).0, tables.pool(pool).blocks);
+    let mut claims = Claims { range: first..first + blocks, placed: vec![false; blocks as usize] };
+    let (used, usable) = (image.word()?, image.word()?);
+    if used > usable || usable > blocks {
+        return Err(damaged("a plane has more blocks than it can"));
+    }
+    for block in (first + used..first + blocks).map(BlockId) {
+        if nand.state(block) != BlockState::Free || nand.next_page(block) > 0 {
+            return Err(damaged("a block is in use that was never handed out"));
+        }
+    }
+    let (most_erases, wear_countdown) = (image.word()?, image.word()?.max(1));
+    let mut open = [BlockId::NONE; STREAMS];
+    for block in &mut open {
+        *block = claims.block(image)?;
+    }
+    let block = claims.block(image)?;
+    let (cursor, in_register) = (image.word()?, image.word()?);
+    let (valid, wear) = (image.word()?, image.word()? == 1);
+    let victim = (block != BlockId::NONE).then_some(Victim { block, cursor, in_register, valid, wear });
+    let entry = tables.pool_mut(pool);
+    entry.restore(used, usable, open);
+    (entry.victim, entry.wear_countdown) = (victim, wear_countdown);
+    for _ in 0..image.word()? {
+        let block = claims.some_block(image)?;
+        tables.pool_mut(pool).give_back(block, nand.block(block).erases);
+    }
+    tables.pool_mut(pool).most_erases = most_erases;
+    restore_lists(tables, pool, nand, &mut claims, image)?;
+    for (index, placed) in (0..).zip(&claims.placed) {
+        let state = nand.state(BlockId(first + index));
+        let placed = *placed || state == BlockState::Bad || open_elsewhere && state == BlockState::Open;
+        if placed != (index < used) {
+            return Err(damaged("a block in use is nowhere, or an unused one somewhere"));
+        }
+    }
+    Ok(())
+}
+
+fn restore_lists(
+    tables: &mut Tables,
+    pool: PoolId,
+    nand: &Nand,
+    claims: &mut Claims,
+    image: &mut Reader<'_>,
+) -> Result<()> {
+    let listed = image.word()?;
+    let full = |block: &u32| nand.state(BlockId(*block)) == BlockState::Full;
+    if listed as usize != claims.range.clone().filter(full).count() {
+        return Err(damaged("a full block is not listed"));
+    }
+    for _ in 0..listed {
+        let block = claims.some_block(image)?;
+        let can_list = tables.pool(pool).can_list(tables.valid(block));
+        if nand.state(block) != BlockState::Full || !can_list {
+            return Err(damaged("a listed block is not full"));
+        }
+        tables.restore_listed(block);
+    }
+    Ok(())
+}
+
+/// Whether nothing valid stands before the cursor of a collection, which would pass it over.
+pub(super) fn passes_over_nothing(tables: &Tables, first: Ppn, cursor: u32) -> bool {
+    tables.valid_places(first..first.plus(cursor)).next().is_none()
+}

@@ -1,0 +1,132 @@
+//! Host data becomes pages: largest pages first, each where the allocation policy says.
+#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
+
+use emmclab_trace::Nanos;
+
+use super::allocate::Place;
+use super::allocation::PageRequest;
+use super::commit::{Programmed, Run};
+use super::core::Core;
+use super::pool::Stream;
+use super::request_state::RequestState;
+use super::span::{Span, all_sectors};
+use crate::events::{Cause, LatencyBreakdown, Observer, PartOverwritten};
+use crate::ids::Lpn;
+use crate::nand::{Nand, Operation};
+
+/// A page that host data goes to: as many of the `units` from `first` on as it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageWrite {
+    pub first: Lpn,
+    pub units: u32,
+    pub group: u8,
+    pub span: Span,
+    pub hot: bool,
+}
+
+impl Core {
+    /// Writes the span of a request page by page.
+    #[inline]
+    pub fn write_pages<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        request: &mut RequestState,
+        span: Span,
+        log: &mut L,
+    ) {
+        let sectors = request.event.sectors;
+        let hot = self.is_hot(sectors);
+        let whole = span.is_whole(self.geometry.unit_sectors);
+        let (mut first, mut left) = span.units(self.geometry.unit_shift);
+        while left > 0 {
+            let (group, units) = self.page_for(first, left, sectors);
+            let (mut ready, mut before) = (request.ready, None);
+            if !whole && span.is_partial(first, units, self.geometry.unit_shift) {
+                let (read, waits) = self.read_rest(nand, span, (first, units), ready, |_| false, log);
+                (ready, before) = (read, Some(waits));
+            }
+            let page = PageWrite { first, units, group, span, hot };
+            let Some((op, taken)) = self.program_host(nand, ready, page, log) else { return };
+            let complete = self.completion(&op);
+            let own = LatencyBreakdown::of(&op, ready, complete);
+            request.absorb(before.map_or(own, |waits| waits.then(own)), op.begin, complete);
+            first = first.plus(taken);
+            left -= taken;
+        }
+    }
+
+    /// Programs a page of the host's, preferably in its group; other groups follow where that one is full. Returns how
+    /// many units it took, or `None` where the device is full.
+    #[inline(always)]
+    pub fn program_host<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        ready: Nanos,
+        write: PageWrite,
+        log: &mut L,
+    ) -> Option<(Operation, u32)> {
+        let PageWrite { first, units, group, span, hot } = write;
+        let stream = if hot { Stream::Hot } else { Stream::Host };
+        let Some(place) = self.allocate(nand, PageRequest { ready, first, group }, stream, log) else {
+            self.stop_full();
+            return None;
+        };
+        let Place { pool, group, block } = place;
+        let units = units.min(self.geometry.groups[usize::from(group)].units_per_page());
+        let page = nand.next_page(block);
+        let unit_sectors = self.geometry.unit_sectors;
+        let mut bytes = units * self.geometry.unit_bytes;
+        if !span.is_whole(unit_sectors) && span.is_partial(first, units, self.geometry.unit_shift) {
+            bytes = self.bytes_to_move(span, first, units);
+        }
+        let op = nand.program(block, page, ready, bytes);
+        let at = Programmed {
+            block,
+            group,
+            page,
+            pages: 1,
+            bus_bytes: u64::from(bytes),
+            cause: Cause::Host,
+            stream,
+            begin: op.begin,
+            end: op.end,
+        };
+        self.commit_page(at, &Run { first, units, span, unit_sectors }, log);
+        if self.collector.steps_at(self.tables.pool(pool).free()) {
+            self.collect_some(nand, pool, ready, log);
+        }
+        Some((op, units))
+    }
+
+    /// Reads what a write leaves of the units that it covers in part, but for units that wait in the controller to be written.
+    /// Returns when that data is there, and the waits for it.
+    #[cold]
+    pub fn read_rest<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        span: Span,
+        (first, units): (Lpn, u32),
+        ready: Nanos,
+        waits_to_be_written: impl Fn(Lpn) -> bool,
+        log: &mut L,
+    ) -> (Nanos, LatencyBreakdown) {
+        let mut done = (ready, LatencyBreakdown::default());
+        let unit_sectors = self.geometry.unit_sectors;
+        let whole = all_sectors(unit_sectors);
+        for lpn in (first.0..first.0 + units).map(Lpn) {
+            let covered = span.covered(lpn, unit_sectors);
+            if covered == whole || waits_to_be_written(lpn) {
+                continue;
+            }
+            if let Some(ppn) = self.lookup(lpn) {
+                log.part_overwritten(&PartOverwritten { lpn });
+                let bytes = (whole & !covered).count_ones() * 512;
+                let op = self.read_page(nand, ppn, ready, bytes, Cause::ReadModifyWrite, log);
+                if op.end > done.0 {
+                    done = (op.end, LatencyBreakdown::of(&op, ready, op.end));
+                }
+            }
+        }
+        done
+    }
+}

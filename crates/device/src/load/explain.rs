@@ -1,0 +1,95 @@
+//! Every setting with its value, unit, origin and meaning.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use toml::Value;
+
+use super::schema::resolve;
+use crate::settings::Settings;
+
+/// One setting, explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Its path, as `set` takes it.
+    pub key: String,
+    /// Its value as TOML.
+    pub value: String,
+    /// Its unit; empty for words and counts.
+    pub unit: &'static str,
+    /// Where it came from: a preset, a file, `--set`, or `default`.
+    pub origin: String,
+    /// What it means.
+    pub doc: String,
+}
+
+/// The JSON Schema of a device file.
+pub fn json_schema() -> Json {
+    schemars::schema_for!(Settings).to_value()
+}
+
+/// Values by dotted path, in the order of the file.
+pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
+    let inner: Vec<(String, &Value)> = match value {
+        Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect()
+        }
+        leaf => return vec![(String::new(), leaf.clone())],
+    };
+    let mut out = Vec::new();
+    for (key, value) in inner {
+        for (rest, leaf) in leaves(value) {
+            out.push((if rest.is_empty() { key.clone() } else { format!("{key}.{rest}") }, leaf));
+        }
+    }
+    out
+}
+
+fn unit(key: &str) -> &'static str {
+    const UNITS: [(&str, &str); 8] = [
+        ("_uj_per_kb", "uJ/KB"),
+        ("_us_per_kb", "us/KB"),
+        ("_ns_per_byte", "ns/byte"),
+        ("_us", "us"),
+        ("_ns", "ns"),
+        ("_kb", "KB"),
+        ("_pct", "%"),
+        ("_uj", "uJ"),
+    ];
+    if key.ends_with("_mw") {
+        return "mW";
+    }
+    UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map_or("", |(_, unit)| unit)
+}
+
+fn doc(key: &str, schema: &Json) -> String {
+    let mut node = schema;
+    let mut text = "";
+    for part in key.split('.') {
+        node = match part.parse::<usize>() {
+            Ok(_) => node.get("items").unwrap_or(&Json::Null),
+            Err(_) => node.get("properties").and_then(|all| all.get(part)).unwrap_or(&Json::Null),
+        };
+        text = node.get("description").and_then(Json::as_str).unwrap_or("");
+        node = resolve(node, schema);
+    }
+    text.replace('\n', " ")
+}
+
+/// The rows in alphabetical order of their keys.
+pub(super) fn rows(settings: &Settings, origins: &BTreeMap<String, String>) -> Vec<Row> {
+    let schema = json_schema();
+    let Ok(value) = Value::try_from(settings) else { return Vec::new() };
+    leaves(&value)
+        .into_iter()
+        .map(|(key, value)| Row {
+            unit: unit(&key),
+            origin: origins.get(&key).cloned().unwrap_or_else(|| "default".to_owned()),
+            doc: doc(&key, &schema),
+            value: value.to_string(),
+            key,
+        })
+        .collect()
+}

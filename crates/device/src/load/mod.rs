@@ -1,0 +1,196 @@
+//! What a device is made of: read from TOML, changed by key, checked as a whole, explained value by value.
+
+mod explain;
+mod presets;
+mod schema;
+mod validate;
+mod validate_emmc;
+mod validate_mapping;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use emmclab_trace::{Error, Kind, Result};
+use toml::{Table, Value};
+
+use crate::settings::Settings;
+pub use explain::{Row, json_schema};
+use presets::closest;
+pub use presets::{Preset, presets};
+
+/// The settings of a device, with where each came from.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    given: Table,
+    origins: BTreeMap<String, String>,
+    settings: Settings,
+}
+
+impl DeviceConfig {
+    /// A preset by name; see [`presets`].
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with the names there are.
+    pub fn preset(name: &str) -> Result<Self> {
+        let Some(preset) = presets().iter().find(|preset| preset.name == name) else {
+            let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
+            let near = closest(name, names.iter().copied());
+            let guess = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+            return Err(Error::new(Kind::Config, format!("there is no device preset `{name}`"))
+                .hint(format!("{guess}choose one of: {}; or give a TOML file", names.join(", "))));
+        };
+        Self::parse(preset.text, &format!("preset {name}"))
+    }
+
+    /// A device from the text of a TOML file; what it does not say has its default.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with every unknown key, wrong type and impossible value at once.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        Self::parse(text, "given")
+    }
+
+    /// A device from a TOML file.
+    ///
+    /// # Errors
+    /// As [`DeviceConfig::from_toml`], and where the file cannot be read.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        Self::parse(&text, &path.display().to_string()).map_err(|error| error.in_file(path))
+    }
+
+    /// A device from settings made in code.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with every impossible value at once.
+    pub fn from_settings(settings: &Settings) -> Result<Self> {
+        let given = Table::try_from(settings)
+            .map_err(|error| Error::new(Kind::Config, format!("cannot be written as TOML: {error}")))?;
+        Self::check(given, BTreeMap::new())
+    }
+
+    fn parse(text: &str, origin: &str) -> Result<Self> {
+        let given: Table = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
+            let out = Error::new(Kind::Config, error.message().to_owned());
+            line.map_or_else(
+                || Error::new(Kind::Config, error.message().to_owned()),
+                |line| out.at_line(line),
+            )
+            .hint("the file must be TOML; presets/devices shows how")
+        })?;
+        let mut origins = BTreeMap::new();
+        for (key, _) in explain::leaves(&Value::Table(given.clone())) {
+            origins.insert(key, origin.to_owned());
+        }
+        Self::check(given, origins)
+    }
+
+    fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
+        let faults = match given.clone().try_into::<Settings>() {
+            Ok(settings) => {
+                let faults = validate::faults(&settings);
+                if faults.is_empty() {
+                    return Ok(Self { given, origins, settings });
+                }
+                faults
+            }
+            Err(error) => {
+                let mut known = given;
+                let mut faults = schema::faults(&mut known);
+                if faults.is_empty() {
+                    faults.push(error.message().to_owned());
+                } else if let Ok(settings) = known.try_into::<Settings>() {
+                    // An unknown key does not hide an impossible value.
+                    faults.extend(validate::faults(&settings));
+                }
+                faults
+            }
+        };
+        let problem = match faults.as_slice() {
+            [one] => one.clone(),
+            many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
+        };
+        Err(Error::new(Kind::Config, problem)
+            .hint("`emmclab explain PRESET` prints every key with its unit and default"))
+    }
+
+    /// Sets one value by its path, as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a
+    /// word that is none is taken as a string.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where there is no such key (with the nearest one), or the value or the whole is impossible.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        self.set_all(&[(key, value)])
+    }
+
+    /// Sets several values and checks the whole once, after the last.
+    ///
+    /// # Errors
+    /// As [`DeviceConfig::set`].
+    pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
+        let mut given = self.given.clone();
+        let mut origins = self.origins.clone();
+        for (key, text) in pairs {
+            let value = format!("value = {text}")
+                .parse::<Table>()
+                .ok()
+                .and_then(|mut table| table.remove("value"))
+                .unwrap_or_else(|| Value::String((*text).to_owned()));
+            put(&mut given, key, value)?;
+            origins.insert((*key).to_owned(), "--set".to_owned());
+        }
+        *self = Self::check(given, origins)?;
+        Ok(())
+    }
+
+    /// The typed settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The name, for results.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// Every setting in full as TOML; the same settings give the same text.
+    ///
+    /// # Errors
+    /// Never for settings that passed the check.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(&self.settings)
+            .map_err(|error| Error::new(Kind::Config, format!("cannot be written as TOML: {error}")))
+    }
+
+    /// Every value with its unit, where it came from and what it means.
+    pub fn explain(&self) -> Vec<Row> {
+        explain::rows(&self.settings, &self.origins)
+    }
+}
+
+/// Puts `value` at the dotted `path`; arrays are indexed by number.
+fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
+    let no_key =
+        |hint: &str| Error::new(Kind::Config, format!("there is no setting `{path}`")).hint(hint.to_owned());
+    let (parents, leaf) = path.rsplit_once('.').map_or((None, path), |(parents, leaf)| (Some(parents), leaf));
+    let mut place = table;
+    let mut parts = parents.into_iter().flat_map(|parents| parents.split('.')).peekable();
+    while let Some(part) = parts.next() {
+        let next = place.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        place = match next {
+            Value::Table(inner) => inner,
+            Value::Array(items) => {
+                let count = items.len();
+                let index = parts.next().and_then(|index| index.parse::<usize>().ok());
+                match index.and_then(|index| items.get_mut(index)) {
+                    Some(Value::Table(inner)) => inner,
+                    _ => return Err(no_key(&format!("`{part}` has {count} entries, counted from 0"))),
+                }
+            }
+            _ => return Err(no_key(&format!("`{part}` is a value, not a section"))),
+        };
+    }
+    place.insert(leaf.to_owned(), value);
+    Ok(())
+}

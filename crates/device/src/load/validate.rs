@@ -1,0 +1,222 @@
+//! Everything that can be wrong with settings of the right types, found at once.
+
+use super::validate_emmc;
+use super::validate_mapping;
+use crate::ftl::gc;
+use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Scheme, Settings, WriteComplete};
+
+/// Longest time of a setting: 100 s; more is a slip of units.
+pub(super) const MAX_US: f64 = 1e8;
+/// Most physical units, so that an address fits 32 bits with one value left for "none".
+const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
+
+pub(super) struct Faults(Vec<String>);
+
+impl Faults {
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
+        self.0.push(problem.into());
+    }
+
+    pub(super) fn at_least_one(&mut self, key: &str, value: u32) {
+        if value == 0 {
+            self.add(format!("`{key}` is 0; there must be at least one"));
+        }
+    }
+
+    pub(super) fn amount(&mut self, key: &str, value: f64, most: f64) {
+        if !value.is_finite() || value < 0.0 || value > most {
+            self.add(format!("`{key}` is {value}; it must lie in 0..={most}"));
+        }
+    }
+}
+
+/// Every impossible or contradictory value.
+pub(super) fn faults(settings: &Settings) -> Vec<String> {
+    let mut faults = Faults(Vec::new());
+    let collects = settings.gc.policy != gc::NONE;
+    geometry(settings, collects, &mut faults);
+    timing(settings, &mut faults);
+    policies(settings, collects, &mut faults);
+    validate_emmc::faults(settings, collects, &mut faults);
+    if faults.0.is_empty() {
+        // These work out the geometry, which must be possible for that.
+        validate_mapping::faults(settings, &mut faults);
+    }
+    faults.0
+}
+
+fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
+    let geometry = &settings.geometry;
+    faults.at_least_one("geometry.channels", geometry.channels);
+    faults.at_least_one("geometry.chips_per_channel", geometry.chips_per_channel);
+    faults.at_least_one("geometry.dies_per_chip", geometry.dies_per_chip);
+    faults.at_least_one("geometry.planes_per_die", geometry.planes_per_die);
+    let planes =
+        [geometry.channels, geometry.chips_per_channel, geometry.dies_per_chip, geometry.planes_per_die]
+            .iter()
+            .try_fold(1u64, |product, count| product.checked_mul(u64::from(*count)))
+            .unwrap_or(u64::MAX);
+    if planes > u64::from(u16::MAX) {
+        faults.add(format!("the geometry has {planes} planes; at most {} are possible", u16::MAX));
+    }
+    let unit_kb = settings.mapping.unit_kb;
+    if ![4, 8, 16].contains(&unit_kb) {
+        faults.add(format!("`mapping.unit_kb` is {unit_kb}; it must be 4, 8 or 16"));
+    }
+    if geometry.block_groups.is_empty() {
+        faults.add("`geometry.block_groups` is empty; a device needs at least one group of blocks");
+    }
+    if geometry.block_groups.len() > 8 {
+        faults.add("`geometry.block_groups` has more than 8 groups");
+    }
+    let mut largest = 0u64;
+    let mut blocks = 0u64;
+    for (i, group) in geometry.block_groups.iter().enumerate() {
+        let key = |name: &str| format!("geometry.block_groups.{i}.{name}");
+        if ![4, 8, 16].contains(&group.page_kb) {
+            faults.add(format!("`{}` is {}; it must be 4, 8 or 16", key("page_kb"), group.page_kb));
+        } else if group.page_kb < unit_kb {
+            faults.add(format!(
+                "`{}` is {} but `mapping.unit_kb` is {unit_kb}; a map entry must fit a page",
+                key("page_kb"),
+                group.page_kb
+            ));
+        } else {
+            largest =
+                largest.max(u64::from(group.pages_per_block) * u64::from(group.page_kb / unit_kb.max(4)));
+        }
+        faults.at_least_one(&key("blocks"), group.blocks);
+        faults.at_least_one(&key("pages_per_block"), group.pages_per_block);
+        if group.pages_per_block > 1 << 16 {
+            faults.add(format!("`{}` is {}; at most 65536", key("pages_per_block"), group.pages_per_block));
+        }
+        // A victim's units are packed into whole pages: a block of one page would fill as many again.
+        if collects && group.pages_per_block == 1 {
+            faults.add(format!(
+                "`{}` is 1; collection frees no page of such a block: give at least 2",
+                key("pages_per_block")
+            ));
+        }
+        blocks += u64::from(group.blocks);
+        // One for each stream, and one more than the threshold.
+        let map = u32::from(settings.mapping.scheme == Scheme::Dftl);
+        let needed = if collects { settings.gc.hard_free_blocks.saturating_add(3 + map) } else { 1 + map };
+        if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
+            faults.add(format!(
+                "`{}` is {} with {} spare blocks; a plane needs {needed} more than its spare blocks to write and collect",
+                key("blocks"),
+                group.blocks,
+                group.spare_blocks
+            ));
+        }
+        for (name, value) in [
+            ("read_us", group.read_us),
+            ("program_us", group.program_us),
+            ("erase_us", group.erase_us),
+            ("read_uj", group.read_uj),
+            ("program_uj", group.program_uj),
+            ("erase_uj", group.erase_uj),
+        ] {
+            faults.amount(&key(name), value, MAX_US);
+        }
+        if group.spare_blocks > 0 && group.erase_limit == 0 {
+            faults
+                .add(format!("`{}` is given but blocks never go bad: set erase_limit", key("spare_blocks")));
+        }
+    }
+    let slots = largest
+        .checked_next_power_of_two()
+        .and_then(|stride| stride.checked_mul(blocks)?.checked_mul(planes))
+        .unwrap_or(u64::MAX);
+    if slots > MAX_SLOTS {
+        faults.add(format!(
+            "the device has room for {slots} units of {unit_kb} KB; at most {MAX_SLOTS} are possible: take a larger mapping.unit_kb"
+        ));
+    }
+}
+
+fn timing(settings: &Settings, faults: &mut Faults) {
+    let timing = &settings.timing;
+    let controller = &settings.controller;
+    let power = &settings.power;
+    for (key, value) in [
+        ("timing.command_ns", timing.command_ns),
+        ("timing.bus_ns_per_byte", timing.bus_ns_per_byte),
+        ("timing.bus_write_extra_ns_per_byte", timing.bus_write_extra_ns_per_byte),
+        ("timing.bus_uj_per_kb", timing.bus_uj_per_kb),
+        ("controller.read_overhead_us", controller.read_overhead_us),
+        ("controller.write_overhead_us", controller.write_overhead_us),
+        ("controller.host_us_per_kb", controller.host_us_per_kb),
+        ("power.sleep_after_us", power.sleep_after_us),
+        ("power.wake_us", power.wake_us),
+        ("power.idle_mw", power.idle_mw),
+        ("power.sleep_mw", power.sleep_mw),
+        ("gc.idle_after_us", settings.gc.idle_after_us),
+    ] {
+        faults.amount(key, value, if key.contains("per_") { 1e5 } else { MAX_US });
+    }
+    if timing.same_offset && !matches!(timing.parallelism, Parallelism::MultiPlane | Parallelism::Both) {
+        faults.add(
+            "`timing.same_offset` is a rule of multi-plane commands; set timing.parallelism to multi_plane or both",
+        );
+    }
+    if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 {
+        faults.add("`controller.scheduling` = \"read_first\" looks at all that waits; set controller.queue_depth = 0");
+    }
+    if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
+        faults.add(
+            "`timing.cache_program` contradicts write_complete = \"transferred\", where nobody waits for the program",
+        );
+    }
+    if power.wake_us > 0.0 && power.sleep_after_us <= 0.0 {
+        faults.add("`power.wake_us` is given but the device never sleeps: set power.sleep_after_us");
+    }
+}
+
+fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
+    let share = settings.capacity.over_provisioning_pct;
+    faults.amount("capacity.over_provisioning_pct", share, 1000.0);
+    let gc = &settings.gc;
+    if collects && gc::find(&gc.policy).is_none() {
+        let names: Vec<_> = gc::POLICIES.iter().map(|policy| policy.name).collect();
+        faults.add(format!(
+            "`gc.policy` is \"{}\"; it must be one of: none, {}",
+            gc.policy,
+            names.join(", ")
+        ));
+    }
+    if collects && share <= 0.0 {
+        faults.add(
+            "`capacity.over_provisioning_pct` is 0 with collection: a full device could never write again; give it a share or set gc.policy = \"none\"",
+        );
+    }
+    if collects {
+        faults.at_least_one("gc.hard_free_blocks", gc.hard_free_blocks);
+        faults.at_least_one("gc.choices", gc.choices);
+        faults.at_least_one("gc.window", gc.window);
+        if gc.choices > 4096 {
+            faults.add(format!("`gc.choices` is {}; at most 4096", gc.choices));
+        }
+        if gc.mode == GcMode::Incremental {
+            faults.at_least_one("gc.pages_per_step", gc.pages_per_step);
+        }
+        if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0)
+            && gc.soft_free_blocks <= gc.hard_free_blocks
+        {
+            faults.add(format!(
+                "`gc.soft_free_blocks` is {} but must lie above `gc.hard_free_blocks` ({}) for incremental or idle collection",
+                gc.soft_free_blocks, gc.hard_free_blocks
+            ));
+        }
+    } else {
+        if gc.idle_after_us > 0.0 {
+            faults.add("`gc.idle_after_us` is given with gc.policy = \"none\"");
+        }
+        if settings.wear.levelling == Levelling::Static {
+            faults.add("`wear.levelling` = \"static\" moves data by collection, but gc.policy = \"none\"");
+        }
+    }
+    if settings.wear.levelling == Levelling::Static {
+        faults.at_least_one("wear.threshold", settings.wear.threshold);
+    }
+}

@@ -1,0 +1,238 @@
+//! What can be wrong with the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
+
+use super::validate::{Faults, MAX_US};
+use crate::settings::{BusMode, SlcMode, WriteBack};
+use crate::settings::{Scheduling, Scheme, Settings};
+
+/// Depth of the command queue of eMMC 5.1.
+const MOST_QUEUED: u32 = 32;
+/// Entries that the header block of a packed command has room for.
+const MOST_PACKED: u32 = 63;
+/// Largest RAM of a device: 1 GB.
+const MOST_KB: u32 = 1 << 20;
+
+pub(super) fn faults(settings: &Settings, collects: bool, faults: &mut Faults) {
+    controller(settings, faults);
+    host(settings, faults);
+    shared_pages(settings, faults);
+    cache(settings, faults);
+    idle_collection(settings, collects, faults);
+    slc(settings, collects, faults);
+    waking(settings, faults);
+}
+
+fn controller(settings: &Settings, faults: &mut Faults) {
+    let controller = &settings.controller;
+    if controller.queue_depth > MOST_QUEUED {
+        faults.add(format!(
+            "`controller.queue_depth` is {}; a command queue holds at most {MOST_QUEUED}",
+            controller.queue_depth
+        ));
+    }
+    if controller.bus_mode != BusMode::Given && controller.host_us_per_kb > 0.0 {
+        faults.add("`controller.host_us_per_kb` contradicts `controller.bus_mode`; set one of them to 0 or \"given\"");
+    }
+    faults.amount("controller.reliable_write_us", controller.reliable_write_us, MAX_US);
+}
+
+fn host(settings: &Settings, faults: &mut Faults) {
+    let host = &settings.host;
+    let packs = host.packed_writes > 0 || host.packed_reads > 0;
+    for (key, most) in [("host.packed_writes", host.packed_writes), ("host.packed_reads", host.packed_reads)]
+    {
+        if most == 1 || most > MOST_PACKED {
+            faults
+                .add(format!("`{key}` is {most}; a packed command has 2 to {MOST_PACKED} entries, 0 is off"));
+        }
+    }
+    if packs && settings.controller.queue_depth != 1 {
+        faults.add(format!(
+            "packed commands need one command at a time: set controller.queue_depth = 1 (it is {})",
+            settings.controller.queue_depth
+        ));
+    }
+    if host.merge_max_kb > 0 && settings.controller.queue_depth == 0 {
+        faults.add(
+            "`host.merge_max_kb` merges what waits in the host's queue; set controller.queue_depth to 1..=32",
+        );
+    }
+    if host.merge_max_kb > 0 && (host.merge_max_kb < 4 || host.merge_max_kb > MOST_KB) {
+        faults.add(format!("`host.merge_max_kb` is {}; it must lie in 4..={MOST_KB}", host.merge_max_kb));
+    }
+    if packs && (host.packed_max_kb < 8 || host.packed_max_kb > MOST_KB) {
+        faults.add(format!("`host.packed_max_kb` is {}; it must lie in 8..={MOST_KB}", host.packed_max_kb));
+    }
+}
+
+/// What else decides on pages by the request, or by the block, and cannot take a stream of several.
+fn shared_pages(settings: &Settings, faults: &mut Faults) {
+    if !settings.controller.share_packed_pages {
+        return;
+    }
+    if settings.host.packed_writes == 0 {
+        faults.add("`controller.share_packed_pages` is given but nothing is packed: set host.packed_writes");
+    }
+    if settings.mapping.scheme != Scheme::Page {
+        faults.add(
+            "`controller.share_packed_pages` lets any units share a page: set mapping.scheme = \"page\"",
+        );
+    }
+    if settings.cache.size_kb > 0 {
+        faults.add("`controller.share_packed_pages` contradicts cache.size_kb, which writes back by address");
+    }
+    if settings.slc.mode != SlcMode::Off {
+        faults
+            .add("`controller.share_packed_pages` contradicts slc.mode, which routes each request by itself");
+    }
+}
+
+fn cache(settings: &Settings, faults: &mut Faults) {
+    let cache = &settings.cache;
+    let page_kb = settings.geometry.block_groups.iter().map(|group| group.page_kb).max().unwrap_or(4);
+    for (key, kb) in [("cache.size_kb", cache.size_kb), ("cache.read_kb", cache.read_kb)] {
+        if kb > 0 && (kb < page_kb || kb > MOST_KB) {
+            faults.add(format!("`{key}` is {kb}; it must be 0, or lie in {page_kb}..={MOST_KB}"));
+        }
+    }
+    faults.amount("cache.idle_after_us", cache.idle_after_us, MAX_US);
+    if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBack::Idle) {
+        faults.add("`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"");
+    }
+    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
+        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in an endless queue");
+    }
+    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != Scheme::Page {
+        faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");
+    }
+}
+
+fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
+    let gc = &settings.gc;
+    faults.amount("gc.hpi_us", gc.hpi_us, MAX_US);
+    if !collects {
+        if gc.urgent_free_blocks > 0 {
+            faults.add("`gc.urgent_free_blocks` is given with gc.policy = \"none\"");
+        }
+        return;
+    }
+    let idle = gc.idle_after_us > 0.0;
+    if !idle && (gc.idle_free_blocks > 0 || !gc.hpi || gc.hpi_us > 0.0) {
+        faults.add(
+            "`gc.idle_free_blocks`, `gc.hpi` and `gc.hpi_us` are about idle collection: set gc.idle_after_us",
+        );
+    }
+    if !gc.hpi && gc.hpi_us > 0.0 {
+        faults.add("`gc.hpi_us` is given with gc.hpi = false");
+    }
+    if gc.idle_free_blocks > 0 && gc.idle_free_blocks <= gc.hard_free_blocks {
+        faults.add(format!(
+            "`gc.idle_free_blocks` is {} but must lie above `gc.hard_free_blocks` ({})",
+            gc.idle_free_blocks, gc.hard_free_blocks
+        ));
+    }
+    if gc.urgent_free_blocks > 0 && gc.urgent_free_blocks < gc.hard_free_blocks {
+        faults.add(format!(
+            "`gc.urgent_free_blocks` is {}, below `gc.hard_free_blocks` ({}), where writes wait already",
+            gc.urgent_free_blocks, gc.hard_free_blocks
+        ));
+    }
+    for (key, free) in
+        [("gc.idle_free_blocks", gc.idle_free_blocks), ("gc.urgent_free_blocks", gc.urgent_free_blocks)]
+    {
+        let least = settings.geometry.block_groups.iter().map(|group| group.blocks).min().unwrap_or(0);
+        if free >= least && free > 0 {
+            faults.add(format!("`{key}` is {free} but a block group has only {least} blocks in a plane"));
+        }
+    }
+}
+
+fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
+    let slc = &settings.slc;
+    if slc.mode == SlcMode::Off {
+        if slc.blocks > 0 {
+            faults.add("`slc.blocks` is given but `slc.mode` is \"off\": set it to region or cache");
+        }
+        return;
+    }
+    for (key, value) in [
+        ("slc.read_us", slc.read_us),
+        ("slc.program_us", slc.program_us),
+        ("slc.erase_us", slc.erase_us),
+        ("slc.fold_after_us", slc.fold_after_us),
+    ] {
+        faults.amount(key, value, MAX_US);
+    }
+    if !collects {
+        faults.add("`slc.mode` moves data by collection, but gc.policy = \"none\"");
+    }
+    if settings.mapping.scheme != Scheme::Page {
+        faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not follow: set mapping.scheme = \"page\"");
+    }
+    let needed = settings.gc.hard_free_blocks.saturating_add(3);
+    if slc.blocks < needed {
+        faults.add(format!(
+            "`slc.blocks` is {}; a plane needs {needed} of them to write and collect",
+            slc.blocks
+        ));
+    }
+    let Some(from) = settings.geometry.block_groups.get(slc.group as usize) else {
+        let count = settings.geometry.block_groups.len();
+        faults
+            .add(format!("`slc.group` is {}, but there are {count} block groups, counted from 0", slc.group));
+        return;
+    };
+    if settings.geometry.block_groups.len() >= 8 {
+        faults.add("`slc.mode` makes one more block group, but there are 8 already");
+    }
+    let left = from.blocks.saturating_sub(slc.blocks);
+    if left < needed.saturating_add(from.spare_blocks) {
+        faults.add(format!(
+            "`slc.blocks` is {} of the {} blocks of group {}; too few are left to write and collect",
+            slc.blocks, from.blocks, slc.group
+        ));
+    }
+    if from.pages_per_block < 4 {
+        faults.add(format!(
+            "`slc.mode` halves pages_per_block, which is {}; at least 4, as collection frees no page of a block of one",
+            from.pages_per_block
+        ));
+    }
+    match slc.mode {
+        SlcMode::Cache => faults.at_least_one("slc.max_kb", slc.max_kb),
+        SlcMode::Region | SlcMode::Off => {
+            if slc.fold_after_us > 0.0 {
+                faults.add("`slc.fold_after_us` is about slc.mode = \"cache\"");
+            }
+        }
+    }
+}
+
+fn waking(settings: &Settings, faults: &mut Faults) {
+    let power = &settings.power;
+    for (key, value) in [("power.active_mw", power.active_mw), ("power.waking_mw", power.waking_mw)] {
+        faults.amount(key, value, MAX_US);
+    }
+    let points = &power.wake_quantiles;
+    if points.is_empty() {
+        return;
+    }
+    if power.sleep_after_us <= 0.0 {
+        faults.add("`power.wake_quantiles` is given but the device never sleeps: set power.sleep_after_us");
+    }
+    if power.wake_us > 0.0 {
+        faults.add("`power.wake_us` contradicts `power.wake_quantiles`; give one of them");
+    }
+    if points.len() > 1000 {
+        faults.add(format!("`power.wake_quantiles` has {} points; at most 1000", points.len()));
+    }
+    for (i, point) in points.iter().enumerate() {
+        faults.amount(&format!("power.wake_quantiles.{i}.up_to_pct"), point.up_to_pct, 100.0);
+        faults.amount(&format!("power.wake_quantiles.{i}.us"), point.us, MAX_US);
+    }
+    let rising =
+        points.windows(2).all(|pair| pair[0].up_to_pct < pair[1].up_to_pct && pair[0].us <= pair[1].us);
+    let ends = points.last().is_some_and(|last| (last.up_to_pct - 100.0).abs() < 1e-9);
+    if !rising || !ends {
+        faults.add("`power.wake_quantiles` must rise in both columns and end at up_to_pct = 100");
+    }
+}

@@ -1,0 +1,129 @@
+//! What can be wrong with the mapping scheme of settings that are otherwise possible.
+
+use super::validate::Faults;
+use crate::ftl::{MAX_UNITS, rows};
+use crate::geometry::Geometry;
+use crate::settings::{
+    AllocationPolicy, Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Scheme, Settings,
+};
+
+/// Most log blocks of a plane, and most entries or maps in memory: beyond lies a slip of units.
+const MOST_LOGS: u32 = 1 << 16;
+const MOST_MAPS: u32 = 1 << 12;
+const MOST_ENTRIES: u32 = 1 << 28;
+
+/// Blocks of a plane that a merge needs beside data and log blocks.
+const MERGE_BLOCKS: u64 = 1;
+
+/// Every impossible or contradictory value.
+pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+    clustering(settings, faults);
+    let scheme = settings.mapping.scheme;
+    if scheme != Scheme::Page && settings.controller.scheduling == Scheduling::ReadFirst {
+        faults.add("`controller.scheduling` = \"read_first\" works with mapping.scheme = \"page\" only");
+    }
+    if scheme == Scheme::Dftl {
+        let entries = settings.mapping.cached_entries;
+        if entries == 0 || entries > MOST_ENTRIES {
+            faults.add(format!("`mapping.cached_entries` is {entries}; it must lie in 1..={MOST_ENTRIES}"));
+        }
+    }
+    if scheme.maps_blocks() {
+        policies(settings, faults);
+        sizes(settings, faults);
+    }
+}
+
+fn clustering(settings: &Settings, faults: &mut Faults) {
+    let (level, geometry) = (settings.mapping.clustering, &settings.geometry);
+    let parallelism = settings.timing.parallelism;
+    let planes = matches!(parallelism, Parallelism::MultiPlane | Parallelism::Both);
+    let dies = matches!(parallelism, Parallelism::Interleave | Parallelism::Both);
+    if level >= Clustering::Planes && geometry.planes_per_die > 1 && !planes {
+        faults.add(
+            "`mapping.clustering` lets planes of a die work as one, which takes multi-plane commands: set timing.parallelism to multi_plane or both",
+        );
+    }
+    if level >= Clustering::Dies && geometry.dies_per_chip > 1 && !dies {
+        faults.add(
+            "`mapping.clustering` lets dies of a chip work as one, which takes interleaving: set timing.parallelism to interleave or both",
+        );
+    }
+    for (i, group) in geometry.block_groups.iter().enumerate() {
+        let gang = [
+            (Clustering::Planes, geometry.planes_per_die),
+            (Clustering::Dies, geometry.dies_per_chip),
+            (Clustering::Chips, geometry.chips_per_channel),
+            (Clustering::Channels, geometry.channels),
+        ]
+        .iter()
+        .filter(|(from, _)| level >= *from)
+        .map(|(_, count)| u64::from(*count))
+        .product::<u64>();
+        let units = gang * u64::from(group.page_kb / settings.mapping.unit_kb);
+        if !gang.is_power_of_two() || units > MAX_UNITS as u64 {
+            faults.add(format!(
+                "`mapping.clustering` makes {gang} pages of group {i} one clustered page of {units} map units; planes must be a power of two and units at most {MAX_UNITS}: cluster less or take a larger mapping.unit_kb"
+            ));
+        }
+    }
+}
+
+/// Settings of the page map that mean nothing where logical blocks are merged.
+fn policies(settings: &Settings, faults: &mut Faults) {
+    let word = "where mapping.scheme maps blocks, which are merged and not collected";
+    let (gc, usual) = (&settings.gc, GcSettings::default());
+    if gc.policy != usual.policy || gc.mode != GcMode::Blocking || gc.idle_after_us > 0.0 {
+        faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must be left as they are {word}"));
+    }
+    if settings.allocation.policy != AllocationPolicy::Dynamic || settings.allocation.hot_max_kb > 0 {
+        faults
+            .add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
+    }
+    if settings.wear.levelling == Levelling::Static {
+        faults.add(format!("`wear.levelling` = \"static\" has no block to move {word}"));
+    }
+    if settings.geometry.block_groups.len() > 1 {
+        faults.add("`geometry.block_groups` has several groups, but a scheme that maps blocks needs one kind of block");
+    }
+}
+
+fn sizes(settings: &Settings, faults: &mut Faults) {
+    let mapping = &settings.mapping;
+    let least = if mapping.scheme == Scheme::Fast { 2 } else { 1 };
+    if mapping.log_blocks < least || mapping.log_blocks > MOST_LOGS {
+        faults.add(format!(
+            "`mapping.log_blocks` is {}; it must lie in {least}..={MOST_LOGS}",
+            mapping.log_blocks
+        ));
+        return;
+    }
+    if mapping.scheme == Scheme::Block && mapping.cached_maps > 0 {
+        faults.add("`mapping.cached_maps` is given, but block mapping has no page maps");
+    }
+    if mapping.cached_maps > MOST_MAPS {
+        faults.add(format!("`mapping.cached_maps` is {}; at most {MOST_MAPS}", mapping.cached_maps));
+    }
+    if mapping.scheme == Scheme::Superblock {
+        for (key, value) in [
+            ("mapping.superblock_blocks", mapping.superblock_blocks),
+            ("mapping.superblock_log_blocks", mapping.superblock_log_blocks),
+        ] {
+            faults.at_least_one(key, value);
+            if value > 1024 {
+                faults.add(format!("`{key}` is {value}; at most 1024"));
+            }
+        }
+    }
+    let geometry = Geometry::new(settings);
+    let [group] = geometry.groups.as_slice() else { return };
+    let data = u64::from(rows(&geometry));
+    let needed = data + u64::from(mapping.log_blocks) + MERGE_BLOCKS;
+    let usable = u64::from(group.blocks - group.spare_blocks);
+    if needed > usable {
+        faults.add(format!(
+            "a plane has {usable} blocks but needs {needed}: {data} for data, {} for logs (`mapping.log_blocks`) and {MERGE_BLOCKS} to merge; take a larger capacity.over_provisioning_pct or fewer log blocks",
+            mapping.log_blocks
+        ));
+    }
+}

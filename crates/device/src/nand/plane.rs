@@ -1,0 +1,154 @@
+//! What an operation on a plane moves on: the plane, its way, channel, die and multi-plane group, each with its timeline.
+#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
+
+use emmclab_trace::Nanos;
+
+use super::channel::Channel;
+use crate::ids::NEVER;
+
+/// The flash commands that take array time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Program,
+    Erase,
+}
+
+/// Planes that may only work together on the same command: a chip without interleaving, or a die under the
+/// same-offset rule.
+#[derive(Clone, Debug)]
+pub(super) struct MultiPlaneGroup {
+    die: u32,
+    command: u64,
+    start: Nanos,
+    until: Nanos,
+}
+
+impl MultiPlaneGroup {
+    pub const NEW: Self = Self { die: 0, command: 0, start: NEVER, until: NEVER };
+
+    /// When a command of a die that could be given `at` may begin, as far as that is known before its page is.
+    pub fn free(&self, die: u32, same_offset: bool, at: Nanos) -> Nanos {
+        let joins = self.die == die && (!same_offset || at <= self.start);
+        if at >= self.until || joins { at } else { self.until }
+    }
+
+    /// When a command of a die that could be given `at` may begin.
+    fn gate(&self, die: u32, same_offset: bool, command: u64, at: Nanos) -> Nanos {
+        let at = self.free(die, same_offset, at);
+        if !same_offset || at >= self.until {
+            return at;
+        }
+        if self.command == command { self.start } else { self.until }
+    }
+
+    fn book(&mut self, die: u32, command: u64, begin: Nanos, end: Nanos) {
+        if begin >= self.until {
+            *self = Self { die, command, start: begin, until: end };
+        } else {
+            self.until = self.until.max(end);
+        }
+    }
+}
+
+/// Before every run, and near enough that a difference to a time of a run does not overflow.
+const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
+
+/// A way: what does one thing at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// When it is free.
+    pub free: Nanos,
+    /// When its page register is free: the array has taken over what the bus brought.
+    pub register: Nanos,
+    /// The last run of collection on it.
+    gc_begin: Nanos,
+    gc_end: Nanos,
+}
+
+impl Way {
+    pub const NEW: Self = Self { free: NEVER, register: NEVER, gc_begin: LONG_AGO, gc_end: LONG_AGO };
+
+    /// Collection from `begin` to `end`; runs that touch become one.
+    #[inline(always)]
+    pub fn note_gc(&mut self, begin: Nanos, end: Nanos) {
+        if begin > self.gc_end {
+            self.gc_begin = begin;
+        }
+        self.gc_end = end;
+    }
+
+    /// How much of `ready..begin` the way spent on collection.
+    #[inline(always)]
+    pub fn gc_share(&self, ready: Nanos, begin: Nanos) -> Nanos {
+        Nanos((self.gc_end.0.min(begin.0) - self.gc_begin.0.max(ready.0)).max(0))
+    }
+}
+
+/// A plane: what it belongs to, and how long it was busy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plane {
+    /// Position of its way in the striping order.
+    pub way: u32,
+    pub channel: u32,
+    pub die: u32,
+    pub group: u32,
+    /// ns.
+    pub busy: u64,
+}
+
+/// How long a die was busy with any of its planes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DieLoad {
+    until: Nanos,
+    /// ns.
+    pub busy: u64,
+}
+
+impl DieLoad {
+    pub const NEW: Self = Self { until: NEVER, busy: 0 };
+
+    #[inline(always)]
+    pub fn book(&mut self, begin: Nanos, end: Nanos) {
+        let until = self.until.max(end);
+        self.busy += (until.0 - begin.0.max(self.until.0)) as u64;
+        self.until = until;
+    }
+}
+
+/// The timelines of one plane, each looked up once for an operation.
+pub(super) struct PlaneResources<'a> {
+    pub plane: &'a mut Plane,
+    pub way: &'a mut Way,
+    pub channel: &'a mut Channel,
+    pub die: &'a mut DieLoad,
+    /// With the rule that a group works on one page offset; `None` where planes do not work together.
+    pub group: Option<(&'a mut MultiPlaneGroup, bool)>,
+}
+
+impl PlaneResources<'_> {
+    /// When an operation that is `ready` may begin.
+    #[inline(always)]
+    pub fn gate(&self, kind: Kind, offset: u32, ready: Nanos) -> Nanos {
+        let at = ready.max(self.way.free);
+        match &self.group {
+            None => at,
+            Some((group, same_offset)) => group.gate(self.plane.die, *same_offset, command(kind, offset), at),
+        }
+    }
+
+    /// Books the plane for `begin..end`; its way is free from `free` on.
+    #[inline(always)]
+    pub fn book(&mut self, kind: Kind, offset: u32, (begin, end, free): (Nanos, Nanos, Nanos)) {
+        self.plane.busy += (end.0 - begin.0) as u64;
+        self.way.free = free;
+        self.die.book(begin, end);
+        if let Some((group, _)) = &mut self.group {
+            group.book(self.plane.die, command(kind, offset), begin, end);
+        }
+    }
+}
+
+fn command(kind: Kind, offset: u32) -> u64 {
+    (kind as u64) << 32 | u64::from(offset)
+}

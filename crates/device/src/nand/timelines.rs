@@ -1,0 +1,313 @@
+//! When arrays and buses are free: an operation starts at max(ready, free) and moves the timelines on.
+#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
+
+use emmclab_trace::Nanos;
+
+use super::channel::Channel;
+use super::plane::{DieLoad, Kind, MultiPlaneGroup, Plane, PlaneResources, Way};
+use crate::geometry::{Geometry, Group};
+use crate::ids::{FOREVER, PlaneId, WayId};
+use crate::settings::{Parallelism, Settings};
+
+/// Times of one page operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Operation {
+    /// When its way began to work on it.
+    pub begin: Nanos,
+    /// When the data had crossed the bus.
+    pub transferred: Nanos,
+    /// When it was done.
+    pub end: Nanos,
+    /// Part of the wait before `begin` that collection caused.
+    pub gc: Nanos,
+    /// Time in the array.
+    pub array: Nanos,
+}
+
+/// Flash commands and bus times, as the settings give them.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
+pub(super) struct Interface {
+    pub same_offset: bool,
+    pub copy_back: bool,
+    pub cache_read: bool,
+    pub cache_program: bool,
+    pub command: Nanos,
+    /// Bus time of a byte out of the flash and into it, in 1/1024 ns.
+    out_time: i64,
+    in_time: i64,
+    /// Channels that share the data of a clustered page, and the bytes of a real page: less stays on one channel.
+    clustered_channels: u32,
+    real_page: u32,
+}
+
+impl Interface {
+    fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        let timing = &settings.timing;
+        let real = |group: &Group| group.page_bytes / geometry.clustered_planes;
+        Self {
+            same_offset: timing.same_offset,
+            copy_back: timing.copy_back,
+            cache_read: timing.cache_read,
+            cache_program: timing.cache_program,
+            command: Nanos(timing.command_ns.round() as i64),
+            out_time: (timing.bus_ns_per_byte * 1024.0).round() as i64,
+            in_time: ((timing.bus_ns_per_byte + timing.bus_write_extra_ns_per_byte) * 1024.0).round() as i64,
+            clustered_channels: geometry.clustered_channels,
+            real_page: geometry.groups.iter().map(real).max().unwrap_or(0),
+        }
+    }
+
+    #[inline(always)]
+    fn bus_time(&self, bytes: u32, byte_time: i64) -> Nanos {
+        let bytes = if self.clustered_channels > 1 {
+            bytes.min(self.real_page).max(bytes / self.clustered_channels)
+        } else {
+            bytes
+        };
+        Nanos((i64::from(bytes) * byte_time) >> 10)
+    }
+
+    /// Bus time of `bytes` out of the flash.
+    #[inline(always)]
+    pub fn out(&self, bytes: u32) -> Nanos {
+        self.bus_time(bytes, self.out_time)
+    }
+
+    /// Bus time of `bytes` into the flash.
+    #[inline(always)]
+    pub fn into_flash(&self, bytes: u32) -> Nanos {
+        self.bus_time(bytes, self.in_time)
+    }
+}
+
+/// Timelines of all ways and buses.
+#[derive(Clone, Debug)]
+pub(super) struct Timelines {
+    /// The ways in striping order: their numbers and their timelines.
+    order: Vec<WayId>,
+    ways: Vec<Way>,
+    planes_per_way: u32,
+    planes: Vec<Plane>,
+    channels: Vec<Channel>,
+    groups: Vec<MultiPlaneGroup>,
+    dies: Vec<DieLoad>,
+    pub interface: Interface,
+}
+
+impl Timelines {
+    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+        let timing = &settings.timing;
+        let planes_per_way = match timing.parallelism {
+            Parallelism::None => geometry.planes_per_chip,
+            Parallelism::Interleave => geometry.planes_per_die,
+            Parallelism::MultiPlane | Parallelism::Both => 1,
+        };
+        let planes_per_group = match timing.parallelism {
+            Parallelism::MultiPlane => Some(geometry.planes_per_chip),
+            Parallelism::Both if timing.same_offset => Some(geometry.planes_per_die),
+            _ => None,
+        };
+        let mut order: Vec<WayId> = Vec::new();
+        for plane in &geometry.stripe {
+            let way = WayId(plane.0 / planes_per_way);
+            if !order.contains(&way) {
+                order.push(way);
+            }
+        }
+        let mut positions = vec![0; order.len()];
+        for (position, way) in (0..).zip(&order) {
+            positions[way.index()] = position;
+        }
+        let belongs = |plane: u32| Plane {
+            way: positions[(plane / planes_per_way) as usize],
+            channel: plane / geometry.planes_per_channel,
+            die: plane / geometry.planes_per_die,
+            group: planes_per_group.map_or(0, |size| plane / size),
+            busy: 0,
+        };
+        let groups = planes_per_group.map_or(0, |size| geometry.planes / size);
+        Self {
+            ways: vec![Way::NEW; order.len()],
+            planes_per_way,
+            planes: (0..geometry.planes).map(belongs).collect(),
+            channels: vec![Channel::default(); geometry.channels as usize],
+            groups: vec![MultiPlaneGroup::NEW; groups as usize],
+            dies: vec![DieLoad::NEW; geometry.dies as usize],
+            interface: Interface::new(settings, geometry),
+            order,
+        }
+    }
+
+    /// Moves every timeline to the past, for a run that starts anew on a used device.
+    pub fn rewind(&mut self) {
+        self.ways.fill(Way::NEW);
+        self.groups.fill(MultiPlaneGroup::NEW);
+        self.channels.fill(Channel::default());
+        self.dies.fill(DieLoad::NEW);
+        for plane in &mut self.planes {
+            plane.busy = 0;
+        }
+    }
+
+    /// The ways in striping order.
+    #[inline]
+    pub fn ways(&self) -> &[WayId] {
+        &self.order
+    }
+
+    #[inline]
+    pub fn planes_per_way(&self) -> u32 {
+        self.planes_per_way
+    }
+
+    /// Whether planes may only work together on the same command.
+    #[inline]
+    pub fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// When a way's only plane may begin, its multi-plane group considered: with groups, a way is a plane.
+    fn group_free(&self, plane: u32, at: Nanos) -> Nanos {
+        let entry = self.planes[plane as usize];
+        self.groups[entry.group as usize].free(entry.die, self.interface.same_offset, at)
+    }
+
+    /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`, as far as that is
+    /// known before its page is; else of the one that can begin first.
+    #[inline(always)]
+    pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
+        if self.groups.is_empty() {
+            first(&self.ways, cursor, ready, |_, free| free)
+        } else {
+            first(&self.ways, cursor, ready, |position, free| {
+                self.group_free(self.order[position].0, free.max(ready))
+            })
+        }
+    }
+
+    /// When the way of a plane is free.
+    #[inline(always)]
+    pub fn plane_free(&self, plane: PlaneId) -> Nanos {
+        self.ways[self.planes[plane.index()].way as usize].free
+    }
+
+    /// When the first way is free.
+    #[inline]
+    pub fn first_free(&self) -> Nanos {
+        self.ways.iter().map(|way| way.free).min().unwrap_or(FOREVER)
+    }
+
+    /// Busy times of channels, dies and planes.
+    pub fn load(&self) -> super::Load {
+        super::Load {
+            channels: self.channels.iter().map(|channel| channel.busy).collect(),
+            dies: self.dies.iter().map(|die| die.busy).collect(),
+            planes: self.planes.iter().map(|plane| plane.busy).collect(),
+        }
+    }
+
+    /// What an operation on a plane moves on.
+    #[inline(always)]
+    pub fn resources(&mut self, plane: PlaneId) -> PlaneResources<'_> {
+        let plane = &mut self.planes[plane.index()];
+        PlaneResources {
+            way: &mut self.ways[plane.way as usize],
+            channel: &mut self.channels[plane.channel as usize],
+            die: &mut self.dies[plane.die as usize],
+            group: self.groups.get_mut(plane.group as usize).map(|group| (group, self.interface.same_offset)),
+            plane,
+        }
+    }
+
+    /// Programs a page: its data crosses the bus, then the array takes it.
+    #[inline(always)]
+    pub fn program(
+        &mut self,
+        plane: PlaneId,
+        group: &Group,
+        page: u32,
+        ready: Nanos,
+        bytes: u32,
+    ) -> Operation {
+        let bus = self.interface.command + self.interface.into_flash(bytes);
+        let cache = self.interface.cache_program;
+        let mut resources = self.resources(plane);
+        let free = resources.way.free;
+        let gate = resources.gate(Kind::Program, page, ready);
+        let (mut begin, mut transferred) = (gate, gate);
+        if bus > Nanos::ZERO {
+            begin = if cache { ready.max(resources.way.register) } else { gate };
+            transferred = resources.channel.reserve(begin, bus) + bus;
+        }
+        let array_begin = transferred.max(gate);
+        let end = array_begin + group.program;
+        let gc = resources.way.gc_share(ready, begin);
+        resources.way.register = array_begin;
+        resources.book(Kind::Program, page, (begin.max(free), end, end));
+        Operation { begin, transferred, end, gc, array: group.program }
+    }
+
+    /// Reads a page: the array senses it, then its data crosses the bus.
+    #[inline]
+    pub fn read(&mut self, plane: PlaneId, group: &Group, page: u32, ready: Nanos, bytes: u32) -> Operation {
+        let bus = self.interface.out(bytes);
+        let (command, cache) = (self.interface.command, self.interface.cache_read);
+        let mut resources = self.resources(plane);
+        let begin = resources.gate(Kind::Read, page, ready);
+        let mut sensed = begin;
+        if command > Nanos::ZERO {
+            sensed = resources.channel.reserve(begin, command) + command;
+        }
+        sensed += group.read;
+        // With cache reads the register may still hold the page before; it goes out first.
+        let out = sensed.max(resources.way.register);
+        let end = if bus > Nanos::ZERO { resources.channel.reserve(out, bus) + bus } else { sensed };
+        let gc = resources.way.gc_share(ready, begin);
+        resources.way.register = end;
+        let free = if cache { sensed } else { end };
+        resources.book(Kind::Read, page, (begin, free, free));
+        Operation { begin, transferred: end, end, gc, array: group.read }
+    }
+
+    /// Erases a block.
+    pub fn erase(&mut self, plane: PlaneId, group: &Group, ready: Nanos) -> Operation {
+        let command = self.interface.command;
+        let mut resources = self.resources(plane);
+        let begin = resources.gate(Kind::Erase, 0, ready);
+        let mut end = begin;
+        if command > Nanos::ZERO {
+            end = resources.channel.reserve(begin, command) + command;
+        }
+        end += group.erase;
+        resources.way.register = end;
+        resources.book(Kind::Erase, 0, (begin, end, end));
+        Operation { begin, transferred: begin, end, gc: Nanos::ZERO, array: group.erase }
+    }
+
+    /// Notes that the way of `plane` collected from `begin` to `end`.
+    pub fn note_gc(&mut self, plane: PlaneId, begin: Nanos, end: Nanos) {
+        self.ways[self.planes[plane.index()].way as usize].note_gc(begin, end);
+    }
+}
+
+/// Position of the first of `ways`, from `cursor` on and round, that is free at `ready`, else of the one free first.
+#[inline(always)]
+fn first(ways: &[Way], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
+    let (mut best, mut best_free) = (cursor, FOREVER);
+    let (before, from) = ways.split_at(cursor);
+    for (offset, ways) in [(cursor, from), (0, before)] {
+        for (index, way) in ways.iter().enumerate() {
+            let position = offset + index;
+            let free = free(position, way.free);
+            if free <= ready {
+                return position;
+            }
+            // Which way is free first is unpredictable: selected without a branch.
+            let earlier = free < best_free;
+            best = if earlier { position } else { best };
+            best_free = best_free.min(free);
+        }
+    }
+    best
+}

@@ -1,0 +1,70 @@
+//! Little-endian words of an image, written and read with care.
+
+use emmclab_trace::{Error, Kind, Result};
+
+/// Words being written.
+#[derive(Default)]
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    /// With room for so many words.
+    pub fn with_capacity(words: usize) -> Self {
+        Self(Vec::with_capacity(4 * words))
+    }
+
+    pub fn word(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub fn words(&mut self, values: impl IntoIterator<Item = u32>) {
+        values.into_iter().for_each(|value| self.word(value));
+    }
+
+    pub fn long(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// The bytes.
+    pub fn finish(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Words being read.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Whether all was read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn word(&mut self) -> Result<u32> {
+        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(|| damaged("it is cut short"))?;
+        self.0 = rest;
+        Ok(u32::from_le_bytes(*head))
+    }
+
+    pub fn long(&mut self) -> Result<u64> {
+        Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
+    }
+
+    /// An address below `most`, stored plus one; `None` for 0.
+    pub fn address(&mut self, most: usize) -> Result<Option<u32>> {
+        let value = self.word()?;
+        if value as usize > most {
+            return Err(damaged("an address lies outside the device"));
+        }
+        Ok(value.checked_sub(1))
+    }
+}
+
+/// The error of an image that is not one.
+pub(crate) fn damaged(problem: &str) -> Error {
+    Error::new(Kind::Truncated, format!("this is no image of this device: {problem}"))
+        .hint("delete it; it will be made again")
+}
