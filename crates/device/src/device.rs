@@ -397,6 +397,16 @@ impl Device {
         .hint("take a larger device, or have addresses folded into this one")
     }
 
+    /// When the device next begins a page of a request that it holds; `None` where it holds nothing.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.pending.begins(self.flash.first_free()).map(Nanos)
+    }
+
+    /// Does everything that begins before `until`, and reports the requests that are complete then.
+    pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) {
+        self.dispatch_until(until.0, observer);
+    }
+
     /// Dispatches all that waits, and returns the completion of the last request.
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
         self.dispatch_until(i64::MAX, observer);

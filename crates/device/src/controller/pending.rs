@@ -89,11 +89,7 @@ impl Pending {
 
     /// Takes out the page that begins next if that is before `until`; `free` is when the first unit of the flash is free.
     pub fn next(&mut self, free: i64, until: i64) -> Option<Waiting> {
-        // Most often the queue's own order.
-        let (begin, index) = match self.pages.front() {
-            Some(front) if front.ready <= free => (free, 0),
-            _ => self.first_to_begin(free)?,
-        };
+        let (begin, index) = self.next_to_begin(free)?;
         if begin >= until {
             return None;
         }
@@ -102,6 +98,20 @@ impl Pending {
             *count -= 1;
         }
         Some(page)
+    }
+
+    /// When the page that begins next does.
+    pub fn begins(&self, free: i64) -> Option<i64> {
+        self.next_to_begin(free).map(|(begin, _)| begin)
+    }
+
+    #[inline]
+    fn next_to_begin(&self, free: i64) -> Option<(i64, usize)> {
+        // Most often the queue's own order.
+        match self.pages.front() {
+            Some(front) if front.ready <= free => Some((free, 0)),
+            _ => self.first_to_begin(free),
+        }
     }
 
     /// When the page that can begin first can, and its place.
