@@ -124,6 +124,12 @@ pub trait Layer: Send {
     /// What must be written before the first request; an empty plan for nothing.
     fn start(&mut self, _plan: &mut Plan) {}
 
+    /// Whether the FUA flag of a write may go down with its commands in place of a flush after them. True only for a layer
+    /// that has nothing to make durable itself: a map that changes with the write has to be durable by that command, too.
+    fn passes_fua(&self) -> bool {
+        false
+    }
+
     /// Decides on a request. `plan` comes empty.
     fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer;
 

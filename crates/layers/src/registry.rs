@@ -19,7 +19,8 @@ pub struct Kind {
     pub(crate) build: fn(&Table, &Below) -> Result<Box<dyn Layer>>,
 }
 
-const LAYERS: &[Kind] = &[crate::pass_through::KIND, crate::advil::KIND, crate::ressd::KIND];
+const LAYERS: &[Kind] =
+    &[crate::pass_through::KIND, crate::advil::KIND, crate::ressd::KIND, crate::pair::KIND];
 
 /// Every layer; a new one is a file and a word here.
 pub fn layers() -> &'static [Kind] {

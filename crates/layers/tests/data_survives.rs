@@ -63,17 +63,22 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                     .with("page_padding", if page { "true" } else { "false" })
                     .with("block_padding", if block { "true" } else { "false" }),
                 "ressd" => small(name),
+                "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
                 name => return LayerConfig::named(name),
             };
             let mover = if idle { "idle" } else { "thread" };
             layer.with("recovery", if recovery { "true" } else { "false" }).with("mover", mover)
         },
     );
-    (proptest::collection::vec(one, 1..4), any::<bool>()).prop_map(|(mut stack, second)| {
+    let routing = prop_oneof![Just("striping"), Just("by_file")];
+    (proptest::collection::vec(one, 1..4), any::<bool>(), routing).prop_map(|(mut stack, second, routing)| {
         // One layer may have the second device for itself.
-        if let Some(layer) = stack.iter_mut().find(|layer| ["advil", "ressd"].contains(&layer.name.as_str()))
-        {
-            *layer = layer.clone().with("second_device", if second { "true" } else { "false" });
+        let has_use = |layer: &&mut LayerConfig| ["advil", "ressd", "pair"].contains(&layer.name.as_str());
+        if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
+            *layer = match layer.name.as_str() {
+                "pair" => layer.clone().with("routing", routing).with("border", "256KB"),
+                _ => layer.clone().with("second_device", "true"),
+            };
         }
         stack
     })

@@ -54,6 +54,10 @@ fn each_by_itself() {
     let second = LayerConfig::named("advil").with("second_device", "true");
     let Err(error) = build_stack(&[second], &alone) else { panic!("it was accepted") };
     assert!(error.to_string().contains("there is no second device"));
+    let text = refusal(LayerConfig::named("pair").with("routing", "by_file").with("border", "3GB"));
+    assert!(text.contains("beyond the end"), "{text}");
+    let text = refusal(LayerConfig::named("pair").with("routing", "by_name"));
+    assert!(text.contains("unknown variant"), "{text}");
 }
 
 #[test]
