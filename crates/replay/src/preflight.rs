@@ -5,7 +5,7 @@ use emmclab_trace::{Bytes, Error, Kind, Result, SECTOR_BYTES, TraceInput, TraceR
 
 use crate::options::{Mode, ReplayOptions};
 
-/// Refuses traces that do not suit the device or the mode: requests beyond the last sector without folding, and
+/// Refuses traces that do not suit the device or the mode: requests beyond the last sector without wrapped addresses, and
 /// requests (all but the last count) without a recorded completion in closed loop.
 ///
 /// The footer of a Parquet file often answers at once; other files are read through. What can be read only once (a
@@ -13,11 +13,11 @@ use crate::options::{Mode, ReplayOptions};
 ///
 /// # Errors
 /// [`Kind::Config`] with every fault of every trace, and whatever is wrong in the files.
-pub fn forecheck(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<()> {
+pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<()> {
     let geometry = Geometry::new(config.settings());
     let need = Need {
         capacity: geometry.sectors(),
-        addresses: !options.fold,
+        addresses: !options.wrap_addresses,
         completions: options.mode == Mode::Closed,
     };
     if !need.addresses && !need.completions {

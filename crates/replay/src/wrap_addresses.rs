@@ -1,4 +1,4 @@
-//! Requests beyond the device: refused, or folded into it.
+//! Requests beyond the device: refused, or their addresses wrapped into it.
 
 use emmclab_device::Command;
 use emmclab_trace::{Error, Kind, Nanos, Request, Result};
@@ -8,16 +8,16 @@ use emmclab_trace::{Error, Kind, Nanos, Request, Result};
 pub(crate) struct Placed {
     /// Sectors of what takes the commands.
     capacity: u64,
-    fold: bool,
-    /// Commands so far, and how many of them are of folded requests.
+    wrap: bool,
+    /// Commands so far, and how many of them have a wrapped address.
     pub kept: u64,
-    pub folded: u64,
+    pub wrapped: u64,
 }
 
 impl Placed {
-    /// For `capacity` sectors; requests beyond them are folded, or refused.
-    pub fn new(capacity: u64, fold: bool) -> Self {
-        Self { capacity, fold, kept: 0, folded: 0 }
+    /// For `capacity` sectors; requests beyond them are wrapped, or refused.
+    pub fn new(capacity: u64, wrap: bool) -> Self {
+        Self { capacity, wrap, kept: 0, wrapped: 0 }
     }
 
     /// The command that a request becomes, which comes at `arrival` in simulated time.
@@ -26,8 +26,8 @@ impl Placed {
     pub fn command(&mut self, request: &Request, arrival: i64) -> Result<Command> {
         let (mut sector, mut sectors) = (request.sector.0, request.sectors);
         if !fits(sector, sectors, self.capacity) {
-            (sector, sectors) = place(sector, sectors, self.capacity, self.fold)?;
-            self.folded += 1;
+            (sector, sectors) = place(sector, sectors, self.capacity, self.wrap)?;
+            self.wrapped += 1;
         }
         self.kept += 1;
         Ok(Command { arrival: Nanos(arrival), sector, sectors, ..Command::from(request) })
@@ -40,14 +40,14 @@ fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
     sector.saturating_add(u64::from(sectors)) <= capacity
 }
 
-/// The address and length of a request on a device of `capacity` sectors. One that does not fit is folded: its address
-/// modulo the capacity, moved down where its end would stick out.
+/// The address and length of a request on a device of `capacity` sectors. One that does not fit is wrapped: its
+/// address modulo the capacity, moved down where its end would lie beyond.
 #[inline(never)]
-pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, fold: bool) -> Result<(u64, u32)> {
+pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Result<(u64, u32)> {
     if fits(sector, sectors, capacity) {
         return Ok((sector, sectors));
     }
-    if !fold {
+    if !wrap {
         return Err(beyond(sector.saturating_add(u64::from(sectors)), capacity));
     }
     let sectors = u64::from(sectors).min(capacity);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folded_requests_fit_and_others_are_untouched() {
+    fn wrapped_requests_fit_and_others_are_untouched() {
         assert!(fits(92, 8, 100));
         assert!(!fits(93, 8, 100));
         assert!(!fits(u64::MAX, 800, 100));
