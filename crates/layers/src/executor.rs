@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emmclab_trace::{Op, SECTOR_BYTES};
+use emmclab_base::{Op, SECTOR_BYTES};
 
 use crate::checksum::checksum;
 use crate::flight::Flight;

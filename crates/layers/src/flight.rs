@@ -43,7 +43,7 @@ impl Flight {
     /// Whether a request under way changes something between two sectors.
     pub fn changes(&self, sector: u64, end: u64) -> bool {
         self.requests.iter().any(|request| {
-            request.op != emmclab_trace::Op::Read && request.sector < end && sector < request.end()
+            request.op != emmclab_base::Op::Read && request.sector < end && sector < request.end()
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use crate::flight::Flight;
 use crate::plan::Plan;

@@ -2,7 +2,7 @@
 
 use toml::Table;
 
-use emmclab_trace::{Op, Result};
+use emmclab_base::{Op, Result};
 
 use crate::layer::{Answer, Below, HostRequest, Layer};
 use crate::plan::Plan;

@@ -1,6 +1,6 @@
 //! The layers there are, by name.
 
-use emmclab_trace::{Error, Kind as ErrorKind, Result};
+use emmclab_base::{Error, Kind as ErrorKind, Result};
 use serde::de::DeserializeOwned;
 use toml::Table;
 

@@ -1,7 +1,7 @@
 //! ReSSD (Lee, Kim, Maeng, SAC 2010), the layer that Advil improves on: small random writes are logged and written back
 //! in ascending order, without hot data and without padding.
 
-use emmclab_trace::Result;
+use emmclab_base::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;

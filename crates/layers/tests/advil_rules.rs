@@ -1,10 +1,10 @@
 //! Advil does what the paper says, seen in the plans that it makes.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+use emmclab_base::Op;
 use emmclab_layers::{
     Advil, AdvilSettings, Answer, Below, Flight, Hold, HostRequest, HotPolicy, Layer, Plan, Size, Step, Work,
 };
-use emmclab_trace::Op;
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
 const BELOW: Below = Below { main: 12 << 21, second: Some(512 << 11) };

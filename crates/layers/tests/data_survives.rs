@@ -2,8 +2,8 @@
 
 mod support;
 
+use emmclab_base::Op;
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
-use emmclab_trace::Op;
 use proptest::prelude::*;
 use support::{BELOW, MemDisk, SECTOR, small, stamp, version};
 

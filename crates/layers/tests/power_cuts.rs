@@ -7,8 +7,8 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use emmclab_base::Op;
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
-use emmclab_trace::Op;
 use support::{BELOW, CutDisk, SECTOR, small, stamp, version};
 
 /// Small, fast and the same everywhere (splitmix64).

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
+use emmclab_base::{Error, Kind, Result};
+
 use crate::batch::Batch;
-use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
 

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
+
 use crate::ahead::ReadAhead;
 use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
-use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
-use crate::names::{NameId, Names};
+use crate::names::Names;
 use crate::reader::{Header, Progress, ReadOptions, Recognised};
-use crate::request::Request;
-use crate::units::Nanos;
 
 /// A trace to combine.
 #[derive(Clone, Debug, Default)]

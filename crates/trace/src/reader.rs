@@ -4,15 +4,13 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use emmclab_base::{Error, Kind, Request, Result, Sector};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
-use crate::error::{Error, Kind, Result};
 use crate::formats;
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::request::Request;
-use crate::units::Sector;
 
 /// Requests that are held back to put them in order of arrival, unless another number is asked for.
 pub const REORDER_WINDOW: usize = 1 << 16;

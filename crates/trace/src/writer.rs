@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use emmclab_base::{Error, Kind, Result};
+
 use crate::atomic_file::AtomicFile;
 use crate::batch::{Batch, BatchBuilder};
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
 use crate::formats::{self, Holds};
 use crate::ledger::Ledger;
 use crate::reader::Header;

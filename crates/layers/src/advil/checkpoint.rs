@@ -4,7 +4,7 @@
 //! are planned: a checkpoint is drawn up at once, but written when every request of then is complete and durable. Requests
 //! log no further than two intervals behind the newest checkpoint, so recovery knows where the log ends.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::map::Extent;

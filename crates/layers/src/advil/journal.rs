@@ -1,7 +1,7 @@
 //! What must be written so that the state comes back after a cut of power: ranges that are void, and where starts are
 //! counted. Idle without `recovery`.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::record::{Body, MOST_VOIDS, Record, Void};

@@ -19,7 +19,7 @@ mod settings;
 
 use std::io;
 
-use emmclab_trace::{Op, Result};
+use emmclab_base::{Op, Result};
 use toml::Table;
 
 use crate::flight::Flight;
@@ -72,7 +72,7 @@ impl Advil {
     /// A layer called `name` on new disks.
     ///
     /// # Errors
-    /// [`emmclab_trace::Kind::Config`] with every senseless setting at once.
+    /// [`emmclab_base::Kind::Config`] with every senseless setting at once.
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &Below) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = Heat::new(&shape);

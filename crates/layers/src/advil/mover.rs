@@ -4,7 +4,7 @@
 //! by clustered block in ascending order. Then the section is released. What is moved stays mapped to where it was until
 //! it has arrived.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::heat::Candidate;

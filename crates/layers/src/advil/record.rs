@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use emmclab_trace::SECTOR_BYTES;
+use emmclab_base::SECTOR_BYTES;
 
 use crate::checksum::checksum;
 use crate::plan::Plan;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::map::Extent;

@@ -1,6 +1,6 @@
 //! The settings of Advil, and what they must be to make sense.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

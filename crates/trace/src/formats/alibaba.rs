@@ -6,16 +6,15 @@
 
 use std::path::Path;
 
+use emmclab_base::{Nanos, Request, Result};
+
 use super::input::Input;
 use super::text::{
     Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_digits, text,
 };
 use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
     name: "alibaba",

@@ -8,6 +8,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
 use super::quick::Quick;
@@ -19,10 +21,7 @@ use super::{Format, Holds, Times};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, SECTOR_BYTES, Sector};
 use crate::writer::Sink;
 
 pub(super) static FORMAT: Format = Format {

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
+
 use super::ftrace::{device_name, range};
 use super::input::Input;
 use super::text::{
@@ -14,11 +16,8 @@ use super::text::{
     is_digits, need, pid, text, unsigned,
 };
 use super::{Format, Times, rwbs};
-use crate::error::{Error, Kind, Result};
 use crate::pairing::{Event, EventKind, Pairer};
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
     name: "blkparse",

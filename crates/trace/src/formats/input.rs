@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
+use emmclab_base::{Error, Result};
+
 use crate::reader::Progress;
 
 /// Bytes looked at to find out the format.

@@ -36,12 +36,11 @@ pub use input::Input;
 pub use rwbs::parse as parse_rwbs;
 pub use text::TimeUnit;
 
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result};
+
 use crate::atomic_file::AtomicFile;
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
 use crate::reader::{Header, ReadOptions, Recognised, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::Nanos;
 use crate::writer::Sink;
 
 /// A trace format: how to know it, read it and write it.

@@ -268,10 +268,9 @@ mod tests {
 pub(super) mod both_ways {
     use super::super::input::Input;
     use super::super::text::{Context, LineFormat, LineSource};
-    use crate::error::Result;
     use crate::ledger::Ledger;
     use crate::reader::{Header, ReadOptions, Source};
-    use crate::request::Request;
+    use emmclab_base::{Request, Result};
 
     /// A format that takes no line the quick way.
     struct Careful<F>(F);

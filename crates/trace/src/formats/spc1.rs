@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use emmclab_base::{Nanos, Request, Result, SECTOR_BYTES};
+
 use super::input::Input;
 use super::text::{
     Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_decimal, is_digits,
@@ -13,10 +15,7 @@ use super::text::{
 };
 use super::walk::Walk;
 use super::{Format, Times};
-use crate::error::Result;
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::{Nanos, SECTOR_BYTES};
 
 pub(super) static FORMAT: Format = Format {
     name: "spc1",

@@ -5,6 +5,8 @@
 
 use std::io::Write;
 
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
+
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
 use super::quick::Quick;
@@ -15,10 +17,7 @@ use super::text::{
 use super::{Format, Holds, Times};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::error::{Error, Kind, Result};
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, Sector};
 use crate::writer::Sink;
 
 pub(super) static FORMAT: Format = Format {

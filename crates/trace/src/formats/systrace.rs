@@ -10,13 +10,13 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use emmclab_base::Result;
 use memchr::memmem;
 
 use super::ftrace::Ftrace;
 use super::input::Input;
 use super::text::{LineSource, TimeUnit};
 use super::{Format, Times};
-use crate::error::Result;
 use crate::reader::{ReadOptions, Source};
 
 pub(super) static FORMAT: Format = Format {

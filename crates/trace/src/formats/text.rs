@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::io::Read;
 
+use emmclab_base::{Error, Kind, NameId, Request, Result, SECTOR_BYTES, Sector};
+
 use super::input::{Input, damaged};
-use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
-use crate::names::{NameId, Names};
+use crate::names::Names;
 use crate::reader::{Header, Progress, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::{SECTOR_BYTES, Sector};
 
 /// Longest line accepted; a longer one is no text.
 const MAX_LINE: usize = 1 << 16;

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
+use emmclab_base::{Error, Kind, Request, Result};
+
 use super::super::lines::{LineWriter, Lines};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
 use crate::reader::Header;
-use crate::request::Request;
 use crate::writer::Sink;
 
 /// Writes all columns under their names in the Parquet schema. Header and ledger have no place in CSV.

@@ -10,6 +10,7 @@ mod payload;
 use std::borrow::Cow;
 use std::path::Path;
 
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
 use memchr::memmem;
 
 use super::input::Input;
@@ -18,13 +19,10 @@ use super::text::{
     text, unsigned,
 };
 use super::{Format, Times, rwbs};
-use crate::error::{Error, Kind, Result};
 use crate::events::{KernelEvent, Matcher, Told};
 use crate::names::dev_t_label;
 use crate::pairing::{Event, EventKind};
 use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
     name: "ftrace",

@@ -11,13 +11,13 @@ use Slot::{
     Word,
 };
 
+use emmclab_base::{Flags, Op, Result};
+
 use super::wire::{Fields, Value};
-use crate::error::Result;
 use crate::events::{KernelEvent, Slot, Told, Values};
 use crate::formats::rwbs;
 use crate::names::fixed;
 use crate::pairing::EventKind;
-use crate::request::{Flags, Op};
 
 /// The events that are of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,19 +19,18 @@ use loss::Losses;
 use process::Processes;
 use wire::Fields;
 
+use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
+
 use super::input::Input;
 use super::text::TimeUnit;
 use super::{Format, Times};
 use crate::batch::BATCH_ROWS;
-use crate::error::{Error, Kind, Result};
 use crate::events::{Matcher, Told};
 use crate::ledger::Ledger;
 use crate::merge::Merge;
-use crate::names::{NameId, Names, dev_t_label, unfilled};
+use crate::names::{Names, dev_t_label, unfilled};
 use crate::pairing::Event;
 use crate::reader::{Header, Progress, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
 
 pub(super) static FORMAT: Format = Format {
     name: "perfetto",

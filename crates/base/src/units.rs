@@ -18,26 +18,31 @@ impl Nanos {
     pub const ZERO: Self = Self(0);
 
     /// Whole microseconds.
+    #[inline]
     pub const fn from_micros(us: i64) -> Self {
         Self(us * 1_000)
     }
 
     /// Whole milliseconds.
+    #[inline]
     pub const fn from_millis(ms: i64) -> Self {
         Self(ms * 1_000_000)
     }
 
     /// Whole seconds.
+    #[inline]
     pub const fn from_secs(s: i64) -> Self {
         Self(s * 1_000_000_000)
     }
 
     /// For display and statistics only: no float decides an order of events.
+    #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// For display and statistics only: no float decides an order of events.
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -45,12 +50,14 @@ impl Nanos {
 
 impl Add for Nanos {
     type Output = Self;
+    #[inline]
     fn add(self, rhs: Self) -> Self {
         Self(self.0 + rhs.0)
     }
 }
 
 impl AddAssign for Nanos {
+    #[inline]
     fn add_assign(&mut self, rhs: Self) {
         self.0 += rhs.0;
     }
@@ -58,6 +65,7 @@ impl AddAssign for Nanos {
 
 impl Sub for Nanos {
     type Output = Self;
+    #[inline]
     fn sub(self, rhs: Self) -> Self {
         Self(self.0 - rhs.0)
     }
@@ -82,6 +90,7 @@ pub struct Sector(pub u64);
 
 impl Sector {
     /// The address in bytes; saturates at `u64::MAX`.
+    #[inline]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.0.saturating_mul(SECTOR_BYTES))
     }
@@ -100,6 +109,7 @@ pub struct Bytes(pub u64);
 
 impl Bytes {
     /// The size in KB, which in the papers is 1,024 bytes.
+    #[inline]
     pub fn as_kb_f64(self) -> f64 {
         self.0 as f64 / 1024.0
     }
@@ -107,12 +117,14 @@ impl Bytes {
 
 impl Add for Bytes {
     type Output = Self;
+    #[inline]
     fn add(self, rhs: Self) -> Self {
         Self(self.0 + rhs.0)
     }
 }
 
 impl AddAssign for Bytes {
+    #[inline]
     fn add_assign(&mut self, rhs: Self) {
         self.0 += rhs.0;
     }
