@@ -37,7 +37,6 @@ pub mod published;
 mod queue;
 pub mod report;
 mod reuse;
-pub mod synth;
 mod timeline;
 mod wake;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 /// Values in classes of an eighth of an octave: how many there are in each, and their sum.
 #[derive(Default)]
-pub(super) struct Classes(BTreeMap<u64, (u64, u128)>);
+pub(crate) struct Classes(BTreeMap<u64, (u64, u128)>);
 
 impl Classes {
-    pub(super) fn push(&mut self, value: u64, weight: u64) {
+    pub(crate) fn push(&mut self, value: u64, weight: u64) {
         let octave = value.max(1).ilog2();
         let class = u64::from(octave) << 3 | ((u128::from(value.max(1)) << 3 >> octave) as u64 & 7);
         let entry = self.0.entry(class).or_default();
@@ -15,12 +15,12 @@ impl Classes {
     }
 
     /// Means of the classes, and their weights.
-    pub(super) fn means(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn means(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.values().map(|(count, sum)| ((sum / u128::from(*count)) as u64, *count))
     }
 
     /// The means in a unit of which each is `per_unit`, to a thousandth; `default` where there are none.
-    pub(super) fn pairs(&self, per_unit: f64, default: f64) -> Vec<(f64, u64)> {
+    pub(crate) fn pairs(&self, per_unit: f64, default: f64) -> Vec<(f64, u64)> {
         let mut pairs: Vec<(f64, u64)> = Vec::new();
         for (mean, count) in self.means() {
             let mean = round(mean as f64 / per_unit, 1e3);
@@ -37,13 +37,13 @@ impl Classes {
 }
 
 /// `value` to a multiple of `1 / steps`: a model is read by people.
-pub(super) fn round(value: f64, steps: f64) -> f64 {
+pub(crate) fn round(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }
 
 /// Joins neighbours among ascending values: exact up to 16, then `2^steps` per octave, each at its mean. The greatest
 /// value stays.
-pub(super) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
+pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     let class = |value: u64| {
         let octave = value.max(16).ilog2();
         (octave, if value <= 16 { value } else { value >> octave.saturating_sub(steps) })

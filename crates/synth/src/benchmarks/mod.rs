@@ -1,5 +1,5 @@
 //! Benchmarks: workloads that are programs rather than recordings, and long sessions put together from the models of
-//! [`super::presets`].
+//! [`crate::presets`].
 //!
 //! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android
 //! applications in turn for six hours) and `WebBench` (50 web sites) no figures were published; these stand-ins are made
@@ -15,7 +15,7 @@ use emmclab_trace::{
     BATCH_ROWS, Batch, BatchBuilder, Error, Kind, Names, Nanos, Op, Request, Result, Sector,
 };
 
-use super::deal::Dice;
+use crate::deal::Dice;
 
 type Stream = Box<dyn Iterator<Item = Request> + Send>;
 

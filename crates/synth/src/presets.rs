@@ -2,13 +2,13 @@
 
 use emmclab_trace::{Error, Kind, Result};
 
-use super::model::WorkloadModel;
+use crate::model::WorkloadModel;
 
 macro_rules! presets {
     ($($name:literal: $file:literal,)*) => {
         /// Names as in the paper's tables, and the text of the models.
         const PRESETS: &[(&str, &str)] = &[
-            $(($name, include_str!(concat!("../../../../presets/workloads/", $file, ".toml"))),)*
+            $(($name, include_str!(concat!("../../../presets/workloads/", $file, ".toml"))),)*
         ];
     };
 }

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use emmclab_trace::Op;
 
-use super::deal::{Dice, percent_of, scale_to, strata};
-use super::load::{Chapter, Piece};
-use super::model::WorkloadModel;
+use crate::deal::{Dice, percent_of, scale_to, strata};
+use crate::load::{Chapter, Piece};
+use crate::model::WorkloadModel;
 
 /// What a chapter has to amount to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     pub reads: u64,
     pub writes: u64,
     pub rounds: u64,
@@ -23,7 +23,7 @@ pub(super) struct Quota {
 
 /// The part that a request plays in a journal transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Data,
     /// Descriptor and blocks, in the journal.
     Journal,
@@ -32,7 +32,7 @@ pub(super) enum Role {
 }
 
 /// The requests of a chapter in order of arrival; all lists are as long.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     pub op: Vec<Op>,
     pub role: Vec<Role>,
     /// It opens a burst.
@@ -49,13 +49,13 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The requests of each piece of the load.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
     /// Deals `quota` out to the pieces of `chapter`, of whose writes `smallest` may be commit blocks. Each step of
     /// `lengthen` halves the number of rounds in which anybody waits.
-    pub(super) fn new(
+    pub(crate) fn new(
         model: &WorkloadModel,
         quota: &Quota,
         chapter: &Chapter,

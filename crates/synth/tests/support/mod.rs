@@ -3,14 +3,25 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::HashSet;
+use std::path::Path;
 
-use emmclab_profile::synth::{SynthOptions, Synthesizer, WorkloadModel};
-use emmclab_trace::{Batch, Op, Request};
+use emmclab_synth::{SynthOptions, Synthesizer, WorkloadModel};
+use emmclab_trace::{Batch, Header, Ledger, Op, ReadOptions, Request, TraceReader};
 
 /// All requests of a synthesis.
 pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request> {
     let batches: Vec<Batch> = Synthesizer::new(model, options).unwrap().collect();
     requests(&batches)
+}
+
+/// The batches of a trace, with its ledger and header.
+pub fn read(path: &Path) -> (Vec<Batch>, Ledger, Header) {
+    let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
+    let mut batches = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        batches.push(batch);
+    }
+    (batches, reader.ledger(), reader.header())
 }
 
 pub fn requests(batches: &[Batch]) -> Vec<Request> {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use emmclab_trace::{Op, Request, Sector};
 use roaring::RoaringTreemap;
 
-use super::classes::{Classes, round};
-use super::fit::sizes_kb;
-use super::model::OperationModel;
+use crate::classes::{Classes, round};
+use crate::fit::sizes_kb;
+use crate::model::OperationModel;
 
 /// Starts whose last use is remembered; new ones beyond are counted, but their distances are not.
 const MOST_STARTS: usize = 1 << 22;
@@ -36,7 +36,7 @@ struct Locality {
 
 /// Follows addresses.
 #[derive(Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     seen: RoaringTreemap,
     end: Option<Sector>,
     in_run: bool,
@@ -46,7 +46,7 @@ pub(super) struct Places {
 
 impl Places {
     /// Takes a read or a write; true where it is sequential.
-    pub(super) fn see(&mut self, request: &Request) -> bool {
+    pub(crate) fn see(&mut self, request: &Request) -> bool {
         let start = request.sector.0;
         let sequential = self.end == Some(request.sector);
         let returns = !self.seen.insert(start);
@@ -74,7 +74,7 @@ impl Places {
     }
 
     /// The operation's locality; sizes are left empty.
-    pub(super) fn operation(&self, op: Op) -> OperationModel {
+    pub(crate) fn operation(&self, op: Op) -> OperationModel {
         let own = &self.by_op[op as usize];
         let share = |part: u64, whole: u64| round(100.0 * part as f64 / whole.max(1) as f64, 1e4);
         let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
@@ -96,7 +96,7 @@ impl Places {
     }
 
     /// The next power of two of GB that holds everything, and four times the largest request, in sectors.
-    pub(super) fn gigabytes(&self, largest: u64) -> u64 {
+    pub(crate) fn gigabytes(&self, largest: u64) -> u64 {
         self.furthest.max(4 * largest).div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
     }
 }

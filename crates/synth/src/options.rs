@@ -2,8 +2,8 @@
 
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
-use super::deal::{fraction, percent_of};
-use super::model::WorkloadModel;
+use crate::deal::{fraction, percent_of};
+use crate::model::WorkloadModel;
 
 /// Length, rate and chance of a synthesis. The default is the workload at its own length and rate, with seed 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Default for SynthOptions {
 
 /// What a synthesis has to amount to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     pub reads: u64,
     pub writes: u64,
     /// Requests that find the device idle.
@@ -48,7 +48,7 @@ const LONGEST_NS: u64 = 1 << 60;
 const MOST_REQUESTS: u64 = 1 << 40;
 
 impl Totals {
-    pub(super) fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
+    pub(crate) fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
         let own_requests = model.requests();
         let own_ns = nanos(model.duration_s, 1e9);
         let config = |problem: String, hint: &str| Error::new(Kind::Config, problem).hint(hint);
@@ -101,16 +101,16 @@ impl Totals {
         Ok(Self { reads, writes: requests - reads, rounds, bursts, duration, service, waiting })
     }
 
-    pub(super) fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 
-    pub(super) fn of(&self, op: Op) -> u64 {
+    pub(crate) fn of(&self, op: Op) -> u64 {
         if op == Op::Read { self.reads } else { self.writes }
     }
 }
 
 /// A checked value of a model in nanoseconds; `unit` is how many ns its unit has.
-pub(super) fn nanos(value: f64, unit: f64) -> u64 {
+pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
     (value * unit).round() as u64
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use emmclab_trace::{Nanos, Op, Request, Sector};
 
 use super::ext4::{Block, Inode, JOURNAL, Volume};
-use crate::synth::deal::Dice;
+use crate::deal::Dice;
 
 const FILES: u64 = 160_000;
 const DIRECTORIES: u64 = 20_000;

@@ -120,7 +120,7 @@ pub struct LoadModel {
 }
 
 /// The version of the form that this program writes.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 fn current_version() -> u32 {
     VERSION
@@ -169,7 +169,7 @@ impl WorkloadModel {
     }
 
     /// The model of reads or of writes (of writes for anything that is no read).
-    pub(super) fn of(&self, op: Op) -> &OperationModel {
+    pub(crate) fn of(&self, op: Op) -> &OperationModel {
         if op == Op::Read { &self.reads } else { &self.writes }
     }
 }

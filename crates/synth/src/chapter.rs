@@ -2,19 +2,19 @@
 
 use emmclab_trace::{Flags, Nanos, Op, Request};
 
-use super::deal::{Dice, Weighted, fraction, percent_of, scale_to, scatter, strata};
-use super::layout::{Layout, Quota, Role};
-use super::load::{Chapter, Piece};
-use super::model::WorkloadModel;
-use super::options::Totals;
-use super::service::{Queue, SLOWEST_NS, Times};
-use super::space::{Space, Visit};
+use crate::deal::{Dice, Weighted, fraction, percent_of, scale_to, scatter, strata};
+use crate::layout::{Layout, Quota, Role};
+use crate::load::{Chapter, Piece};
+use crate::model::WorkloadModel;
+use crate::options::Totals;
+use crate::service::{Queue, SLOWEST_NS, Times};
+use crate::space::{Space, Visit};
 
 /// Steps after which all that wait do so in one round of a chapter of 2^16 requests.
 const LONGEST: u32 = 16;
 
 /// What stays the same from chapter to chapter.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub model: WorkloadModel,
     pub totals: Totals,
     pub times: Times,
@@ -41,7 +41,7 @@ impl Plan {
     fn quota(&self, chapter: &Chapter) -> Quota {
         let made = |op: usize| chapter.to.requests[op] - chapter.from.requests[op];
         let requests = [0, 1].map(made);
-        let both = |value: fn(&super::OperationModel) -> f64| {
+        let both = |value: fn(&crate::OperationModel) -> f64| {
             [Op::Read, Op::Write].map(|op| {
                 let whole = self.totals.of(op);
                 let total = percent_of(whole, value(self.model.of(op)));
@@ -63,7 +63,7 @@ impl Plan {
     }
 
     /// Makes the requests of `chapter`; `clock` is when everything before it was finished.
-    pub(super) fn make(
+    pub(crate) fn make(
         &self,
         chapter: &Chapter,
         clock: &mut u64,

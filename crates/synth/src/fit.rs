@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Batch, Error, Kind, Op, Request, Result};
 
-use super::classes::join;
-use super::fit_load::LoadCurve;
-use super::fit_places::Places;
-use super::fit_times::Timeline;
-use super::model::{OperationModel, VERSION, WorkloadModel};
+use crate::classes::join;
+use crate::fit_load::LoadCurve;
+use crate::fit_places::Places;
+use crate::fit_times::Timeline;
+use crate::model::{OperationModel, VERSION, WorkloadModel};
 
 /// Distinct values that a list keeps as they are; beyond, neighbours are joined.
 const MOST_SIZES: usize = 400;
@@ -107,7 +107,7 @@ impl Fitter {
 }
 
 /// Sizes in sectors as a list of a model.
-pub(super) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
+pub(crate) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
     let mut pairs: Vec<(u64, u64)> = sizes.iter().map(|(sectors, count)| (*sectors, *count)).collect();
     if pairs.len() > MOST_SIZES {
         pairs = join(&pairs, 4);

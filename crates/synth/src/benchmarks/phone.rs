@@ -3,7 +3,7 @@
 use emmclab_trace::{Nanos, Request, Result};
 
 use super::Stream;
-use crate::synth::{SynthOptions, Synthesizer, presets};
+use crate::{SynthOptions, Synthesizer, presets};
 
 /// Applications that a script can drive.
 pub(super) const APPLICATIONS: &[&str] = &[

@@ -1,13 +1,13 @@
 //! Every published statistic of the 25 workloads comes out of its preset.
 #![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
-mod synth_support;
+mod support;
 
 use emmclab_profile::published::{PublishedRow, rows};
-use emmclab_profile::synth::{SynthOptions, Synthesizer, presets};
 use emmclab_profile::{Profile, ProfileOptions};
+use emmclab_synth::{SynthOptions, Synthesizer, presets};
 use emmclab_trace::{Header, Ledger, Op, Request};
-use synth_support::{Measured, gaps_pct, measure, response_ms, share_pct, synthesize};
+use support::{Measured, gaps_pct, measure, response_ms, share_pct, synthesize};
 
 const SEEDS: [u64; 3] = [0, 1, 20_150_101];
 const KB_4: u32 = 8;
@@ -125,10 +125,9 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
                 }
             }
             let got = measure(&trace);
-            let exact = |of: fn(&emmclab_profile::synth::OperationModel) -> f64| {
-                let share = |op: &emmclab_profile::synth::OperationModel| {
-                    (of(op) / 100.0 * op.requests() as f64).round()
-                };
+            let exact = |of: fn(&emmclab_synth::OperationModel) -> f64| {
+                let share =
+                    |op: &emmclab_synth::OperationModel| (of(op) / 100.0 * op.requests() as f64).round();
                 100.0 * (share(&model.reads) + share(&model.writes)) / model.requests() as f64
             };
             let one = 100.0 / model.requests() as f64 + 1e-9;

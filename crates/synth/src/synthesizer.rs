@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use emmclab_trace::{Batch, BatchBuilder, Names, Op, Result};
 
-use super::chapter::Plan;
-use super::deal::Dice;
-use super::load::Load;
-use super::model::WorkloadModel;
-use super::options::{SynthOptions, Totals};
-use super::service::Times;
-use super::space::Space;
+use crate::chapter::Plan;
+use crate::deal::Dice;
+use crate::load::Load;
+use crate::model::WorkloadModel;
+use crate::options::{SynthOptions, Totals};
+use crate::service::Times;
+use crate::space::Space;
 
 /// Makes a trace of a model, batch by batch, in order of arrival. Same model, options and version: same bytes.
 ///

@@ -1,8 +1,8 @@
 //! When the load comes: a workload in pieces of time, each with its share of requests, data and bursts.
 
-use super::deal::{Dice, Weighted, fraction, strata_counts};
-use super::model::{LoadModel, WorkloadModel};
-use super::options::Totals;
+use crate::deal::{Dice, Weighted, fraction, strata_counts};
+use crate::model::{LoadModel, WorkloadModel};
+use crate::options::Totals;
 
 /// Requests in a chapter, which is made as one batch.
 const CHAPTER: u64 = 1 << 16;
@@ -13,7 +13,7 @@ const CLOSE: u64 = 8;
 
 /// A stretch of a synthesis.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Reads and writes.
     pub requests: [u64; 2],
     /// What they amount to.
@@ -27,7 +27,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub(super) fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.requests[0] + self.requests[1]
     }
 
@@ -44,7 +44,7 @@ impl Piece {
 }
 
 /// The pieces of a synthesis. A model without a load curve is spread evenly.
-pub(super) struct Load {
+pub(crate) struct Load {
     /// What comes before each row of the curve, and at last everything, as the model says.
     before: Vec<Piece>,
     whole: Piece,
@@ -59,7 +59,7 @@ pub(super) struct Load {
 }
 
 /// Consecutive pieces, and the sizes of each: ascending, in sectors, of reads and of writes.
-pub(super) struct Chapter {
+pub(crate) struct Chapter {
     pub pieces: Vec<Piece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
     /// From the start of the synthesis to before and behind the chapter.
@@ -70,7 +70,7 @@ pub(super) struct Chapter {
 }
 
 impl Load {
-    pub(super) fn new(model: &WorkloadModel, totals: &Totals) -> Self {
+    pub(crate) fn new(model: &WorkloadModel, totals: &Totals) -> Self {
         let sizes = [&model.reads, &model.writes].map(|of| {
             of.sizes_kb.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect::<Vec<_>>()
         });
@@ -155,7 +155,7 @@ impl Load {
     }
 
     /// The next pieces: at most a batch of requests.
-    pub(super) fn next(&mut self, dice: &mut Dice) -> Option<Chapter> {
+    pub(crate) fn next(&mut self, dice: &mut Dice) -> Option<Chapter> {
         let from = self.done;
         let follows_curve = self.rows() > 1;
         let (mut pieces, mut sizes) = (Vec::new(), Vec::new());
@@ -265,7 +265,7 @@ impl Draws {
 
 impl LoadModel {
     /// Largest number of requests in a row: with it, a chapter that holds one piece stays within its size at any length.
-    pub(super) const MOST_REQUESTS: u64 = CHAPTER / 2;
+    pub(crate) const MOST_REQUESTS: u64 = CHAPTER / 2;
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! What holds for every synthesis, whatever the model.
 #![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
-mod synth_support;
+mod support;
 
 use std::collections::BTreeMap;
 
-use emmclab_profile::synth::{
+use emmclab_synth::{
     BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets,
 };
 use emmclab_trace::{Batch, Kind, Nanos, Op, Request};
 use proptest::prelude::*;
-use synth_support::{measure, synthesize};
+use support::{measure, synthesize};
 
 fn messaging() -> WorkloadModel {
     presets::model("Messaging").unwrap()

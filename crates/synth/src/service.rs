@@ -2,22 +2,22 @@
 
 use emmclab_trace::Op;
 
-use super::deal::{Dice, scale_to, scatter};
-use super::model::{ServiceModel, WorkloadModel};
-use super::options::nanos;
+use crate::deal::{Dice, scale_to, scatter};
+use crate::model::{ServiceModel, WorkloadModel};
+use crate::options::nanos;
 
 /// Bound on one service time, so that sums over a chapter stay within 64 bits.
-pub(super) const SLOWEST_NS: u64 = 1 << 44;
+pub(crate) const SLOWEST_NS: u64 = 1 << 44;
 
 /// A model's times in nanoseconds and sectors.
-pub(super) struct Times {
+pub(crate) struct Times {
     /// Idle time within bursts and between them, and weights.
     pub think: Vec<(u64, u64)>,
     pub idle: Vec<(u64, u64)>,
     pub service: Option<ServiceTimes>,
 }
 
-pub(super) struct ServiceTimes {
+pub(crate) struct ServiceTimes {
     /// Sectors and time, for reads and for writes.
     points: [Vec<(u64, u64)>; 2],
     /// Parts per million of the expected time, and weights.
@@ -28,7 +28,7 @@ pub(super) struct ServiceTimes {
 }
 
 impl Times {
-    pub(super) fn new(model: &WorkloadModel) -> Self {
+    pub(crate) fn new(model: &WorkloadModel) -> Self {
         let list = |pairs: &[(f64, u64)], unit: f64| {
             pairs.iter().map(|(time, weight)| (nanos(*time, unit), *weight)).collect()
         };
@@ -55,7 +55,7 @@ impl ServiceTimes {
     }
 
     /// The time for a size: straight lines between the points, the first below them, in proportion above them.
-    pub(super) fn expected(&self, op: Op, sectors: u64) -> u64 {
+    pub(crate) fn expected(&self, op: Op, sectors: u64) -> u64 {
         let points = &self.points[op as usize];
         let above = points.partition_point(|point| point.0 < sectors);
         let Some((size, time)) = points.get(above) else {
@@ -68,7 +68,7 @@ impl ServiceTimes {
     }
 
     /// Service times of a chapter that add up to `total`, and the part of each that goes into waking up.
-    pub(super) fn deal(
+    pub(crate) fn deal(
         &self,
         ops: &[Op],
         sectors: &[u64],
@@ -103,7 +103,7 @@ const ONE: u64 = 1 << 40;
 ///
 /// A request that waits arrives while its predecessor is unfinished; it waits for at most the response time of that
 /// one. Each waits for `scale` times that bound, give or take a quarter, so that one number decides them all.
-pub(super) struct Queue<'a> {
+pub(crate) struct Queue<'a> {
     pub waits: &'a [bool],
     pub service: &'a [u64],
     pub fetch: u64,
@@ -111,7 +111,7 @@ pub(super) struct Queue<'a> {
 
 impl Queue<'_> {
     /// Waiting times that add up to `total`; `Err` holds the longest there can be, where these are too short.
-    pub(super) fn deal(&self, total: u64, dice: &mut Dice) -> Result<Vec<u64>, Vec<u64>> {
+    pub(crate) fn deal(&self, total: u64, dice: &mut Dice) -> Result<Vec<u64>, Vec<u64>> {
         // Give or take a quarter, in 256ths.
         let those: Vec<(usize, u64)> =
             (1..self.waits.len()).filter(|i| self.waits[*i]).map(|i| (i, 192 + dice.below(129))).collect();

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use emmclab_trace::{Op, Sector};
 use roaring::RoaringBitmap;
 
-use super::deal::{Dice, Weighted, percent_of};
-use super::layout::Role;
-use super::model::WorkloadModel;
+use crate::deal::{Dice, Weighted, percent_of};
+use crate::layout::Role;
+use crate::model::WorkloadModel;
 
 /// Sectors in 4 KB; new requests start on such a page.
 const PAGE: u64 = 8;
@@ -27,7 +27,7 @@ const MILLION: u64 = 1_000_000;
 
 /// A request that needs a place.
 #[derive(Clone, Copy)]
-pub(super) struct Visit {
+pub(crate) struct Visit {
     pub op: Op,
     pub role: Role,
     pub sectors: u64,
@@ -98,7 +98,7 @@ struct Places {
 }
 
 /// The address space of a device and what has been touched of it.
-pub(super) struct Space {
+pub(crate) struct Space {
     sectors: u64,
     seen: RoaringBitmap,
     places: [Places; 2],
@@ -113,7 +113,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn new(model: &WorkloadModel, dice: &mut Dice) -> Self {
+    pub(crate) fn new(model: &WorkloadModel, dice: &mut Dice) -> Self {
         let places = [Op::Read, Op::Write].map(|op| Places {
             number: 0,
             uses: VecDeque::new(),
@@ -139,12 +139,12 @@ impl Space {
     }
 
     /// Announces how many of the coming requests are to return.
-    pub(super) fn plan(&mut self, op: Op, returns: u64) {
+    pub(crate) fn plan(&mut self, op: Op, returns: u64) {
         self.places[op as usize].planned += returns as i64;
     }
 
     /// Finds the place of the next request. Where it cannot be as wished, another request makes up for it.
-    pub(super) fn place(&mut self, visit: &Visit, dice: &mut Dice) -> Sector {
+    pub(crate) fn place(&mut self, visit: &Visit, dice: &mut Dice) -> Sector {
         self.places[visit.op as usize].number += 1;
         let start = self.choose(visit, dice);
         let known = !self.seen.insert(start as u32);

@@ -7,8 +7,8 @@
 
 use emmclab_trace::{Op, Request};
 
-use super::fit_times::Coming;
-use super::model::LoadModel;
+use crate::fit_times::Coming;
+use crate::model::LoadModel;
 
 /// Requests, or groups of them where there are more, of which the curve is made.
 const MOST_POINTS: usize = 1 << 18;
@@ -67,7 +67,7 @@ impl Point {
 
 /// Follows the load.
 #[derive(Default)]
-pub(super) struct LoadCurve {
+pub(crate) struct LoadCurve {
     points: Vec<Point>,
     open: Point,
     /// Requests that make a point, as a power of two.
@@ -78,7 +78,7 @@ pub(super) struct LoadCurve {
 }
 
 /// What a trace says of its load.
-pub(super) struct Followed {
+pub(crate) struct Followed {
     /// None where it has no extent in time.
     pub load: Option<LoadModel>,
     /// How often an operation changes within a burst, against what the shares of both in its piece would give, percent.
@@ -96,7 +96,7 @@ struct Span {
 
 impl LoadCurve {
     /// Takes a read or a write, and how it came.
-    pub(super) fn see(&mut self, request: &Request, coming: Coming) {
+    pub(crate) fn see(&mut self, request: &Request, coming: Coming) {
         let begin = *self.begin.get_or_insert(request.arrival.0);
         let at = u64::try_from(request.arrival.0.saturating_sub(begin)).unwrap_or(0);
         let op = usize::from(request.op != Op::Read);
@@ -136,7 +136,7 @@ impl LoadCurve {
     }
 
     /// What the load was.
-    pub(super) fn finish(mut self) -> Followed {
+    pub(crate) fn finish(mut self) -> Followed {
         if self.open.all() > 0 {
             self.points.push(self.open);
         }
@@ -223,7 +223,7 @@ impl LoadCurve {
 /// A row of the curve, or some where there are too many requests for one.
 fn split(sum: &Point, ns: u64, rows: &mut Vec<[u64; 7]>) {
     let parts = sum.all().div_ceil(LoadModel::MOST_REQUESTS);
-    let share = |total: u64, part: u64| super::deal::share(total, part, parts);
+    let share = |total: u64, part: u64| crate::deal::share(total, part, parts);
     for part in 0..parts {
         rows.push([
             share(ns / 1_000, part),

@@ -4,38 +4,38 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// Random numbers of one synthesis.
-pub(super) struct Dice(Pcg64);
+pub(crate) struct Dice(Pcg64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Pcg64::seed_from_u64(seed))
     }
 
     /// Below `limit`; 0 where it is 0. The bias of at most 2^-40 for limits below 2^24 is far below any count here.
     #[inline]
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
     /// True in `part` of `whole` cases; never where `part` is 0, always where it is at least `whole`.
     #[inline]
-    pub(super) fn chance(&mut self, part: u64, whole: u64) -> bool {
+    pub(crate) fn chance(&mut self, part: u64, whole: u64) -> bool {
         part > 0 && self.below(whole) < part
     }
 
-    pub(super) fn shuffle<T>(&mut self, values: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
         for i in (1..values.len()).rev() {
             values.swap(i, self.below(i as u64 + 1) as usize);
         }
     }
 
     /// Chooses `count` of `positions` at random (Knuth's algorithm S).
-    pub(super) fn choose(&mut self, positions: &[usize], count: usize) -> Vec<usize> {
+    pub(crate) fn choose(&mut self, positions: &[usize], count: usize) -> Vec<usize> {
         self.choose_groups(positions, count, 1)
     }
 
     /// The same in groups of `size` neighbours; the last group chosen may be smaller.
-    pub(super) fn choose_groups(&mut self, positions: &[usize], count: usize, size: usize) -> Vec<usize> {
+    pub(crate) fn choose_groups(&mut self, positions: &[usize], count: usize, size: usize) -> Vec<usize> {
         let count = count.min(positions.len());
         let groups = positions.len().div_ceil(size);
         let mut chosen = Vec::with_capacity(count);
@@ -54,24 +54,24 @@ impl Dice {
 }
 
 /// `total * part / whole`, rounded down.
-pub(super) fn fraction(total: u64, part: u64, whole: u64) -> u64 {
+pub(crate) fn fraction(total: u64, part: u64, whole: u64) -> u64 {
     (u128::from(total) * u128::from(part) / u128::from(whole.max(1))).min(u128::from(u64::MAX)) as u64
 }
 
 /// What part number `part` of `parts` gets of `total`; all parts together get it all.
-pub(super) fn share(total: u64, part: u64, parts: u64) -> u64 {
+pub(crate) fn share(total: u64, part: u64, parts: u64) -> u64 {
     fraction(total, part + 1, parts) - fraction(total, part, parts)
 }
 
 /// `percent` of `total`, to the nearest.
-pub(super) fn percent_of(total: u64, percent: f64) -> u64 {
+pub(crate) fn percent_of(total: u64, percent: f64) -> u64 {
     // Millionths keep the sum in integers.
     let millionths = (percent * 1e4).round() as u64;
     ((u128::from(total) * u128::from(millionths) + 500_000) / 1_000_000) as u64
 }
 
 /// Changes `values` in proportion, so that their sum is `total`.
-pub(super) fn scale_to(values: &mut [u64], total: u64) {
+pub(crate) fn scale_to(values: &mut [u64], total: u64) {
     let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
     let count = values.len() as u64;
     if sum == 0 {
@@ -90,7 +90,7 @@ pub(super) fn scale_to(values: &mut [u64], total: u64) {
 }
 
 /// Every `step`-th of `count` evenly spaced values of a weighted list, from number `first` on, ascending.
-pub(super) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<u64> {
+pub(crate) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<u64> {
     let weight: u64 = pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.1));
     let mut out = Vec::with_capacity((count.saturating_sub(first) / step.max(1)) as usize + 1);
     let (mut at, mut upto) = (0, pairs.first().map_or(0, |pair| pair.1));
@@ -108,7 +108,7 @@ pub(super) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) ->
 }
 
 /// The same values with how often each occurs among them.
-pub(super) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<(u64, u64)> {
+pub(crate) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<(u64, u64)> {
     let weight: u128 = pairs.iter().map(|pair| u128::from(pair.1)).sum();
     let taken = |below: u64| if below > first { (below - first).div_ceil(step.max(1)) } else { 0 };
     let (mut upto, mut before) = (0_u128, 0);
@@ -125,14 +125,14 @@ pub(super) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: 
 }
 
 /// Draws from a weighted list.
-pub(super) struct Weighted {
+pub(crate) struct Weighted {
     values: Vec<u64>,
     /// Weight up to and including each value.
     upto: Vec<u64>,
 }
 
 impl Weighted {
-    pub(super) fn new(pairs: &[(u64, u64)]) -> Self {
+    pub(crate) fn new(pairs: &[(u64, u64)]) -> Self {
         let mut sum = 0_u64;
         let upto = pairs.iter().map(|(_, weight)| {
             sum = sum.saturating_add(*weight);
@@ -143,14 +143,14 @@ impl Weighted {
 
     /// A value; 0 where there is none.
     #[inline]
-    pub(super) fn draw(&self, dice: &mut Dice) -> u64 {
+    pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
         let at = dice.below(self.upto.last().copied().unwrap_or(0));
         self.values.get(self.upto.partition_point(|upto| *upto <= at)).copied().unwrap_or(0)
     }
 }
 
 /// `count` evenly spaced values of a weighted list, each changed by up to a sixteenth, in random order.
-pub(super) fn scatter(pairs: &[(u64, u64)], count: u64, dice: &mut Dice) -> Vec<u64> {
+pub(crate) fn scatter(pairs: &[(u64, u64)], count: u64, dice: &mut Dice) -> Vec<u64> {
     let mut values = strata(pairs, count, 0, 1);
     for value in &mut values {
         *value = *value - *value / 16 + fraction(*value / 8, dice.below(1 << 10), 1 << 10);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use emmclab_profile::synth::benchmarks::{BENCHMARKS, Benchmark};
+use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
 use emmclab_trace::{Op, Request};
 
 fn all(name: &str, seed: u64) -> Vec<Request> {

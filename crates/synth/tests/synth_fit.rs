@@ -1,18 +1,17 @@
 //! A trace and its twin: what `fit` keeps, and what it must not keep.
 #![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
-mod common;
-mod synth_support;
+mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{read, real_trace};
-use emmclab_profile::synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
 use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
+use emmclab_synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
+use emmclab_testing::real_trace;
 use emmclab_trace::{Batch, BatchBuilder, Header, Ledger, Names, Nanos, Request, Sector};
-use synth_support::{measure, requests, synthesize};
+use support::{measure, read, requests, synthesize};
 
 const PIXEL: [&str; 8] = [
     "cod_exec",

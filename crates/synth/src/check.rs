@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Error, Kind, Result};
 
-use super::model::{LoadModel, OperationModel, ServiceModel, VERSION, WorkloadModel};
+use crate::model::{LoadModel, OperationModel, ServiceModel, VERSION, WorkloadModel};
 
 /// Largest number of requests and of distinct values in a list; far above use, far below overflow.
 const MOST_REQUESTS: u64 = 1 << 40;

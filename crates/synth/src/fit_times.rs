@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Nanos, Op, Request};
 
-use super::classes::{Classes, join, round};
-use super::model::{BurstModel, ServiceModel};
+use crate::classes::{Classes, join, round};
+use crate::model::{BurstModel, ServiceModel};
 
 /// Idle time that separates bursts: some flash programs long, so that nothing in a transaction waits for it.
 const BURST_GAP: Nanos = Nanos::from_millis(4);
@@ -19,7 +19,7 @@ const SLOWEST_NS: u64 = 1_000_000_000_000;
 const LARGEST_JITTER: u128 = 1_000_000_000;
 
 /// What a trace says of time.
-pub(super) struct Timing {
+pub(crate) struct Timing {
     pub duration_s: f64,
     pub bursts: BurstModel,
     pub service: Option<ServiceModel>,
@@ -27,7 +27,7 @@ pub(super) struct Timing {
 
 /// How a request comes.
 #[derive(Clone, Copy)]
-pub(super) struct Coming {
+pub(crate) struct Coming {
     /// It opens a burst.
     pub opens: bool,
     /// It goes on with a burst, and is a read after a write or a write after a read.
@@ -47,7 +47,7 @@ struct Served {
 
 /// Follows times.
 #[derive(Default)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     /// First arrival, last arrival and last completion of anything, flushes and discards included.
     begin: Option<Nanos>,
     last_arrival: Nanos,
@@ -80,7 +80,7 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// Any request counts in the duration.
-    pub(super) fn span(&mut self, request: &Request) {
+    pub(crate) fn span(&mut self, request: &Request) {
         let end = request.complete.unwrap_or(request.arrival).max(request.arrival);
         self.end = if self.begin.is_none() { end } else { self.end.max(end) };
         self.begin.get_or_insert(request.arrival);
@@ -88,7 +88,7 @@ impl Timeline {
     }
 
     /// A read or a write; tells how it came.
-    pub(super) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
+    pub(crate) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
         // Without completions, all requests find the device idle.
@@ -172,7 +172,7 @@ impl Timeline {
         self.tail.clear();
     }
 
-    pub(super) fn finish(mut self, requests: u64, op_mixing_pct: f64) -> Timing {
+    pub(crate) fn finish(mut self, requests: u64, op_mixing_pct: f64) -> Timing {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
