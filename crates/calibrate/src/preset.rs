@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{CalibrateOptions, Calibration, ENOUGH, Figure, PowerFit, Shape, Timing};
+use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure};
+use crate::model::{Shape, Timing};
+use crate::power::PowerFit;
 
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
@@ -12,7 +14,7 @@ macro_rules! line {
     ($out:expr, $($part:tt)*) => { let _ = writeln!($out, $($part)*); };
 }
 
-pub(super) fn toml(
+pub(crate) fn toml(
     found: &Calibration,
     shape: &Shape,
     timing: &Timing,

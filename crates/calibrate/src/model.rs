@@ -28,7 +28,7 @@ pub struct Timing {
 }
 
 /// Most flash units of a shape.
-pub(super) const MOST_UNITS: usize = 4;
+pub(crate) const MOST_UNITS: usize = 4;
 
 impl Timing {
     /// Time from start to completion, us.
@@ -59,7 +59,7 @@ impl Timing {
     }
 
     /// Every number, for a search.
-    pub(super) fn values(&mut self) -> impl Iterator<Item = &mut f64> {
+    pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut f64> {
         [&mut self.read_overhead, &mut self.write_overhead, &mut self.host_per_kb]
             .into_iter()
             .chain(&mut self.read)
@@ -67,7 +67,7 @@ impl Timing {
     }
 
     /// Name, unit and value of every number, in the order of [`Timing::values`].
-    pub(super) fn named(&self, shape: &Shape) -> Vec<(String, &'static str, f64)> {
+    pub(crate) fn named(&self, shape: &Shape) -> Vec<(String, &'static str, f64)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", self.read_overhead),
             ("write_overhead_us".to_owned(), "us", self.write_overhead),

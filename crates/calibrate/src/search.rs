@@ -6,8 +6,8 @@
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use super::model::{Shape, Timing};
-use super::samples::Group;
+use crate::model::{Shape, Timing};
+use crate::samples::Group;
 
 /// What a number more has to win, as a share of the error.
 const PRICE: f64 = 0.02;
@@ -20,7 +20,7 @@ const LAST_STEP: f64 = 0.001;
 const STARTS: usize = 3;
 
 /// The shape and numbers that fit best.
-pub(super) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing) {
+pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing) {
     let mut best: Option<(f64, Shape, Timing)> = None;
     for pages in 1..8u32 {
         let page_kb: Vec<u32> = [16u32, 8, 4].into_iter().filter(|kb| pages & (kb / 4) != 0).collect();
@@ -47,7 +47,7 @@ pub(super) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing
 }
 
 /// The same shape fitted to other samples.
-pub(super) fn refine(shape: &Shape, from: &Timing, groups: &[Group], random: &mut Pcg64) -> Timing {
+pub(crate) fn refine(shape: &Shape, from: &Timing, groups: &[Group], random: &mut Pcg64) -> Timing {
     descend(shape, from.clone(), groups, LATER_STEP, random)
 }
 

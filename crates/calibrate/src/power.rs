@@ -1,10 +1,10 @@
 //! Sleep threshold and cost of waking, from how long requests waited between start and issue after idle gaps.
 
-use super::samples::median;
+use crate::statistics::median;
 
 /// A gap without work and what the next request waited to be issued.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     pub gap_us: f64,
     pub delay_us: f64,
     /// Whether that is far more than usual for the operation.
@@ -28,13 +28,13 @@ const ENOUGH: usize = 10;
 const MOSTLY: f64 = 0.6;
 
 /// The delay above which a request of an operation with these delays has been woken.
-pub(super) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
+pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
 /// The threshold that parts the woken from the others with the fewest mistakes, in the middle (of the logarithm) of the
 /// gaps on both sides; `None` where nothing is seen of sleep.
-pub(super) fn fit(waits: &[Wait]) -> Option<PowerFit> {
+pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
     let mut by_gap: Vec<Wait> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));
     let all_woken = by_gap.iter().filter(|wait| wait.woken).count();

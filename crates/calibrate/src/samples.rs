@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, Flags, Kind, Op, Request, Result};
+use emmclab_trace::{Combiner, Error, Flags, Kind, Op, Request, Result};
 use rand_pcg::Pcg64;
-use rand_pcg::rand_core::Rng;
 
-use super::power::{self, PowerFit, Wait};
+use crate::power::{self, PowerFit, Wait};
+use crate::statistics::{below, median};
 
 /// Seed of the lot that parts the requests.
 const HALVES: u128 = 1;
 
 /// Service times of one operation and size.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     pub op: Op,
     pub sectors: u32,
     pub count: usize,
@@ -39,20 +39,6 @@ impl Group {
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         let times = (0..self.times_us.len()).map(|_| self.times_us[below(random, self.times_us.len())]);
         Self::new(self.op, self.sectors, times.collect(), self.count)
-    }
-}
-
-pub(super) fn below(random: &mut Pcg64, bound: usize) -> usize {
-    (((random.next_u64() >> 32) * bound as u64) >> 32) as usize
-}
-
-/// The middle value; 0 of none.
-pub(super) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => values[count / 2],
-        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
     }
 }
 
@@ -92,7 +78,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new(skip_packed: bool) -> Self {
+    pub(crate) fn new(skip_packed: bool) -> Self {
         Self { skip_packed, ..Self::default() }
     }
 
@@ -126,7 +112,7 @@ impl Samples {
     }
 
     /// Adds a measured time that stands for `count` requests.
-    pub(super) fn add_measured(
+    pub(crate) fn add_measured(
         &mut self,
         op: Op,
         sectors: u32,
@@ -138,7 +124,7 @@ impl Samples {
     }
 
     /// After the last request of a trace: marks half of the requests, by lot, as held out, and those that had to wait for the device to wake up.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         if self.measured.is_empty() {
             return Err(Error::new(
                 Kind::Value,
@@ -176,33 +162,47 @@ impl Samples {
             .collect()
     }
 
-    pub(super) fn groups(&self) -> Vec<Group> {
+    pub(crate) fn groups(&self) -> Vec<Group> {
         self.grouped(|_| true)
     }
 
-    pub(super) fn fitted_half(&self) -> Vec<Group> {
+    pub(crate) fn fitted_half(&self) -> Vec<Group> {
         self.grouped(|sample| !sample.held_out)
     }
 
-    pub(super) fn held_out(&self) -> Vec<Group> {
+    pub(crate) fn held_out(&self) -> Vec<Group> {
         self.grouped(|sample| sample.held_out)
     }
 
-    pub(super) fn woken(&self) -> usize {
+    pub(crate) fn woken(&self) -> usize {
         self.measured.iter().filter(|sample| sample.woken()).count()
     }
 
     /// Packed commands that are left out, beside those that woke the device.
-    pub(super) fn left_packed(&self) -> usize {
+    pub(crate) fn left_packed(&self) -> usize {
         self.measured.iter().filter(|sample| sample.plain(false) && !sample.plain(self.skip_packed)).count()
     }
 
-    pub(super) fn power(&self) -> Option<PowerFit> {
+    pub(crate) fn power(&self) -> Option<PowerFit> {
         power::fit(&self.measured.iter().filter_map(|sample| sample.wait).collect::<Vec<_>>())
     }
 
-    pub(super) fn resampled_power(&self, random: &mut Pcg64) -> Option<PowerFit> {
+    pub(crate) fn resampled_power(&self, random: &mut Pcg64) -> Option<PowerFit> {
         let waits: Vec<Wait> = self.measured.iter().filter_map(|sample| sample.wait).collect();
         power::fit(&(0..waits.len()).map(|_| waits[below(random, waits.len())]).collect::<Vec<_>>())
     }
+}
+
+/// Collects the samples of traces; with `skip_packed` those of packed commands are left out of the fit, whose entries may be
+/// programmed one by one: then a pack takes longer than one command of its size.
+///
+/// # Errors
+/// Where a trace cannot be read or has no service times.
+pub fn samples_of_traces(traces: &mut Combiner, skip_packed: bool) -> Result<Samples> {
+    let mut samples = Samples::new(skip_packed);
+    while let Some(batch) = traces.next_batch()? {
+        batch.iter().for_each(|request| samples.add(&request));
+    }
+    samples.settle()?;
+    Ok(samples)
 }

@@ -1,14 +1,11 @@
 //! Calibration finds the device behind the service times, and says how well.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod common;
-
 use std::fmt::Write;
 
+use emmclab_calibrate::{CalibrateOptions, Shape, Timing, calibrate, samples_of_fio, samples_of_traces};
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
-use emmclab_replay::calibrate::{
-    CalibrateOptions, Shape, Timing, calibrate, samples_of_fio, samples_of_traces,
-};
+use emmclab_testing::real_trace;
 use emmclab_trace::{Combiner, Nanos, Op, TraceInput};
 
 fn options() -> CalibrateOptions {
@@ -142,7 +139,7 @@ fn rubbish_from_fio_is_refused_with_the_field() {
 
 #[test]
 fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
-    let Some(path) = common::real_trace("nexus5/log106_Messaging.txt") else { return };
+    let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
     let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let found = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
     println!("{}", found.toml);
@@ -168,7 +165,7 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
 
 #[test]
 fn without_its_packs_messaging_is_met_more_closely() {
-    let Some(path) = common::real_trace("nexus5/log106_Messaging.txt") else { return };
+    let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
     let fit = |skip_packed| {
         let input = TraceInput { path: path.clone(), ..TraceInput::default() };
         let mut traces = Combiner::open(vec![input], 1).unwrap();

@@ -6,7 +6,7 @@
 use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
 use serde_json::Value;
 
-use super::samples::Samples;
+use crate::samples::Samples;
 
 /// Percentiles that stand for the requests between them.
 const FROM_PCT: f64 = 5.0;
@@ -19,7 +19,11 @@ struct Job {
     times_us: Vec<f64>,
 }
 
-pub(super) fn samples(text: &str) -> Result<Samples> {
+/// Collects the samples of a file of `fio --output-format=json`.
+///
+/// # Errors
+/// Where it is none, or its jobs ran more than one request at a time.
+pub fn samples_of_fio(text: &str) -> Result<Samples> {
     // Warnings may stand before the JSON.
     let text = text.find('{').map_or(text, |at| &text[at..]);
     let root: Value = serde_json::from_str(text).map_err(|error| {
