@@ -6,8 +6,9 @@ use emmclab_base::{Op, SECTOR_BYTES};
 
 use crate::checksum::checksum;
 use crate::flight::Flight;
-use crate::layer::{Answer, HostRequest, Layer, ReadAt, Work};
+use crate::layer::{Answer, Layer, ReadAt, Work};
 use crate::plan::{Command, Memory, Plan, Step};
+use crate::request::HostRequest;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 

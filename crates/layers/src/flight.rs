@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::layer::HostRequest;
+use emmclab_base::Op;
+
+use crate::request::HostRequest;
 
 /// Requests under way at a layer, oldest first.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +44,8 @@ impl Flight {
 
     /// Whether a request under way changes something between two sectors.
     pub fn changes(&self, sector: u64, end: u64) -> bool {
-        self.requests.iter().any(|request| {
-            request.op != emmclab_base::Op::Read && request.sector < end && sector < request.end()
-        })
+        self.requests
+            .iter()
+            .any(|request| request.op != Op::Read && request.sector < end && sector < request.end())
     }
 }

@@ -4,9 +4,10 @@ use toml::Table;
 
 use emmclab_base::{Op, Result};
 
-use crate::layer::{Answer, Below, HostRequest, Layer};
+use crate::kind::{Kind, settings};
+use crate::layer::{Answer, Below, Layer};
 use crate::plan::Plan;
-use crate::registry::{Kind, settings};
+use crate::request::HostRequest;
 
 pub(crate) const KIND: Kind =
     Kind { name: "pass-through", about: "hands every request on as it is", build, knobs: Vec::new };

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::advil::{Advil, AdvilSettings, HotPolicy, Mover};
+use crate::kind::{Kind, settings as parse};
 use crate::knobs::{Knob, knobs};
 use crate::layer::{Below, Layer};
-use crate::registry::{Kind, settings as parse};
 use crate::size::Size;
 
 pub(crate) const KIND: Kind = Kind {

@@ -6,8 +6,8 @@ use emmclab_base::Op;
 use super::Advil;
 use super::record::{Body, MOST_VOIDS, Record, Void};
 use super::settings::Shape;
-use crate::layer::HostRequest;
 use crate::plan::Plan;
+use crate::request::HostRequest;
 
 /// Voids that may wait for a flush.
 const MOST_WAITING: usize = 12;

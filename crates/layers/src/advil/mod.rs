@@ -23,10 +23,11 @@ use emmclab_base::{Op, Result};
 use toml::Table;
 
 use crate::flight::Flight;
+use crate::kind::{Kind, settings as parse};
 use crate::knobs::knobs;
-use crate::layer::{Answer, Area, Below, HostRequest, Layer, ReadAt, Work};
+use crate::layer::{Answer, Area, Below, Layer, ReadAt, Work};
 use crate::plan::Plan;
-use crate::registry::{Kind, settings as parse};
+use crate::request::HostRequest;
 
 use checkpoint::Checkpoints;
 use counters::Counters;

@@ -7,8 +7,9 @@ use emmclab_base::Op;
 use super::Advil;
 use super::map::Extent;
 use super::record::{Body, Record};
-use crate::layer::{Answer, Hold, HostRequest};
+use crate::layer::{Answer, Hold};
 use crate::plan::{Memory, Plan};
+use crate::request::HostRequest;
 
 impl Advil {
     pub(super) fn route_read(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
