@@ -21,7 +21,6 @@ mod bins;
 mod findings;
 mod flags;
 mod folding;
-mod hash;
 mod latency;
 mod locality;
 mod merge;
