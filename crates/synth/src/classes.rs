@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Distinct values that a list keeps as they are; beyond, neighbours are joined.
+const MOST_SIZES: usize = 400;
+
 /// Values in classes of an eighth of an octave: how many there are in each, and their sum.
 #[derive(Default)]
 pub(crate) struct Classes(BTreeMap<u64, (u64, u128)>);
@@ -55,6 +58,15 @@ pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
         (((sum + u128::from(weight) / 2) / u128::from(weight)) as u64, weight)
     });
     joined.chain([*greatest]).collect()
+}
+
+/// Sizes in sectors as a list of a model.
+pub(crate) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
+    let mut pairs: Vec<(u64, u64)> = sizes.iter().map(|(sectors, count)| (*sectors, *count)).collect();
+    if pairs.len() > MOST_SIZES {
+        pairs = join(&pairs, 4);
+    }
+    pairs.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
 }
 
 #[cfg(test)]

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Batch, Error, Kind, Op, Request, Result};
 
-use crate::classes::join;
+use crate::classes::sizes_kb;
 use crate::fit_load::LoadCurve;
 use crate::fit_places::Places;
 use crate::fit_times::Timeline;
 use crate::model::{OperationModel, VERSION, WorkloadModel};
 
-/// Distinct values that a list keeps as they are; beyond, neighbours are joined.
-const MOST_SIZES: usize = 400;
 /// Requests after which a trace is too long for exact counts in a model.
 const MOST_REQUESTS: u64 = 1 << 40;
 
@@ -104,13 +102,4 @@ impl Fitter {
         model.check()?;
         Ok(model)
     }
-}
-
-/// Sizes in sectors as a list of a model.
-pub(crate) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
-    let mut pairs: Vec<(u64, u64)> = sizes.iter().map(|(sectors, count)| (*sectors, *count)).collect();
-    if pairs.len() > MOST_SIZES {
-        pairs = join(&pairs, 4);
-    }
-    pairs.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use emmclab_trace::{Op, Request, Sector};
 use roaring::RoaringTreemap;
 
+use crate::classes::sizes_kb;
 use crate::classes::{Classes, round};
-use crate::fit::sizes_kb;
 use crate::model::OperationModel;
 
 /// Starts whose last use is remembered; new ones beyond are counted, but their distances are not.

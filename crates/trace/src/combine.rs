@@ -7,9 +7,11 @@ use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
 
 use crate::ahead::ReadAhead;
 use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
+use crate::formats::ReadOptions;
+use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::reader::{Header, Progress, ReadOptions, Recognised};
+use crate::source::Progress;
 
 /// A trace to combine.
 #[derive(Clone, Debug, Default)]

@@ -11,12 +11,15 @@ mod columns;
 mod combine;
 mod events;
 pub mod formats;
+mod header;
 mod ledger;
 mod merge;
 mod names;
 mod pairing;
 mod reader;
 mod rows;
+mod sink;
+mod source;
 mod writer;
 
 pub use atomic_file::AtomicFile;
@@ -25,13 +28,17 @@ pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use emmclab_base::{Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 pub use events::{
-    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, HostActivity,
-    JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Told, Values,
+    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
+    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Values,
 };
+pub use formats::ReadOptions;
+pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;
 pub use names::{Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventKind, Pairer};
-pub use reader::{Extent, Header, Progress, REORDER_WINDOW, ReadOptions, Recognised, Source, TraceReader};
+pub use reader::{REORDER_WINDOW, TraceReader};
 pub use rows::Requests;
-pub use writer::{Losses, Sink, TraceWriter, WriteOptions};
+pub use sink::Sink;
+pub use source::{Extent, Progress, Source};
+pub use writer::{Losses, TraceWriter, WriteOptions};

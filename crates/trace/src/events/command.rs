@@ -6,7 +6,8 @@ use emmclab_base::SECTOR_BYTES;
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::kernel_event::{KernelEvent, Slot, Values};
+use super::kernel_event::KernelEvent;
+use super::values::{Slot, Values};
 use crate::names::fixed;
 
 /// What a command is for.

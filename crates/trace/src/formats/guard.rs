@@ -2,8 +2,8 @@
 
 use emmclab_base::{Bytes, Error, Kind, Nanos, Result, SECTOR_BYTES};
 
-use super::{TimeUnit, Times};
-use crate::reader::ReadOptions;
+use super::format::{ReadOptions, Times};
+use super::time_unit::TimeUnit;
 use crate::rows::Rows;
 
 /// No storage reaches this; a large array does a tenth of it.
@@ -58,7 +58,7 @@ impl UnitGuard {
     pub(crate) fn new(times: Times, options: &ReadOptions) -> Result<Self> {
         let unit = match times {
             Times::Fixed(unit) => unit,
-            Times::Open(unit) => unit.or_asked(options)?,
+            Times::Open(unit) => options.time_unit_or(unit)?,
             Times::Loose | Times::Stored => TimeUnit::Nanos,
         };
         Ok(Self {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use emmclab_base::{Error, Result};
 
-use crate::reader::Progress;
+use crate::source::Progress;
 
 /// Bytes looked at to find out the format.
 const HEAD_BYTES: usize = 1 << 16;

@@ -6,9 +6,9 @@ use emmclab_base::{Error, Request, Result};
 
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
+use crate::header::Header;
 use crate::ledger::Ledger;
-use crate::reader::Header;
-use crate::writer::Sink;
+use crate::sink::Sink;
 
 /// A text format's own part in writing.
 pub(crate) trait LineWriter: Send {

@@ -28,14 +28,16 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
+use super::format::{Format, ReadOptions, Times};
+use super::holds::Holds;
 use super::input::Input;
-use super::{Format, Holds, Times};
 use crate::atomic_file::AtomicFile;
 use crate::batch::{BATCH_ROWS, Batch};
+use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::reader::{Extent, Header, Progress, ReadOptions, Source};
-use crate::writer::Sink;
+use crate::sink::Sink;
+use crate::source::{Extent, Progress, Source};
 
 pub(super) static FORMAT: Format = Format {
     name: "parquet",

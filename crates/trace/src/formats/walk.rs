@@ -2,7 +2,8 @@
 
 use emmclab_base::{Error, Kind, Op, Result, Sector};
 
-use super::text::{TimeUnit, decimal_time, need, no_more, sector_span, sectors, unsigned};
+use super::text::{decimal_time, need, no_more, sector_span, sectors, unsigned};
+use super::time_unit::TimeUnit;
 
 /// Takes the fields of a line one by one.
 pub(super) struct Walk<I> {

@@ -2,8 +2,8 @@
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
-use super::super::text::TimeUnit;
-use crate::reader::ReadOptions;
+use crate::formats::format::ReadOptions;
+use crate::formats::time_unit::TimeUnit;
 
 /// What a column of the file means, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
