@@ -5,7 +5,7 @@ use std::io;
 
 use emmclab_base::{Op, Result};
 use emmclab_layers::{
-    Answer, Below, Disk, Executor, Flight, HostRequest, Layer, LayerConfig, Plan, Work, build_stack,
+    Background, Below, Decision, Disk, Executor, HostRequest, InFlight, Layer, LayerConfig, Plan, build_stack,
 };
 
 /// Resident memory of this process in bytes, from the kernel.
@@ -133,7 +133,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         let layer = &mut *layers[0];
         let mut plan = Plan::default();
         let mut background = Plan::default();
-        let flight = Flight::default();
+        let in_flight = InFlight::default();
         let units = span.min(BELOW.main) / 8;
         let mut seed = 1_u64;
         let begin = processor_s();
@@ -143,15 +143,15 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
             let request = HostRequest { id, op: Op::Write, sector, sectors: 8 };
             loop {
                 plan.clear();
-                if layer.request(&request, &mut plan) == Answer::Run {
+                if layer.request(&request, &mut plan) == Decision::Run {
                     break;
                 }
-                work(layer, &flight, &mut background);
+                work(layer, &in_flight, &mut background);
             }
             std::hint::black_box(plan.steps());
             // The mover has its turn now and then, as beside a device.
             if id % 64 == 0 {
-                work(layer, &flight, &mut background);
+                work(layer, &in_flight, &mut background);
             }
         }
         best = best.min(processor_s() - begin);
@@ -169,10 +169,10 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
     Ok(())
 }
 
-fn work(layer: &mut dyn Layer, flight: &Flight, plan: &mut Plan) {
+fn work(layer: &mut dyn Layer, in_flight: &InFlight, plan: &mut Plan) {
     plan.clear();
-    if layer.work(flight, plan) == Work::Run {
+    if layer.background(in_flight, plan) == Background::Run {
         std::hint::black_box(plan.steps());
-        layer.worked();
+        layer.background_done();
     }
 }

@@ -5,7 +5,7 @@ use emmclab_base::Op;
 /// A request from above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
-    /// Its number; later requests have higher ones. A held request keeps its number.
+    /// Its number; later requests have higher ones. A deferred request keeps its number.
     pub id: u64,
     /// What it does.
     pub op: Op,

@@ -71,7 +71,7 @@ pub enum Mover {
     /// From the switch of sections on, beside the requests.
     #[default]
     Thread,
-    /// While no request is under way, or when a request is held for want of room.
+    /// While no request is in flight, or when a request is deferred for want of room.
     Idle,
 }
 

@@ -1,4 +1,4 @@
-//! The requests that are under way.
+//! The requests that a layer has planned and that are not complete.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use emmclab_base::Op;
 
 use crate::request::HostRequest;
 
-/// Requests under way at a layer, oldest first.
+/// Requests in flight at a layer, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Flight {
+pub struct InFlight {
     requests: VecDeque<HostRequest>,
 }
 
-impl Flight {
+impl InFlight {
     /// A request has been planned.
     pub fn insert(&mut self, request: &HostRequest) {
-        // A request that was held is older than its place in the queue would say.
+        // A request that was deferred is older than those planned meanwhile.
         let after = self.requests.iter().rev().take_while(|other| other.id > request.id).count();
         self.requests.insert(self.requests.len() - after, *request);
     }
@@ -27,22 +27,22 @@ impl Flight {
         }
     }
 
-    /// Whether no request is under way.
+    /// Whether no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Number of the oldest request under way.
+    /// Number of the oldest request in flight.
     pub fn oldest(&self) -> Option<u64> {
         self.requests.front().map(|request| request.id)
     }
 
-    /// Number of the newest request under way.
+    /// Number of the newest request in flight.
     pub fn newest(&self) -> Option<u64> {
         self.requests.back().map(|request| request.id)
     }
 
-    /// Whether a request under way changes something between two sectors.
+    /// Whether a request in flight writes or discards between two sectors.
     pub fn changes(&self, sector: u64, end: u64) -> bool {
         self.requests
             .iter()

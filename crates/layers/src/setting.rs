@@ -1,4 +1,4 @@
-//! The settings of a layer as people look them up: name, default, unit, meaning; all from the type that reads them.
+//! Settings of a layer with default, unit and meaning, generated from the type that reads them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A setting of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Knob {
+pub struct Setting {
     /// Its name.
     pub name: String,
     /// Its default; `None` where it is worked out from the device or from other settings, as `about` says.
@@ -18,17 +18,17 @@ pub struct Knob {
 }
 
 /// Every setting of a type, by name.
-pub(crate) fn knobs<T: JsonSchema + Serialize + Default>() -> Vec<Knob> {
+pub(crate) fn settings_of<T: JsonSchema + Serialize + Default>() -> Vec<Setting> {
     let schema = schemars::schema_for!(T).to_value();
     let defaults = serde_json::to_value(T::default()).unwrap_or_default();
     let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
-    let knob = |(name, property): (&String, &Value)| Knob {
+    let setting = |(name, property): (&String, &Value)| Setting {
         name: name.clone(),
         default: Some(defaults[name].clone()).filter(|value| !value.is_null()),
         unit: unit(name, property, &schema),
         about: property["description"].as_str().unwrap_or_default().replace('\n', " "),
     };
-    properties.iter().map(knob).collect()
+    properties.iter().map(setting).collect()
 }
 
 fn unit(name: &str, property: &Value, schema: &Value) -> String {
@@ -52,9 +52,9 @@ mod tests {
     #[test]
     fn every_setting_has_a_unit_and_a_meaning_and_where_it_has_no_default_says_so() {
         for kind in layers() {
-            for knob in (kind.knobs)() {
-                assert!(!knob.unit.is_empty() && knob.about.ends_with('.'), "{knob:?}");
-                assert_eq!(knob.default.is_none(), knob.about.contains("by default"), "{knob:?}");
+            for setting in (kind.settings)() {
+                assert!(!setting.unit.is_empty() && setting.about.ends_with('.'), "{setting:?}");
+                assert_eq!(setting.default.is_none(), setting.about.contains("by default"), "{setting:?}");
             }
         }
     }
