@@ -3,22 +3,23 @@
 //! The address of a request, or its length, decides which disk each part goes to. The two work independently, and a request
 //! is complete when all its parts are. Addresses are packed, so that each disk sees a range without holes.
 
-use emmclab_trace::{Error, Kind as ErrorKind, Result};
+use emmclab_base::{Error, Kind as ErrorKind, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::knobs::knobs;
-use crate::layer::{Answer, Area, Below, HostRequest, Layer};
+use crate::kind::{Kind, read_settings};
+use crate::layer::{Area, Below, Decision, Layer};
 use crate::plan::Plan;
-use crate::registry::{Kind, settings};
+use crate::request::HostRequest;
+use crate::setting::settings_of;
 use crate::size::Size;
 
 pub(crate) const KIND: Kind = Kind {
     name: "pair",
     about: "shares requests between the device and a second one, by stripes, address or size",
     build,
-    knobs: knobs::<PairSettings>,
+    settings: settings_of::<PairSettings>,
 };
 
 /// How requests are shared between the two disks.
@@ -88,7 +89,7 @@ struct Pair {
 type Part = (u8, u64, u32);
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
-    let given: PairSettings = settings(KIND.name, table)?;
+    let given: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
     let alone = given.routing == Routing::Internal;
     if !alone && below.second.is_none() {
@@ -170,7 +171,7 @@ impl Layer for Pair {
         true
     }
 
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         if request.sectors == 0 {
             // Both caches have to be empty.
             self.shares[0].requests += 1;
@@ -178,7 +179,7 @@ impl Layer for Pair {
             if self.routing != Routing::Internal {
                 plan.bare(1, request.op, 0, 0);
             }
-            return Answer::Run;
+            return Decision::Run;
         }
         let (mut sector, mut left) = (request.sector, request.sectors);
         let mut has_part = [false; 2];
@@ -198,7 +199,7 @@ impl Layer for Pair {
         for (share, has_part) in self.shares.iter_mut().zip(has_part) {
             share.requests += u64::from(has_part);
         }
-        Answer::Run
+        Decision::Run
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -2,8 +2,8 @@
 
 mod support;
 
+use emmclab_base::Op;
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
-use emmclab_trace::Op;
 use proptest::prelude::*;
 use support::{BELOW, MemDisk, SECTOR, small, stamp, version};
 
@@ -151,7 +151,7 @@ proptest! {
             };
             let sectors = u64::from(sectors).min(capacity) as u32;
             let sector = sector.min(capacity - u64::from(sectors));
-            // Whoever overlaps waits, as the driver promises.
+            // A request that overlaps another waits, as the driver promises.
             while let Some(which) = active.iter().position(|one| {
                 let end = one.sector + (one.data.len() / SECTOR) as u64;
                 one.sector < sector + u64::from(sectors) && sector < end
@@ -172,12 +172,12 @@ proptest! {
                 if let Some(running) = executor.begin(op, sector, sectors) {
                     break running;
                 }
-                // Held: the background, or what it waits for, goes on.
+                // Deferred: background work, or a request that it waits for, goes on.
                 if !executor.background(0).unwrap() {
                     if let Some(running) = executor.begin(op, sector, sectors) {
                         break running;
                     }
-                    assert!(!active.is_empty(), "held for ever");
+                    assert!(!active.is_empty(), "deferred for ever");
                     finish(&mut executor, active.remove(0), &model);
                 }
             };

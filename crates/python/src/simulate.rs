@@ -98,7 +98,7 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     run(py, || {
         let kinds: Vec<_> = emmclab_layers::layers()
             .iter()
-            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.knobs)() }))
+            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.settings)() }))
             .collect();
         to_json(&kinds)
     })

@@ -3,7 +3,6 @@
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
 mod bandwidth;
-pub mod calibrate;
 mod direct;
 mod engine;
 mod host;

@@ -1,7 +1,7 @@
-//! Requests at a level: planned, held, and asked about again.
+//! Requests at a level: planned, deferred, and asked about again.
 
 use emmclab_device::{Command, Observer};
-use emmclab_layers::{Answer, Hold, HostRequest, Work};
+use emmclab_layers::{Background, Decision, Defer, HostRequest};
 use emmclab_trace::Result;
 
 use crate::engine::Disks;
@@ -23,30 +23,30 @@ impl Layered {
         let request = HostRequest { id: self.next_id, op, sector, sectors };
         self.next_id += 1;
         let arrived = Arrived { request, modifiers, arrival: arrival.0, parent };
-        if let Some(hold) = self.ask(level, arrived, arrival.0, disks)? {
-            self.levels[level].hold(arrived, hold);
+        if let Some(why) = self.ask(level, arrived, arrival.0, disks)? {
+            self.levels[level].defer(arrived, why);
         }
         self.poke(level, arrival.0, disks)
     }
 
-    /// Asks a layer for the plan of a request and runs it; gives the reason where the layer holds it.
+    /// Asks a layer for the plan of a request and runs it; gives the reason where the layer defers it.
     fn ask<O: Observer>(
         &mut self,
         level: usize,
         arrived: Arrived,
         at: i64,
         disks: &mut Disks<'_, O>,
-    ) -> Result<Option<Hold>> {
+    ) -> Result<Option<Defer>> {
         let mut plan = self.tasks.plan();
-        let Level { layer, flight, held_ns, .. } = &mut self.levels[level];
+        let Level { layer, in_flight, deferred_ns, .. } = &mut self.levels[level];
         match layer.request(&arrived.request, &mut plan) {
-            Answer::Hold(hold) => {
+            Decision::Hold(why) => {
                 self.tasks.give_back(plan);
-                Ok(Some(hold))
+                Ok(Some(why))
             }
-            Answer::Run => {
-                flight.insert(&arrived.request);
-                *held_ns += at - arrived.arrival;
+            Decision::Run => {
+                in_flight.insert(&arrived.request);
+                *deferred_ns += at - arrived.arrival;
                 let task = self.tasks.add(level, Source::Request, arrived, plan);
                 self.run(task, at, disks)?;
                 Ok(None)
@@ -54,7 +54,7 @@ impl Layered {
         }
     }
 
-    /// Has a layer go on in the background, and asks again for what it holds.
+    /// Has a layer go on in the background, and asks again for what it defers.
     pub(super) fn poke<O: Observer>(
         &mut self,
         level: usize,
@@ -64,20 +64,20 @@ impl Layered {
         loop {
             if !self.levels[level].busy {
                 let mut plan = self.tasks.plan();
-                let Level { layer, flight, busy, .. } = &mut self.levels[level];
-                if layer.work(flight, &mut plan) == Work::Run {
+                let Level { layer, in_flight, busy, .. } = &mut self.levels[level];
+                if layer.background(in_flight, &mut plan) == Background::Run {
                     *busy = true;
-                    let task = self.tasks.add(level, Source::Work, Arrived::own(at), plan);
+                    let task = self.tasks.add(level, Source::Background, Arrived::own(at), plan);
                     self.run(task, at, disks)?;
                 } else {
                     self.tasks.give_back(plan);
                 }
             }
             let mut went_on = false;
-            for _ in 0..self.levels[level].held.len() {
-                let Some(arrived) = self.levels[level].held.pop_front() else { break };
+            for _ in 0..self.levels[level].deferred.len() {
+                let Some(arrived) = self.levels[level].deferred.pop_front() else { break };
                 if self.ask(level, arrived, at, disks)?.is_some() {
-                    self.levels[level].held.push_back(arrived);
+                    self.levels[level].deferred.push_back(arrived);
                 } else {
                     went_on = true;
                 }

@@ -1,9 +1,9 @@
-//! One layer of the stack, with the requests that it holds and those in flight.
+//! One layer of the stack, with the requests that it defers and those in flight.
 
 use std::collections::VecDeque;
 
 use emmclab_device::Modifiers;
-use emmclab_layers::{Flight, Hold, HostRequest, Layer};
+use emmclab_layers::{Defer, HostRequest, InFlight, Layer};
 use emmclab_trace::Op;
 
 use crate::result::LayerResult;
@@ -30,44 +30,44 @@ impl Arrived {
 /// A layer and its state in the run.
 pub(super) struct Level {
     pub layer: Box<dyn Layer>,
-    pub flight: Flight,
-    pub held: VecDeque<Arrived>,
+    pub in_flight: InFlight,
+    pub deferred: VecDeque<Arrived>,
     /// Whether background work is under way.
     pub busy: bool,
-    held_full: u64,
-    held_overlap: u64,
-    pub held_ns: i64,
+    deferred_full: u64,
+    deferred_overlap: u64,
+    pub deferred_ns: i64,
 }
 
 impl Level {
     pub fn new(layer: Box<dyn Layer>) -> Self {
         Self {
             layer,
-            flight: Flight::default(),
-            held: VecDeque::new(),
+            in_flight: InFlight::default(),
+            deferred: VecDeque::new(),
             busy: false,
-            held_full: 0,
-            held_overlap: 0,
-            held_ns: 0,
+            deferred_full: 0,
+            deferred_overlap: 0,
+            deferred_ns: 0,
         }
     }
 
-    /// Holds a request that has come, until the layer lets it go on.
-    pub fn hold(&mut self, arrived: Arrived, why: Hold) {
+    /// Keeps a request that has come, until the layer lets it go on.
+    pub fn defer(&mut self, arrived: Arrived, why: Defer) {
         match why {
-            Hold::Full => self.held_full += 1,
-            Hold::Overlap => self.held_overlap += 1,
+            Defer::Full => self.deferred_full += 1,
+            Defer::Overlap => self.deferred_overlap += 1,
         }
-        self.held.push_back(arrived);
+        self.deferred.push_back(arrived);
     }
 
     /// What the layer did.
     pub fn result(&self) -> LayerResult {
         LayerResult {
             name: self.layer.name().to_owned(),
-            held_full: self.held_full,
-            held_overlap: self.held_overlap,
-            held_ms: self.held_ns as f64 / 1e6,
+            held_full: self.deferred_full,
+            held_overlap: self.deferred_overlap,
+            held_ms: self.deferred_ns as f64 / 1e6,
             counters: self.layer.counters().into_iter().collect(),
         }
     }

@@ -95,12 +95,12 @@ impl Layered {
         let Task { level, source, request, parent, .. } = self.tasks[task];
         match source {
             Source::Start | Source::Flagged => {}
-            Source::Work => {
+            Source::Background => {
                 self.levels[level].busy = false;
-                self.levels[level].layer.worked();
+                self.levels[level].layer.background_done();
             }
             Source::Request => {
-                self.levels[level].flight.remove(request.id);
+                self.levels[level].in_flight.remove(request.id);
                 self.levels[level].layer.completed(request.id);
             }
         }

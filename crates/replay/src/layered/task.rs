@@ -14,7 +14,7 @@ pub(super) enum Source {
     Request,
     /// A request of the workload that is done as several, for its flags.
     Flagged,
-    Work,
+    Background,
 }
 
 /// A plan under way.
