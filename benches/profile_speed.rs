@@ -1,19 +1,18 @@
-//! How fast a profile of everything is, how fast a workload is synthesised, and how much memory both take.
+//! How fast a profile of everything is, and how much memory it takes.
 //!
 //! ```text
 //! cargo run --release -p emmclab-profile --example profile_speed [-- --requests N] [TRACE...]
 //! ```
 //!
 //! Profiles a synthetic stream (50 million requests over 32 GB unless told otherwise) and each trace given, repeated to
-//! ten million requests with its clock running on; then makes ten million requests of the Messaging workload. Prints
-//! requests for each second of one core and the process's peak resident memory.
+//! ten million requests with its clock running on. Prints requests for each second of one core and the process's peak
+//! resident memory.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use emmclab_profile::synth::{SynthOptions, Synthesizer, presets};
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_trace::{
     BATCH_ROWS, Batch, BatchBuilder, Header, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
@@ -47,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut now = 0;
     let full = (0..requests / BATCH_ROWS as u64).map(|_| synthetic(&mut random, &mut now));
     measure("synthetic over 32 GB", full);
-    make("Messaging")
+    Ok(())
 }
 
 fn read(path: &str) -> Result<Vec<Batch>, emmclab_trace::Error> {
@@ -120,15 +119,6 @@ fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
     let counted = report.by_operation.iter().filter(|row| row.op != "all").map(|row| row.requests);
     assert_eq!(counted.sum::<u64>(), requests as u64, "every request is in the profile");
     tell(name.rsplit('/').next().unwrap_or(name), requests, spent);
-}
-
-/// Makes a workload.
-fn make(name: &str) -> Result<(), Box<dyn Error>> {
-    let options = SynthOptions { requests: Some(REPEATED), ..SynthOptions::default() };
-    let begun = cpu_time();
-    let requests = Synthesizer::new(&presets::model(name)?, &options)?.map(|batch| batch.len()).sum();
-    tell(&format!("making {name}"), requests, cpu_time().saturating_sub(begun));
-    Ok(())
 }
 
 fn tell(name: &str, requests: usize, spent: Duration) {

@@ -20,7 +20,7 @@ def layers() -> list[dict[str, Any]]:
     the device or from other settings, as `about` says.
 
     >>> [layer["name"] for layer in layers()]
-    ['pass-through', 'advil', 'ressd']
+    ['pass-through', 'advil', 'ressd', 'pair']
     """
     found: list[dict[str, Any]] = json.loads(_core.layer_kinds())
     return found

@@ -3,10 +3,10 @@
 
 use std::io;
 
+use emmclab_base::{Op, Result};
 use emmclab_layers::{
-    Answer, Below, Disk, Executor, Flight, HostRequest, Layer, LayerConfig, Plan, Work, build_stack,
+    Background, Below, Decision, Disk, Executor, HostRequest, InFlight, Layer, LayerConfig, Plan, build_stack,
 };
-use emmclab_trace::{Op, Result};
 
 /// Resident memory of this process in bytes, from the kernel.
 fn resident_bytes() -> u64 {
@@ -91,14 +91,14 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
     let layers = || build_stack(std::slice::from_ref(&config), &below);
     let second = Counted { data: Some(vec![0; 256 << 20]), reads: 0, bytes: 0 };
     let disks = vec![Counted { data: None, reads: 0, bytes: 0 }, second];
-    let said = |error: io::Error| emmclab_trace::Error::new(emmclab_trace::Kind::Config, error.to_string());
+    let said = |error: io::Error| emmclab_base::Error::new(emmclab_base::Kind::Config, error.to_string());
     let mut executor = Executor::start(layers()?, disks, false).map_err(said)?;
     let mut data = [7; 4096];
     let mut seed = 1_u64;
     for i in 0..logged_mb * 256 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let sector = ((u128::from(seed) * u128::from(below.main / 8)) >> 64) as u64 * 8;
-        executor.submit(emmclab_trace::Op::Write, sector, &mut data).map_err(said)?;
+        executor.submit(emmclab_base::Op::Write, sector, &mut data).map_err(said)?;
         if i % 16 == 0 {
             executor.background(0).map_err(said)?;
         }
@@ -133,7 +133,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         let layer = &mut *layers[0];
         let mut plan = Plan::default();
         let mut background = Plan::default();
-        let flight = Flight::default();
+        let in_flight = InFlight::default();
         let units = span.min(BELOW.main) / 8;
         let mut seed = 1_u64;
         let begin = processor_s();
@@ -143,15 +143,15 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
             let request = HostRequest { id, op: Op::Write, sector, sectors: 8 };
             loop {
                 plan.clear();
-                if layer.request(&request, &mut plan) == Answer::Run {
+                if layer.request(&request, &mut plan) == Decision::Run {
                     break;
                 }
-                work(layer, &flight, &mut background);
+                work(layer, &in_flight, &mut background);
             }
             std::hint::black_box(plan.steps());
             // The mover has its turn now and then, as beside a device.
             if id % 64 == 0 {
-                work(layer, &flight, &mut background);
+                work(layer, &in_flight, &mut background);
             }
         }
         best = best.min(processor_s() - begin);
@@ -169,10 +169,10 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
     Ok(())
 }
 
-fn work(layer: &mut dyn Layer, flight: &Flight, plan: &mut Plan) {
+fn work(layer: &mut dyn Layer, in_flight: &InFlight, plan: &mut Plan) {
     plan.clear();
-    if layer.work(flight, plan) == Work::Run {
+    if layer.background(in_flight, plan) == Background::Run {
         std::hint::black_box(plan.steps());
-        layer.worked();
+        layer.background_done();
     }
 }

@@ -2,12 +2,13 @@
 
 use std::io;
 
-use emmclab_trace::{Op, SECTOR_BYTES};
+use emmclab_base::{Op, SECTOR_BYTES};
 
 use crate::checksum::checksum;
-use crate::flight::Flight;
-use crate::layer::{Answer, HostRequest, Layer, ReadAt, Work};
+use crate::in_flight::InFlight;
+use crate::layer::{Background, Decision, Layer, ReadAt};
 use crate::plan::{Command, Memory, Plan, Step};
+use crate::request::HostRequest;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -41,12 +42,12 @@ pub struct Running {
 
 struct Level {
     layer: Box<dyn Layer>,
-    flight: Flight,
+    in_flight: InFlight,
     background: Option<Running>,
 }
 
 /// A stack of layers over disks. Requests are executed where they come; background work goes on a stage at a time, by
-/// [`Executor::background`] and wherever a request is held.
+/// [`Executor::background`] and wherever a request is deferred.
 pub struct Executor<D> {
     levels: Vec<Level>,
     disks: Vec<D>,
@@ -78,7 +79,7 @@ impl<D: Disk> Executor<D> {
 
     /// Layers on disks before anything was read or written; [`Executor::wake`] comes next.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
-        let level = |layer| Level { layer, flight: Flight::default(), background: None };
+        let level = |layer| Level { layer, in_flight: InFlight::default(), background: None };
         Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
     }
 
@@ -136,7 +137,7 @@ impl<D: Disk> Executor<D> {
         self.at_level(0, op, sector, sectors, &mut [])
     }
 
-    /// Begins a request that others run beside; `None` where the layer holds it. Finish it with [`Executor::advance`].
+    /// Begins a request that others run beside; `None` where the layer defers it. Finish it with [`Executor::advance`].
     pub fn begin(&mut self, op: Op, sector: u64, sectors: u32) -> Option<Running> {
         self.begin_at(0, op, sector, sectors)
     }
@@ -149,7 +150,7 @@ impl<D: Disk> Executor<D> {
         let complete = self.stage(running, data)?;
         if complete {
             let level = &mut self.levels[running.level];
-            level.flight.remove(running.id);
+            level.in_flight.remove(running.id);
             level.layer.completed(running.id);
         }
         Ok(complete)
@@ -165,15 +166,15 @@ impl<D: Disk> Executor<D> {
         } else {
             let mut plan = self.spare.pop().unwrap_or_default();
             plan.clear();
-            let Level { layer, flight, .. } = &mut self.levels[level];
-            if layer.work(flight, &mut plan) != Work::Run {
+            let Level { layer, in_flight, .. } = &mut self.levels[level];
+            if layer.background(in_flight, &mut plan) != Background::Run {
                 return Ok(false);
             }
             Self::running(level, 0, plan)
         };
         if self.stage(&mut running, &mut [])? {
             self.spare.push(running.plan);
-            self.levels[level].layer.worked();
+            self.levels[level].layer.background_done();
         } else {
             self.levels[level].background = Some(running);
         }
@@ -189,14 +190,14 @@ impl<D: Disk> Executor<D> {
         let mut plan = self.spare.pop().unwrap_or_default();
         plan.clear();
         let request = HostRequest { id: self.next_id, op, sector, sectors };
-        let Level { layer, flight, .. } = &mut self.levels[level];
+        let Level { layer, in_flight, .. } = &mut self.levels[level];
         match layer.request(&request, &mut plan) {
-            Answer::Run => {
+            Decision::Run => {
                 self.next_id += 1;
-                flight.insert(&request);
+                in_flight.insert(&request);
                 Some(Self::running(level, request.id, plan))
             }
-            Answer::Hold(_) => None,
+            Decision::Hold(_) => None,
         }
     }
 

@@ -1,64 +1,42 @@
-//! The seam: what a layer is asked, what it may answer, and what its driver owes it.
+//! The interface between layers and their driver: calls, decisions, and the contract of both sides.
 
 use std::io;
 
-use emmclab_trace::Op;
-
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::plan::Plan;
+use crate::request::HostRequest;
 
-/// A request from above.
+/// Why a request is deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostRequest {
-    /// Its number; later requests have higher ones. A held request keeps its number.
-    pub id: u64,
-    /// What it does.
-    pub op: Op,
-    /// First sector.
-    pub sector: u64,
-    /// Length in sectors; 0 for a flush.
-    pub sectors: u32,
-}
-
-impl HostRequest {
-    /// The sector behind the last one.
-    #[inline]
-    pub fn end(&self) -> u64 {
-        self.sector + u64::from(self.sectors)
-    }
-}
-
-/// Why a request cannot go on yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// There is no room until background work has made some: back-pressure.
+pub enum Defer {
+    /// Back-pressure: the layer has no room until background work frees some.
     Full,
-    /// Background work is about to write what the request writes.
+    /// Background work is about to write sectors that the request changes.
     Overlap,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The plan does it; the request is complete when all its steps are.
+pub enum Decision {
+    /// The request is complete when every step of the plan is.
     Run,
-    /// Ask again with the same request each time that [`Layer::work`] has been asked; nothing was changed and the plan is
-    /// void.
-    Hold(Hold),
+    /// The layer changed no state and the plan counts for nothing. The driver repeats the request after each call of
+    /// [`Layer::background`].
+    Hold(Defer),
 }
 
-/// What a layer has to do in the background.
+/// The background work that a layer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// The plan; [`Layer::worked`] is due when it is complete.
+pub enum Background {
+    /// The plan; the driver calls [`Layer::background_done`] when it is complete.
     Run,
-    /// Something, but not now: ask again when a request has completed.
+    /// Some, which waits for requests in flight: ask again when one has completed.
     Later,
-    /// Nothing until further requests come.
+    /// None until further requests arrive.
     None,
 }
 
-/// A part of a disk that a layer keeps for itself.
+/// A range of a disk that a layer reserves for its own data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
     /// Number of the disk below.
@@ -89,18 +67,20 @@ pub trait ReadAt {
 
 /// Software between requests and disks.
 ///
-/// What a **layer** promises: it decides on addresses, lengths and its own state alone, never on time and never on data;
-/// the same calls give the same plans; a plan names every movement of data; no command reaches outside the disks below.
+/// A **layer** promises: its decisions depend on addresses, lengths and its own state, never on time or data; equal calls
+/// give equal plans; a plan names every movement of data; every command lies within the disks below.
 ///
-/// What its **driver** promises:
-/// - It executes the steps of a plan as [`crate::Step`] says, and a request is complete when its plan is.
-/// - Requests come in order of their numbers, but for held ones, which come again with the number they had.
-/// - Two requests that overlap, one of them a write or discard, are never under way at once: the second waits (a layer
-///   may change its map as soon as it has planned a write).
-/// - At most one background plan of a layer is under way; it may run beside any requests. A layer that must not see a
-///   request beside its background work holds it; [`Flight`] tells the background work which requests are under way.
-/// - [`Layer::work`] is asked after start, after requests and after [`Layer::worked`], until it has nothing to do.
-/// - A flush completes after everything that was complete when it came is durable. Preflush and FUA become flushes.
+/// Its **driver** promises:
+/// - It executes the steps of a plan as [`crate::Step`] says; a request is complete when its plan is.
+/// - Requests arrive in order of their numbers. A deferred request is repeated with the number that it had.
+/// - Of two requests that overlap, one of them a write or discard, the second waits until the first is complete, because
+///   a layer may change its map as soon as it has planned a write.
+/// - At most one background plan of a layer is in flight, beside any number of requests. A layer defers a request that
+///   must not run beside its background work; [`InFlight`] lists the requests in flight.
+/// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no
+///   work.
+/// - A flush completes once everything that was complete at its arrival is durable. Preflush becomes a flush before a request, and FUA one after
+///   it, unless [`Layer::passes_fua`].
 pub trait Layer: Send {
     /// Its name, as in the registry.
     fn name(&self) -> &'static str;
@@ -108,12 +88,12 @@ pub trait Layer: Send {
     /// Sectors that it offers above.
     fn capacity(&self) -> u64;
 
-    /// What it keeps for itself.
+    /// The ranges that it reserves.
     fn areas(&self) -> Vec<Area> {
         Vec::new()
     }
 
-    /// Reads its state back from the disks; not called on new ones. Comes before [`Layer::start`].
+    /// Restores its state from the disks. Called before [`Layer::start`], and only on disks that it ran on before.
     ///
     /// # Errors
     /// As the disks give them.
@@ -121,25 +101,43 @@ pub trait Layer: Send {
         Ok(())
     }
 
-    /// What must be written before the first request; an empty plan for nothing.
+    /// Plans the writes that come before the first request.
     fn start(&mut self, _plan: &mut Plan) {}
 
+    /// Whether the FUA flag of a write may go down with its commands in place of a flush after them. True only for a layer
+    /// that has nothing to make durable itself: a map that changes with the write has to be durable by that command, too.
+    fn passes_fua(&self) -> bool {
+        false
+    }
+
     /// Decides on a request. `plan` comes empty.
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer;
+    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision;
 
     /// A request is complete.
     fn completed(&mut self, _id: u64) {}
 
     /// Decides on the next background work. `plan` comes empty.
-    fn work(&mut self, _flight: &Flight, _plan: &mut Plan) -> Work {
-        Work::None
+    fn background(&mut self, _in_flight: &InFlight, _plan: &mut Plan) -> Background {
+        Background::None
     }
 
     /// The background plan is complete.
-    fn worked(&mut self) {}
+    fn background_done(&mut self) {}
 
-    /// What it has done, by name.
+    /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+
+    /// [`Layer::background`] under its former name.
+    #[doc(hidden)]
+    fn work(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+        self.background(in_flight, plan)
+    }
+
+    /// [`Layer::background_done`] under its former name.
+    #[doc(hidden)]
+    fn worked(&mut self) {
+        self.background_done();
     }
 }

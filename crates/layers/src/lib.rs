@@ -1,30 +1,36 @@
 //! Host software between the workload and the device.
 //!
-//! A [`Layer`] is asked what to do with each request and answers with a [`Plan`] of commands for the disks below it. It
-//! decides on addresses alone, owns no clock and touches no data, so that the same object runs in simulated time, where
-//! only the commands' times matter, and under a live block device, where an [`Executor`] moves the bytes.
+//! A [`Layer`] turns each request into a [`Plan`] of commands for the disks below it. It decides on addresses alone, owns
+//! no clock and touches no data, so that the same object runs in simulated time, where only the commands' times matter,
+//! and under a live block device, where an [`Executor`] moves the bytes.
 
 mod advil;
 mod checksum;
 mod executor;
-mod flight;
-mod knobs;
+mod in_flight;
+mod kind;
 mod layer;
+mod pair;
 mod pass_through;
 mod plan;
 mod registry;
+mod request;
 mod ressd;
+mod setting;
 mod size;
 mod stack;
 
 pub use advil::{Advil, AdvilSettings, HotPolicy, Mover};
 pub use executor::{Disk, Executor, Running};
-pub use flight::Flight;
-pub use knobs::Knob;
-pub use layer::{Answer, Area, Below, Hold, HostRequest, Layer, ReadAt, Work};
+pub use in_flight::InFlight;
+pub use kind::Kind as LayerKind;
+pub use layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt};
+pub use pair::{PairSettings, Routing};
 pub use pass_through::PassThrough;
 pub use plan::{Command, Memory, Piece, Plan, Step};
-pub use registry::{Kind as LayerKind, layers};
+pub use registry::layers;
+pub use request::HostRequest;
 pub use ressd::RessdSettings;
+pub use setting::Setting;
 pub use size::Size;
 pub use stack::{LayerConfig, build_stack};

@@ -2,14 +2,15 @@
 
 use toml::Table;
 
-use emmclab_trace::{Op, Result};
+use emmclab_base::{Op, Result};
 
-use crate::layer::{Answer, Below, HostRequest, Layer};
+use crate::kind::{Kind, read_settings};
+use crate::layer::{Below, Decision, Layer};
 use crate::plan::Plan;
-use crate::registry::{Kind, settings};
+use crate::request::HostRequest;
 
 pub(crate) const KIND: Kind =
-    Kind { name: "pass-through", about: "hands every request on as it is", build, knobs: Vec::new };
+    Kind { name: "pass-through", about: "hands every request on as it is", build, settings: Vec::new };
 
 /// Hands every request on.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ impl PassThrough {
 struct Settings {}
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
-    let Settings {} = settings(KIND.name, table)?;
+    let Settings {} = read_settings(KIND.name, table)?;
     Ok(Box::new(PassThrough::new(below.main)))
 }
 
@@ -43,11 +44,11 @@ impl Layer for PassThrough {
     }
 
     #[inline]
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         match request.op {
             Op::Read | Op::Write => plan.payload(0, request.op, request.sector, 0, request.sectors),
             op => plan.bare(0, op, request.sector, request.sectors),
         }
-        Answer::Run
+        Decision::Run
     }
 }

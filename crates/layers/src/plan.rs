@@ -1,6 +1,6 @@
 //! What is to be done for a request, or in the background: commands for the disks below, and where their data lies.
 
-use emmclab_trace::{Op, SECTOR_BYTES};
+use emmclab_base::{Op, SECTOR_BYTES};
 
 /// Where data lies while a plan runs. The driver owns the bytes, a layer names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,25 +1,11 @@
 //! The layers there are, by name.
 
-use emmclab_trace::{Error, Kind as ErrorKind, Result};
-use serde::de::DeserializeOwned;
-use toml::Table;
+use emmclab_base::{Error, Kind as ErrorKind, Result};
 
-use crate::knobs::Knob;
-use crate::layer::{Below, Layer};
+use crate::kind::Kind;
 
-/// A layer that can be named.
-pub struct Kind {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in a few words.
-    pub about: &'static str,
-    /// Every setting, with default, unit and meaning.
-    pub knobs: fn() -> Vec<Knob>,
-    /// Makes it for the disks below.
-    pub(crate) build: fn(&Table, &Below) -> Result<Box<dyn Layer>>,
-}
-
-const LAYERS: &[Kind] = &[crate::pass_through::KIND, crate::advil::KIND, crate::ressd::KIND];
+const LAYERS: &[Kind] =
+    &[crate::pass_through::KIND, crate::advil::KIND, crate::ressd::KIND, crate::pair::KIND];
 
 /// Every layer; a new one is a file and a word here.
 pub fn layers() -> &'static [Kind] {
@@ -31,14 +17,5 @@ pub(crate) fn find(name: &str) -> Result<&'static Kind> {
         let names: Vec<_> = LAYERS.iter().map(|kind| kind.name).collect();
         Error::new(ErrorKind::Config, format!("there is no layer `{name}`"))
             .hint(format!("choose from: {}", names.join(", ")))
-    })
-}
-
-/// The settings of a layer from their table; what it does not say has its default.
-pub(crate) fn settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
-    table.clone().try_into().map_err(|error: toml::de::Error| {
-        let problem = error.message().to_owned();
-        Error::new(ErrorKind::Config, format!("layer `{layer}`: {problem}"))
-            .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE"))
     })
 }

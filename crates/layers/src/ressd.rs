@@ -1,22 +1,22 @@
 //! ReSSD (Lee, Kim, Maeng, SAC 2010), the layer that Advil improves on: small random writes are logged and written back
 //! in ascending order, without hot data and without padding.
 
-use emmclab_trace::Result;
+use emmclab_base::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::advil::{Advil, AdvilSettings, HotPolicy, Mover};
-use crate::knobs::{Knob, knobs};
+use crate::kind::{Kind, read_settings};
 use crate::layer::{Below, Layer};
-use crate::registry::{Kind, settings as parse};
+use crate::setting::{Setting, settings_of};
 use crate::size::Size;
 
 pub(crate) const KIND: Kind = Kind {
     name: "ressd",
     about: "logs small random writes in a reserved area and moves them in ascending order",
     build,
-    knobs: ressd_knobs,
+    settings: ressd_settings,
 };
 
 /// Settings of ReSSD; they mean what they mean in [`AdvilSettings`].
@@ -56,13 +56,16 @@ impl Default for RessdSettings {
 }
 
 /// Those of Advil that ReSSD has; unit, default and meaning are the same.
-fn ressd_knobs() -> Vec<Knob> {
-    let own = knobs::<RessdSettings>();
-    knobs::<AdvilSettings>().into_iter().filter(|knob| own.iter().any(|own| own.name == knob.name)).collect()
+fn ressd_settings() -> Vec<Setting> {
+    let own = settings_of::<RessdSettings>();
+    settings_of::<AdvilSettings>()
+        .into_iter()
+        .filter(|setting| own.iter().any(|own| own.name == setting.name))
+        .collect()
 }
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
-    let given: RessdSettings = parse(KIND.name, table)?;
+    let given: RessdSettings = read_settings(KIND.name, table)?;
     let settings = AdvilSettings {
         reserved: given.reserved,
         second_device: given.second_device,

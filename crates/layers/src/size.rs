@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use emmclab_trace::SECTOR_BYTES;
+use emmclab_base::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// A size in bytes. KB, MB and GB are 1,024 based, as everywhere here; KiB, MiB and GiB are the same.

@@ -1,6 +1,6 @@
 //! Layers on top of each other.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

@@ -1,10 +1,11 @@
 //! Advil does what the paper says, seen in the plans that it makes.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+use emmclab_base::Op;
 use emmclab_layers::{
-    Advil, AdvilSettings, Answer, Below, Flight, Hold, HostRequest, HotPolicy, Layer, Plan, Size, Step, Work,
+    Advil, AdvilSettings, Background, Below, Decision, Defer, HostRequest, HotPolicy, InFlight, Layer, Plan,
+    Size, Step,
 };
-use emmclab_trace::Op;
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
 const BELOW: Below = Below { main: 12 << 21, second: Some(512 << 11) };
@@ -34,12 +35,12 @@ impl Host {
         Self { advil: Advil::new("advil", settings, below).unwrap(), id: 0 }
     }
 
-    fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, Hold> {
+    fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, Defer> {
         let mut plan = Plan::default();
         self.id += 1;
         match self.advil.request(&HostRequest { id: self.id, op, sector, sectors }, &mut plan) {
-            Answer::Run => Ok(commands(&plan)),
-            Answer::Hold(hold) => Err(hold),
+            Decision::Run => Ok(commands(&plan)),
+            Decision::Hold(reason) => Err(reason),
         }
     }
 
@@ -49,9 +50,9 @@ impl Host {
 
     fn work(&mut self) -> Option<Commands> {
         let mut plan = Plan::default();
-        let work = self.advil.work(&Flight::default(), &mut plan);
-        (work == Work::Run).then(|| {
-            self.advil.worked();
+        let work = self.advil.background(&InFlight::default(), &mut plan);
+        (work == Background::Run).then(|| {
+            self.advil.background_done();
             commands(&plan)
         })
     }
@@ -178,10 +179,10 @@ fn without_room_a_write_is_held_until_the_mover_is_done() {
         sector += 64;
         match host.ask(Op::Write, sector, 8) {
             Ok(_) => {}
-            Err(hold) => break hold,
+            Err(reason) => break reason,
         }
     };
-    assert_eq!(held, Hold::Full);
+    assert_eq!(held, Defer::Full);
     assert_eq!(host.count("logged_writes"), 2 * 2048);
     while host.work().is_some() {}
     assert!(host.ask(Op::Write, sector, 8).is_ok());
@@ -191,11 +192,11 @@ fn without_room_a_write_is_held_until_the_mover_is_done() {
 fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
     let mut host = full_section(&settings(), &BELOW, &[8]);
     let mut plan = Plan::default();
-    assert_eq!(host.advil.work(&Flight::default(), &mut plan), Work::Run);
-    assert_eq!(host.ask(Op::Write, 64, 64), Err(Hold::Overlap));
+    assert_eq!(host.advil.background(&InFlight::default(), &mut plan), Background::Run);
+    assert_eq!(host.ask(Op::Write, 64, 64), Err(Defer::Overlap));
     assert!(host.ask(Op::Write, 16, 8).is_ok());
     assert_eq!(host.ask(Op::Read, 8, 8).unwrap(), [(1, Op::Read, 0, 8)], "still found where it was");
-    host.advil.worked();
+    host.advil.background_done();
     assert!(host.ask(Op::Write, 64, 64).is_ok());
     assert_eq!(host.ask(Op::Read, 8, 8).unwrap(), [(0, Op::Read, 8, 8)], "and now at home");
 }
@@ -203,12 +204,12 @@ fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
 #[test]
 fn the_mover_waits_for_requests_that_write_where_it_would() {
     let mut host = full_section(&settings(), &BELOW, &[8]);
-    let mut flight = Flight::default();
-    flight.insert(&HostRequest { id: 1, op: Op::Write, sector: 8191, sectors: 8 });
+    let mut in_flight = InFlight::default();
+    in_flight.insert(&HostRequest { id: 1, op: Op::Write, sector: 8191, sectors: 8 });
     let mut plan = Plan::default();
-    assert_eq!(host.advil.work(&flight, &mut plan), Work::Later);
-    flight.remove(1);
-    assert_eq!(host.advil.work(&flight, &mut plan), Work::Run);
+    assert_eq!(host.advil.background(&in_flight, &mut plan), Background::Later);
+    in_flight.remove(1);
+    assert_eq!(host.advil.background(&in_flight, &mut plan), Background::Run);
 }
 
 #[test]

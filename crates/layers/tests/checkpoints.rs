@@ -6,8 +6,8 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use emmclab_base::Op;
 use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
-use emmclab_trace::Op;
 use support::{MemDisk, SECTOR, stamp, version};
 
 const BELOW: Below = Below { main: 1 << 15, second: Some(1 << 14) };

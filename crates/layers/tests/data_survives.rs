@@ -2,8 +2,8 @@
 
 mod support;
 
+use emmclab_base::Op;
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
-use emmclab_trace::Op;
 use proptest::prelude::*;
 use support::{BELOW, MemDisk, SECTOR, small, stamp, version};
 
@@ -63,17 +63,22 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                     .with("page_padding", if page { "true" } else { "false" })
                     .with("block_padding", if block { "true" } else { "false" }),
                 "ressd" => small(name),
+                "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
                 name => return LayerConfig::named(name),
             };
             let mover = if idle { "idle" } else { "thread" };
             layer.with("recovery", if recovery { "true" } else { "false" }).with("mover", mover)
         },
     );
-    (proptest::collection::vec(one, 1..4), any::<bool>()).prop_map(|(mut stack, second)| {
+    let routing = prop_oneof![Just("striping"), Just("by_file")];
+    (proptest::collection::vec(one, 1..4), any::<bool>(), routing).prop_map(|(mut stack, second, routing)| {
         // One layer may have the second device for itself.
-        if let Some(layer) = stack.iter_mut().find(|layer| ["advil", "ressd"].contains(&layer.name.as_str()))
-        {
-            *layer = layer.clone().with("second_device", if second { "true" } else { "false" });
+        let has_use = |layer: &&mut LayerConfig| ["advil", "ressd", "pair"].contains(&layer.name.as_str());
+        if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
+            *layer = match layer.name.as_str() {
+                "pair" => layer.clone().with("routing", routing).with("border", "256KB"),
+                _ => layer.clone().with("second_device", "true"),
+            };
         }
         stack
     })
@@ -146,7 +151,7 @@ proptest! {
             };
             let sectors = u64::from(sectors).min(capacity) as u32;
             let sector = sector.min(capacity - u64::from(sectors));
-            // Whoever overlaps waits, as the driver promises.
+            // A request that overlaps another waits, as the driver promises.
             while let Some(which) = active.iter().position(|one| {
                 let end = one.sector + (one.data.len() / SECTOR) as u64;
                 one.sector < sector + u64::from(sectors) && sector < end
@@ -167,12 +172,12 @@ proptest! {
                 if let Some(running) = executor.begin(op, sector, sectors) {
                     break running;
                 }
-                // Held: the background, or what it waits for, goes on.
+                // Deferred: background work, or a request that it waits for, goes on.
                 if !executor.background(0).unwrap() {
                     if let Some(running) = executor.begin(op, sector, sectors) {
                         break running;
                     }
-                    assert!(!active.is_empty(), "held for ever");
+                    assert!(!active.is_empty(), "deferred for ever");
                     finish(&mut executor, active.remove(0), &model);
                 }
             };

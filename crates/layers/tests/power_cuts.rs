@@ -7,8 +7,8 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use emmclab_base::Op;
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
-use emmclab_trace::Op;
 use support::{BELOW, CutDisk, SECTOR, small, stamp, version};
 
 /// Small, fast and the same everywhere (splitmix64).
@@ -107,7 +107,7 @@ impl Model {
                 _ => (Op::Write, 1 + die.roll(10)),
             };
             let sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
-            // Whoever overlaps waits, as the driver promises.
+            // A request that overlaps another waits, as the driver promises.
             while let Some(which) = active.iter().position(|one| one.meets(sector, sectors)) {
                 if !self.finish(executor, active.remove(which)) {
                     return true;
@@ -121,7 +121,7 @@ impl Model {
                     Err(_) => return true,
                     Ok(true) => {}
                     Ok(false) => {
-                        assert!(!active.is_empty(), "held for ever");
+                        assert!(!active.is_empty(), "deferred for ever");
                         if !self.finish(executor, active.remove(0)) {
                             return true;
                         }

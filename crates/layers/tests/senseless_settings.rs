@@ -1,8 +1,8 @@
 //! Every senseless setting is refused, all at once, with what would be right.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
+use emmclab_base::Kind;
 use emmclab_layers::{Below, LayerConfig, build_stack, layers};
-use emmclab_trace::Kind;
 
 const BELOW: Below = Below { main: 1 << 22, second: Some(1 << 20) };
 
@@ -54,6 +54,10 @@ fn each_by_itself() {
     let second = LayerConfig::named("advil").with("second_device", "true");
     let Err(error) = build_stack(&[second], &alone) else { panic!("it was accepted") };
     assert!(error.to_string().contains("there is no second device"));
+    let text = refusal(LayerConfig::named("pair").with("routing", "by_file").with("border", "3GB"));
+    assert!(text.contains("beyond the end"), "{text}");
+    let text = refusal(LayerConfig::named("pair").with("routing", "by_name"));
+    assert!(text.contains("unknown variant"), "{text}");
 }
 
 #[test]
@@ -90,9 +94,9 @@ fn unknown_layers_are_answered_with_those_there_are() {
 fn defaults_can_be_written_down_and_given_back() {
     for kind in layers() {
         let mut config = LayerConfig::named(kind.name);
-        for knob in (kind.knobs)() {
-            if let Some(default) = knob.default {
-                config = config.with(&knob.name, &default.to_string());
+        for setting in (kind.settings)() {
+            if let Some(default) = setting.default {
+                config = config.with(&setting.name, &default.to_string());
             }
         }
         build_stack(&[config], &BELOW).unwrap();

@@ -21,7 +21,6 @@ mod bins;
 mod findings;
 mod flags;
 mod folding;
-mod hash;
 mod latency;
 mod locality;
 mod merge;
@@ -37,7 +36,6 @@ pub mod published;
 mod queue;
 pub mod report;
 mod reuse;
-pub mod synth;
 mod timeline;
 mod wake;
 

@@ -1,6 +1,6 @@
 //! What is remembered of each 4 KB page: 12 bytes, in leaves that are allocated when first touched.
 
-use crate::hash::IntMap;
+use rustc_hash::FxHashMap;
 
 /// Pages in a leaf: 512 KB of address space.
 pub(crate) const LEAF_PAGES: u64 = 128;
@@ -93,8 +93,8 @@ type Leaf = [Page; LEAF_PAGES as usize];
 pub(crate) struct PageTable {
     /// For the first devices and the first part of each: one more than the leaf's place, by leaf number.
     near: [Vec<u32>; NEAR_SPACES],
-    /// For all others.
-    far: IntMap<(u32, u64), u32>,
+    /// For all others; the order of iteration never reaches the output.
+    far: FxHashMap<(u32, u64), u32>,
     slabs: Vec<Box<[Leaf]>>,
     used: u32,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::synth::benchmarks::{BENCHMARKS, Benchmark};
+use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
 use emmclab_trace::{Error, Header, Kind, Ledger};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

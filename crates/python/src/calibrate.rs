@@ -1,6 +1,6 @@
 //! Presets from measured service times.
 
-use emmclab_replay::calibrate::{CalibrateOptions, calibrate, samples_of_fio, samples_of_traces};
+use emmclab_calibrate::{CalibrateOptions, calibrate, samples_of_fio, samples_of_traces};
 use emmclab_trace::Combiner;
 use pyo3::prelude::*;
 

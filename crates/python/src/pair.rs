@@ -1,24 +1,95 @@
-//! A device with a card beside it.
+//! A device with a card beside it: a run through the layer `pair`, with a result of its own.
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_device::Quiet;
-use emmclab_replay::{Pair, Routing};
-use emmclab_trace::{Error, Kind};
+use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_layers::LayerConfig;
+use emmclab_replay::{ReplayOptions, Simulation, SimulationResult, Times};
+use emmclab_trace::{Error, Kind, Result};
 use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::json::{from_json, to_json};
 use crate::simulate::PyDeviceConfig;
 
+/// How requests are shared between the two devices, as Python says it.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Routing {
+    Internal,
+    Striping { chunk_kb: u32 },
+    ByFile { from_mb: u64 },
+    BySize { max_kb: u32 },
+}
+
+impl Routing {
+    /// The layer that shares them so. Addresses beyond a device are wrapped into it.
+    fn layer(self) -> LayerConfig {
+        let layer = LayerConfig::named("pair").with("wrap_addresses", "true");
+        match self {
+            Self::Internal => layer.with("routing", "internal"),
+            Self::Striping { chunk_kb } => layer.with("routing", "striping").with("chunk", &kb(chunk_kb)),
+            Self::ByFile { from_mb } => {
+                layer.with("routing", "by_file").with("border", &format!("{from_mb}MB"))
+            }
+            Self::BySize { max_kb } => layer.with("routing", "by_size").with("longest", &kb(max_kb)),
+        }
+    }
+}
+
+fn kb(kb: u32) -> String {
+    format!("{kb}KB")
+}
+
+/// What came out of a run on two devices.
+#[derive(Serialize)]
+struct PairResult {
+    requests: u64,
+    response: Times,
+    /// Requests of which the device or the card had a part, and bytes to and from each.
+    internal_requests: u64,
+    card_requests: u64,
+    internal_bytes: u64,
+    card_bytes: u64,
+    /// Why the run ended early, where it did.
+    stopped: Option<String>,
+}
+
+impl From<SimulationResult> for PairResult {
+    fn from(result: SimulationResult) -> Self {
+        let count = |name: &str| {
+            result.layers.first().and_then(|layer| layer.counters.get(name)).copied().unwrap_or_default()
+        };
+        Self {
+            requests: result.requests,
+            response: result.response,
+            internal_requests: count("internal_requests"),
+            card_requests: count("card_requests"),
+            internal_bytes: count("internal_bytes"),
+            card_bytes: count("card_bytes"),
+            stopped: result.stopped,
+        }
+    }
+}
+
+fn simulation(internal: &DeviceConfig, card: &DeviceConfig, routing: Routing) -> Result<Simulation> {
+    // A pair of which only one is used has no second device.
+    let beside = match routing {
+        Routing::Internal => None,
+        _ => Some((card, Device::new(card))),
+    };
+    Simulation::new(internal, &ReplayOptions::default(), None)?.with_layers(&[routing.layer()], beside)
+}
+
 /// Two devices being driven by batches of requests.
 #[pyclass(name = "Pair", module = "emmclab._core")]
-pub(crate) struct PyPair(Mutex<Option<Pair>>);
+pub(crate) struct PyPair(Mutex<Option<Simulation>>);
 
 impl PyPair {
-    /// The pair; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut Option<Pair> {
+    /// The run; the mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut Option<Simulation> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -37,28 +108,20 @@ impl PyPair {
         card: &PyDeviceConfig,
         routing: &str,
     ) -> PyResult<Self> {
-        run(py, || {
-            let routing: Routing = from_json(routing)?;
-            Ok(Self(Mutex::new(Some(Pair::new(&internal.0, &card.0, routing)?))))
-        })
+        run(py, || Ok(Self(Mutex::new(Some(simulation(&internal.0, &card.0, from_json(routing)?)?)))))
     }
 
     /// Drives a batch; false once a device has stopped.
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
-        run(py, || {
-            let pair = self.inner().as_mut().ok_or_else(ended)?;
-            for request in &batch.0 {
-                if !pair.push(&request, &mut Quiet)? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        })
+        run(py, || self.inner().as_mut().ok_or_else(ended)?.feed(&batch.0, &mut Quiet))
     }
 
     /// Ends the run: the result as JSON.
     fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.inner().take().ok_or_else(ended)?.finish()))
+        run(py, || {
+            let result = self.inner().take().ok_or_else(ended)?.finish(None, &mut Quiet)?;
+            to_json(&PairResult::from(result))
+        })
     }
 }

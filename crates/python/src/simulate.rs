@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use emmclab_device::{DeviceConfig, Quiet, presets};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, forecheck};
+use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, preflight};
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 use serde_json::json;
@@ -89,7 +89,7 @@ pub(crate) fn check_traces(
     readers: Vec<PyRef<'_, PyReader>>,
 ) -> PyResult<()> {
     let inputs = PyReader::inputs(&readers);
-    run(py, || forecheck(&config.0, &from_json(options)?, &inputs))
+    run(py, || preflight(&config.0, &from_json(options)?, &inputs))
 }
 
 /// The layers there are: name, what each does, settings with default, unit and meaning, as JSON.
@@ -98,7 +98,7 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     run(py, || {
         let kinds: Vec<_> = emmclab_layers::layers()
             .iter()
-            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.knobs)() }))
+            .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.settings)() }))
             .collect();
         to_json(&kinds)
     })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
+use emmclab_synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
 use emmclab_trace::{Error, Header, Kind, Ledger, Nanos};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

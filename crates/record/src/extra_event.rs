@@ -1,6 +1,6 @@
 //! Records of the MMC and UFS drivers and of file systems, decoded by this kernel's own formats.
 
-use emmclab_trace::{KernelEvent, Slot, Told, Values};
+use emmclab_trace::{DecodedEvent, KernelEvent, Slot, Values};
 
 use crate::byte_order::ByteOrder;
 use crate::event_format::{EventFormat, Field};
@@ -27,12 +27,12 @@ impl ExtraDecoder {
         for (slot, _) in &fields {
             if slot.is_text() { values.set_text(*slot, b"") } else { values.set(*slot, 0) }
         }
-        event.is_told_by(&values).then_some(Self { event, pid, fields })
+        event.is_complete_in(&values).then_some(Self { event, pid, fields })
     }
 
     /// The event; `None` where the record is too short for its format.
     #[inline]
-    pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<Told> {
+    pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<DecodedEvent> {
         let mut values = Values::default();
         for (slot, field) in &self.fields {
             if slot.is_text() {
@@ -41,7 +41,7 @@ impl ExtraDecoder {
                 values.set(*slot, field.number(order, record)?);
             }
         }
-        values.read(self.event, self.pid.number(order, record)? as i32)
+        DecodedEvent::read(self.event, self.pid.number(order, record)? as i32, &values)
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     /// Host, id and step of the command in a record.
     fn command(decoder: &ExtraDecoder, record: &[u8]) -> (String, u64, CommandStep) {
-        let Some(Told::Command(event)) = decoder.decode(ByteOrder::Little, record) else { panic!() };
+        let Some(DecodedEvent::Command(event)) = decoder.decode(ByteOrder::Little, record) else { panic!() };
         (String::from_utf8_lossy(unfilled(&event.host)).into_owned(), event.id, event.step)
     }
 

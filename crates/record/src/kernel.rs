@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, EventKind, KernelEvent, Kind, Result, Told};
+use emmclab_trace::{DecodedEvent, Error, EventKind, KernelEvent, Kind, Result};
 
 use crate::block_event::{BlockDecoder, BlockEvent, EVENTS};
 use crate::byte_order::ByteOrder;
@@ -20,7 +20,7 @@ pub enum Traced {
     /// Of the block layer.
     Block(BlockEvent),
     /// Of the driver below it, or of a file system above it.
-    Extra(Told),
+    Extra(DecodedEvent),
 }
 
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::parse_rwbs;
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, Event, Ledger, Matcher, Merge, NameId, Names, Nanos, Request,
-    Told, unfilled,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Ledger, Matcher, Merge, NameId, Names,
+    Nanos, Request, unfilled,
 };
 
 use crate::block_event::BlockEvent;
@@ -116,13 +116,13 @@ impl Pipeline {
         let time = Nanos(time as i64);
         match event {
             Traced::Block(event) => self.block(time, event),
-            Traced::Extra(Told::Command(event)) => {
+            Traced::Extra(DecodedEvent::Command(event)) => {
                 if self.watched.is_recorded(event) {
                     let disk = self.watched.disk_of(event);
                     self.matcher.command(time, event, disk, &mut self.ledger, &mut self.done);
                 }
             }
-            Traced::Extra(Told::File(event)) => {
+            Traced::Extra(DecodedEvent::File(event)) => {
                 if let Some(device) = self.watched.file_system(event.device) {
                     self.matcher.file_system(time, event, &device, None);
                 }

@@ -14,6 +14,7 @@ use crate::disks::{Disk, Disks};
 use crate::kernel::{Files, Kernel};
 use crate::pipeline::{CpuCounts, Pipeline};
 use crate::stats::{Meter, Stats};
+use crate::target::Target;
 use crate::transports::{self, Setup, Transport};
 use crate::watched::Watched;
 
@@ -24,30 +25,6 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How often is looked whether the recorded disks are still there.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
-
-/// The machine to record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Target {
-    /// This host.
-    #[default]
-    Local,
-    /// A machine over ssh.
-    Ssh {
-        /// `USER@HOST`, or a host of the ssh configuration.
-        destination: String,
-        /// More options for the ssh client (`-p`, `2222`, ...).
-        options: Vec<String>,
-    },
-    /// An Android phone over adb.
-    Adb {
-        /// Its serial number; the only phone where `None`.
-        serial: Option<String>,
-        /// Port of the adb server of this host; `$ANDROID_ADB_SERVER_PORT` or 5037 where `None`.
-        port: Option<u16>,
-    },
-    /// Any other way: a command whose standard input and output are those of the helper run with [`helper_command`].
-    Command(Vec<String>),
-}
 
 /// The command line that a shell on the recorded machine has to run for [`Target::Command`].
 pub fn helper_command() -> String {

@@ -70,7 +70,7 @@ fn trace() -> Result<()> {
                     break;
                 }
             };
-            let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+            let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
             let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
             let operations = result.page_reads + result.page_programs;
             report(
@@ -93,7 +93,7 @@ fn replay_only(input: &TraceInput) -> Result<()> {
         batches.push(batch);
     }
     let config = DeviceConfig::preset("iiswc15-4ps")?;
-    let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
     let mut best = f64::MAX;
     let mut operations = 0;
     for _ in 0..3 {

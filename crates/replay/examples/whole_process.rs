@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let settings: Vec<_> = arguments.iter().skip(2).filter_map(|pair| pair.split_once('=')).collect();
     config.set_all(&settings)?;
     let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1)?;
-    let options = ReplayOptions { fold: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
     let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
     println!(
         "{} requests on {}, mean response {:.6} ms, WAF {:.4}: {:.4} s, {:.2} million page operations/s",

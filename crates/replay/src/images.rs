@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emmclab_device::{Device, DeviceConfig};
 use emmclab_trace::{AtomicFile, Error, Result};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Compression level: images compress well and are read more often than written.
 const LEVEL: i32 = 3;
@@ -29,12 +30,11 @@ impl ImageStore {
         Ok(Self { folder })
     }
 
-    /// The file for a device aged by `recipe`: the name is a hash of settings, recipe and version.
+    /// The file for a device aged by `recipe`: the name is a hash (xxh3, no secret) of settings,
+    /// recipe and version.
     fn path(&self, config: &DeviceConfig, recipe: &str) -> Result<PathBuf> {
         let text = format!("{}\n{recipe}\n{}", config.to_toml()?, env!("CARGO_PKG_VERSION"));
-        let mut hash = Fnv1a::new();
-        hash.add(text.as_bytes());
-        Ok(self.folder.join(format!("{:032x}.emmcimg", hash.0)))
+        Ok(self.folder.join(format!("{:032x}.emmcimg", xxh3_128(text.as_bytes()))))
     }
 
     /// The aged device, where the store holds it.
@@ -68,22 +68,6 @@ impl ImageStore {
     }
 }
 
-/// FNV-1a with 128 bits: names, not secrets.
-#[derive(Clone, Copy, Debug)]
-struct Fnv1a(u128);
-
-impl Fnv1a {
-    const fn new() -> Self {
-        Self(0x6C62_272E_07BB_0142_62B8_2175_6295_C58D)
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
-        }
-    }
-}
-
 /// The hash of a file, read in pieces.
 ///
 /// # Errors
@@ -92,11 +76,11 @@ pub(crate) fn file_hash(path: &Path) -> Result<u128> {
     let fail = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(fail)?;
     let mut piece = vec![0; PIECE];
-    let mut hash = Fnv1a::new();
+    let mut hash = Xxh3::new();
     loop {
         match file.read(&mut piece) {
-            Ok(0) => return Ok(hash.0),
-            Ok(count) => hash.add(&piece[..count]),
+            Ok(0) => return Ok(hash.digest128()),
+            Ok(count) => hash.update(&piece[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(fail(error)),
         }

@@ -3,34 +3,31 @@
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
 mod bandwidth;
-pub mod calibrate;
 mod direct;
-mod fold;
-mod forecheck;
+mod engine;
 mod host;
 mod images;
 mod layered;
 mod measure;
 mod options;
 mod pace;
-mod parallel;
-mod port;
 mod precondition;
+mod preflight;
 mod result;
 mod rows;
 mod simulation;
 mod states;
 mod tally;
+mod wrap_addresses;
 
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use direct::DirectIo;
-pub use forecheck::forecheck;
 pub use host::HostCounts;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
-pub use parallel::{Pair, PairResult, Routing};
 pub use precondition::age_by_traces;
+pub use preflight::preflight;
 pub use result::{
     CacheCounts, Distribution, LayerResult, Lifetime, SecondDevice, SimulationResult, Times, Utilisation,
     WafByCause,

@@ -96,8 +96,9 @@ pub struct ReplayOptions {
     pub rate: Rate,
     /// Time of the first arrival.
     pub start_offset: Nanos,
-    /// Fold addresses into a device that is smaller than the trace; otherwise such a trace is refused.
-    pub fold: bool,
+    /// Wrap addresses into a device that is smaller than the trace; otherwise such a trace is refused.
+    #[serde(rename = "fold")]
+    pub wrap_addresses: bool,
     /// What the device holds before the run.
     pub precondition: Precondition,
     /// Seed of random preconditioning.

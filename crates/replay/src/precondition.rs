@@ -7,9 +7,10 @@ use emmclab_trace::{Combiner, Error, Kind, Nanos, Op, Result, TraceInput};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use crate::fold;
+use crate::engine::Engine;
 use crate::images::{ImageStore, file_hash};
 use crate::options::{Precondition, ReplayOptions};
+use crate::wrap_addresses::place;
 
 /// Share of the capacity between two looks at write amplification.
 const STEP: f64 = 0.1;
@@ -40,7 +41,7 @@ pub(crate) fn precondition(
 }
 
 /// A device that has seen `traces`, each request as soon as the one before is done; from the store where it has been made
-/// before of the same settings and the same bytes. Addresses are folded where they lie beyond the device.
+/// before of the same settings and the same bytes. Addresses that lie beyond the device are wrapped.
 ///
 /// # Errors
 /// Where a trace cannot be read, the device stops on the way, or the store fails.
@@ -64,21 +65,22 @@ pub fn age_by_traces(
     let mut traces = Combiner::open(inputs, 1)?;
     while let Some(batch) = traces.next_batch()? {
         for request in &batch {
-            let (sector, sectors) = fold::place(request.sector.0, request.sectors, capacity, true)?;
+            let (sector, sectors) = place(request.sector.0, request.sectors, capacity, true)?;
             age.submit(request.op, sector, sectors)?;
         }
     }
-    age.device.power_off(&mut Quiet);
+    let mut device = age.engine.into_device();
+    device.power_off(&mut Quiet);
     if let Some(store) = store {
-        store.save(config, &recipe, &age.device)?;
+        store.save(config, &recipe, &device)?;
     }
-    Ok(age.device)
+    Ok(device)
 }
 
 fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     let mut age = Age::new(config, options.seed);
     let share = match options.precondition {
-        Precondition::None => return Ok(age.device),
+        Precondition::None => return Ok(age.engine.into_device()),
         Precondition::Sequential(share) | Precondition::Random(share) => share,
         Precondition::SteadyState { most_capacities } => {
             if !(most_capacities.is_finite() && (0.0..=1000.0).contains(&most_capacities)) {
@@ -102,15 +104,16 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     if let Precondition::SteadyState { most_capacities } = options.precondition {
         age.until_flat(most_capacities)?;
     }
-    Ok(age.device)
+    Ok(age.engine.into_device())
 }
 
 fn bad(problem: String, hint: &str) -> Error {
     Error::new(Kind::Config, problem).hint(hint)
 }
 
+/// The engine over a new device that is being aged, and what random writes need.
 struct Age {
-    device: Device,
+    engine: Engine,
     units: u32,
     unit_sectors: u32,
     random: Pcg64,
@@ -124,7 +127,7 @@ impl Age {
             units: geometry.logical_units,
             unit_sectors: geometry.unit_sectors,
             random: Pcg64::new(u128::from(seed), 0x00C0_FFEE),
-            device,
+            engine: Engine::bare(device),
         }
     }
 
@@ -134,10 +137,10 @@ impl Age {
 
     /// One after the other: time does not matter here, so each comes when the last is done.
     fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
-        let arrival = Nanos(self.device.idle_from().0.max(0));
-        self.device.submit(&Command::new(arrival, op, sector, sectors), &mut Quiet)?;
-        self.device.settle(&mut Quiet);
-        match self.device.stop() {
+        let arrival = Nanos(self.engine.device().idle_from().0.max(0));
+        self.engine.submit(&Command::new(arrival, op, sector, sectors), &mut Quiet)?;
+        self.engine.settle(&mut Quiet)?;
+        match self.engine.stop() {
             None => Ok(()),
             Some(stop) => Err(bad(
                 format!("preconditioning had to stop: {}", stop.reason()),
@@ -175,12 +178,12 @@ impl Age {
         let looks = (most_capacities / STEP).ceil() as u64;
         let mut programs: Vec<u64> = Vec::new();
         for _ in 0..looks {
-            let before = self.device.counters().all_page_programs();
+            let before = self.engine.device().counters().all_page_programs();
             for _ in 0..step {
                 let unit = ((self.random.next_u64() >> 32) * u64::from(self.units)) >> 32;
                 self.write(unit as u32, 1)?;
             }
-            programs.push(self.device.counters().all_page_programs() - before);
+            programs.push(self.engine.device().counters().all_page_programs() - before);
             let counted = programs.len();
             if counted > LOOKS && counted.is_multiple_of(LOOKS) {
                 let (earlier, last) = programs[counted - 2 * LOOKS..].split_at(LOOKS);

@@ -151,6 +151,25 @@ pub struct SecondDevice {
     pub block_erases: u64,
     /// Bytes programmed / bytes written to it.
     pub waf: f64,
+    /// What its host queue did, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostCounts>,
+}
+
+impl SecondDevice {
+    /// What a device has done so far.
+    pub(crate) fn new(name: String, device: &Device, host: Option<HostCounts>) -> Self {
+        let counters = device.counters();
+        Self {
+            device: name,
+            host_bytes_read: counters.host_bytes_read,
+            host_bytes_written: counters.host_bytes_written,
+            page_programs: counters.all_page_programs(),
+            block_erases: counters.block_erases(),
+            waf: counters.waf(),
+            host,
+        }
+    }
 }
 
 /// What a run found. All but `wall_s` and the rates made from it depend on nothing but input, settings and version.

@@ -4,39 +4,34 @@
     reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed"
 )]
 
+mod open_loop;
+
 use std::time::Instant;
 
-use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, FETCHED, Observer, Scheduling};
+use emmclab_device::{Device, DeviceConfig, FETCHED, Observer};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{Batch, Combiner, Error, Kind, Ledger, Nanos, Request, Requests, Result};
+use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result};
 
-use crate::fold::Placed;
-use crate::forecheck::forecheck;
-use crate::host::HostQueue;
+use crate::engine::{Disk, Engine};
 use crate::images::ImageStore;
-use crate::layered::Layered;
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
 use crate::pace::Pace;
-use crate::port::Port;
 use crate::precondition::precondition;
-use crate::result::SimulationResult;
+use crate::preflight::preflight;
+use crate::result::{SecondDevice, SimulationResult};
+use crate::wrap_addresses::Placed;
 
 /// A device being driven. Feed it requests in order of arrival, then finish it.
 pub struct Simulation {
     config: DeviceConfig,
     options: ReplayOptions,
-    device: Device,
-    host: Option<HostQueue>,
-    layers: Option<Box<Layered>>,
+    engine: Engine,
+    /// Name of the second device.
+    second: Option<String>,
     pace: Pace,
     measure: Measure,
-    checker: Option<Box<Checker>>,
-    /// Nothing stands between the workload and the device.
-    bare: bool,
     placed: Placed,
-    completed: i64,
     started: Instant,
 }
 
@@ -52,72 +47,41 @@ impl Simulation {
     }
 
     /// A run on a device that exists, as it is; its time and counters start again.
-    pub fn on(config: &DeviceConfig, options: &ReplayOptions, mut device: Device) -> Self {
-        device.rewind();
-        let geometry = device.geometry();
-        let capacity = geometry.sectors();
-        let host = HostQueue::new(config.settings());
+    pub fn on(config: &DeviceConfig, options: &ReplayOptions, device: Device) -> Self {
+        let engine = Engine::for_run(config, device, options.check);
         Self {
-            checker: options.check.then(|| Box::new(Checker::of(&device))),
-            bare: host.is_none() && !options.check,
-            host,
-            layers: None,
             config: config.clone(),
             options: options.clone(),
+            second: None,
             pace: Pace::new(options),
             measure: Measure::default(),
-            placed: Placed::new(capacity, options.fold),
-            completed: options.start_offset.0,
+            placed: Placed::new(engine.capacity(), options.wrap_addresses),
             started: Instant::now(),
-            device,
+            engine,
         }
     }
 
-    /// Puts layers between the workload and the device, the first on top; `second` is the device beside it.
+    /// Puts layers between the workload and the device, the first on top; `second` is the device beside it, which has a
+    /// host queue of its own where its settings ask for one, and a checker under `check`.
     ///
     /// # Errors
-    /// For an unknown layer, senseless settings, and devices on which the end of a write is not known when it comes.
+    /// For an unknown layer, senseless settings, and a second device without a layer that uses it.
     pub fn with_layers(
         mut self,
         layers: &[LayerConfig],
         second: Option<(&DeviceConfig, Device)>,
     ) -> Result<Self> {
-        if layers.is_empty() {
-            if second.is_some() {
-                return Err(Error::new(Kind::Config, "there is a second device, but no layer to use it"));
-            }
-            return Ok(self);
-        }
-        if second.as_ref().is_some_and(|(config, _)| HostQueue::new(config.settings()).is_some()) {
-            return Err(Error::new(
-                Kind::Config,
-                "the second device is driven without a queue of the host's",
-            )
-            .hint("leave its host.merge_max_kb, host.packed_writes and host.packed_reads at 0"));
-        }
-        let configs = [Some(&self.config), second.as_ref().map(|(config, _)| *config)];
-        for config in configs.into_iter().flatten() {
-            if config.settings().controller.scheduling != Scheduling::Fifo {
-                return Err(Error::new(
-                    Kind::Config,
-                    format!(
-                        "layers need a device that works in order; {} lets reads go first",
-                        config.name()
-                    ),
-                )
-                .hint("set controller.scheduling=fifo"));
-            }
-        }
-        let layered =
-            Layered::new(layers, &self.device, self.host.take(), second, self.options.first_writes)?;
-        self.placed = Placed::new(layered.capacity(), self.options.fold);
-        (self.layers, self.bare) = (Some(Box::new(layered)), false);
+        self.second = second.as_ref().map(|(config, _)| config.name().to_owned());
+        let check = self.options.check;
+        let disk = second.map(|(config, device)| Disk::for_run(config.settings(), device, check));
+        self.engine = self.engine.with_layers(layers, disk, self.options.first_writes)?;
+        self.placed = Placed::new(self.engine.capacity(), self.options.wrap_addresses);
         Ok(self)
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.device
+        self.engine.device()
     }
 
     /// What was measured so far.
@@ -133,38 +97,22 @@ impl Simulation {
     /// Drives a batch of requests; false once the device has stopped.
     ///
     /// # Errors
-    /// For a request beyond the device without folding, closed loop without recorded completions, and a broken
+    /// For a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken
     /// invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         for from in (0..batch.len()).step_by(FETCHED) {
             let next = from..batch.len().min(from + FETCHED);
-            if self.bare {
+            if self.engine.is_bare() {
                 batch.fetch(next.clone());
-                self.device.fetch(&batch.first_sectors()[next.clone()]);
+                self.engine.device_mut().fetch(&batch.first_sectors()[next.clone()]);
             }
-            let goes_on = if self.bare && self.pace.is_open() {
+            let goes_on = if self.engine.is_bare() && self.pace.is_open() {
                 self.feed_open(batch.range(next), observer)?
             } else {
                 self.feed_each(batch.range(next), observer)?
             };
             if !goes_on {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Requests that wait for none before them, into a device with nothing in between.
-    #[inline(always)]
-    fn feed_open<O: Observer>(&mut self, requests: Requests<'_>, observer: &mut O) -> Result<bool> {
-        let Self { device, measure, pace, placed, .. } = self;
-        let mut told = (measure, observer);
-        for request in requests {
-            let arrival = pace.open_arrival(request.arrival.0);
-            let command = placed.command(&request, arrival)?;
-            let done = device.submit(&command, &mut told)?;
-            if done.is_none() && device.stop().is_some() {
                 return Ok(false);
             }
         }
@@ -186,93 +134,13 @@ impl Simulation {
     /// # Errors
     /// As [`Simulation::feed`].
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
+        let mut listeners = (&mut self.measure, observer);
         if self.pace.waits(request) {
-            self.settle(observer)?;
+            self.engine.settle(&mut listeners)?;
         }
-        let arrival = self.pace.arrival(request, self.completed)?;
+        let arrival = self.pace.arrival(request, self.engine.completed())?;
         let command = self.placed.command(request, arrival)?;
-        if !self.bare {
-            return self.push_on(&command, observer);
-        }
-        match self.device.submit(&command, &mut (&mut self.measure, &mut *observer))? {
-            Some(done) => {
-                self.completed = done.0;
-                Ok(true)
-            }
-            None => Ok(self.device.stop().is_none()),
-        }
-    }
-
-    /// The same to what stands between the workload and the device.
-    #[inline(never)]
-    fn push_on<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
-        if self.host.is_some() {
-            self.send_until(command.arrival.0, observer)?;
-            if let Some(host) = &mut self.host {
-                host.push(command);
-            }
-            return Ok(self.device.stop().is_none());
-        }
-        let mut told = (&mut self.measure, observer);
-        if let Some(layers) = &mut self.layers {
-            let checker = self.checker.as_deref_mut();
-            let mut port = Port { device: &mut self.device, checker, observer: &mut told };
-            layers.submit(command, &mut port)?;
-            self.completed = layers.last_complete();
-            return Ok(self.device.stop().is_none() && !layers.stopped());
-        }
-        if let Some(checker) = &mut self.checker {
-            checker.expect(command);
-            let done = self.device.submit(command, &mut (&mut **checker, &mut told))?;
-            checker.verify_now_and_then(&self.device)?;
-            self.completed = done.map_or(self.completed, |done| done.0);
-        }
-        Ok(self.device.stop().is_none())
-    }
-
-    /// Sends the commands that the host's driver fetches before `until`.
-    fn send_until<O: Observer>(&mut self, until: i64, observer: &mut O) -> Result<()> {
-        let Some(host) = &mut self.host else { return Ok(()) };
-        let mut told = (&mut self.measure, &mut *observer);
-        let checker = self.checker.as_deref_mut();
-        let mut port = Port { device: &mut self.device, checker, observer: &mut told };
-        while let Some(at) = host.ready_at().filter(|at| *at < until && !port.stopped()) {
-            host.send(at, &mut port, |event| self.completed = event.complete)?;
-            while let Some(event) = host.pop_complete() {
-                port.observer.request_completed(&event);
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets the device dispatch all that waits; the predecessor's completion is known then.
-    fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
-        if self.host.is_some() {
-            return self.send_until(i64::MAX, observer);
-        }
-        if let Some(layers) = &mut self.layers {
-            let mut told = (&mut self.measure, &mut *observer);
-            let checker = self.checker.as_deref_mut();
-            let mut port = Port { device: &mut self.device, checker, observer: &mut told };
-            layers.settle(&mut port)?;
-            self.completed = layers.last_complete();
-            return Ok(());
-        }
-        self.completed = match &mut self.checker {
-            Some(checker) => {
-                self.device.settle(&mut (&mut self.measure, &mut (&mut **checker, &mut *observer))).0
-            }
-            None => self.device.settle(&mut (&mut self.measure, &mut *observer)).0,
-        };
-        Ok(())
-    }
-
-    /// The device is switched off in good order, so that all the host wrote is counted as programmed.
-    fn power_off<O: Observer>(&mut self, observer: &mut O) {
-        match &mut self.checker {
-            Some(checker) => self.device.power_off(&mut (&mut **checker, &mut *observer)),
-            None => self.device.power_off(observer),
-        }
+        self.engine.submit(&command, &mut listeners)
     }
 
     /// Ends the run and sums it up, with what the readers counted.
@@ -284,26 +152,26 @@ impl Simulation {
         ledger: Option<&Ledger>,
         observer: &mut O,
     ) -> Result<SimulationResult> {
-        self.settle(observer)?;
-        self.power_off(observer);
-        if let Some(checker) = &mut self.checker {
-            checker.verify(&self.device)?;
-        }
-        let mut result = SimulationResult::new(&self.config, &self.device, &self.measure, self.options.mode);
-        result.host = self.host.map(|host| host.counts);
-        if let Some(layers) = &self.layers {
-            result.host = layers.host_counts();
-            (result.layers, result.second_device) = layers.results();
+        self.engine.settle(&mut (&mut self.measure, &mut *observer))?;
+        self.engine.finish(observer)?;
+        let device = self.engine.device();
+        let mut result = SimulationResult::new(&self.config, device, &self.measure, self.options.mode);
+        result.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
+        result.host = self.engine.host_counts();
+        if let Some(layers) = self.engine.layers() {
+            result.layers = layers.results();
             result.first_writes = layers.first_writes().to_vec();
             result.host_bytes_read = self.measure.reads.bytes();
             result.host_bytes_written = self.measure.writes.bytes();
         }
+        let second = self.second.take().zip(self.engine.second());
+        result.second_device = second.map(|(name, (device, host))| SecondDevice::new(name, device, host));
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
             seen: self.placed.kept,
             kept: self.placed.kept,
             ..Ledger::default()
         });
-        result.ledger.folded += self.placed.folded;
+        result.ledger.folded += self.placed.wrapped;
         result.wall_s = self.started.elapsed().as_secs_f64();
         let operations = (result.page_reads + result.page_programs) as f64;
         result.page_operations_per_s = if result.wall_s > 0.0 { operations / result.wall_s } else { 0.0 };
@@ -312,21 +180,21 @@ impl Simulation {
 
     /// Gives the device back, with all its data, as preconditioning does.
     pub fn into_device(self) -> Device {
-        self.device
+        self.engine.into_device()
     }
 }
 
 /// Runs whole traces into a device.
 ///
 /// # Errors
-/// Where a trace cannot be read, and as [`forecheck`], [`Simulation::new`] and [`Simulation::feed`].
+/// Where a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig,
     traces: &mut Combiner,
     options: &ReplayOptions,
     observer: &mut O,
 ) -> Result<SimulationResult> {
-    forecheck(config, options, traces.inputs())?;
+    preflight(config, options, traces.inputs())?;
     let mut simulation = Simulation::new(config, options, None)?;
     while let Some(batch) = traces.next_batch()? {
         if !simulation.feed(&batch, observer)? {

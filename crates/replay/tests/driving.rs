@@ -1,4 +1,4 @@
-//! How requests are paced, repeated, folded, measured and told.
+//! How requests are paced, repeated, wrapped, measured and reported.
 #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use std::fmt::Write as _;
@@ -100,12 +100,12 @@ fn closed_loop_keeps_think_time_after_the_simulated_completion() {
 }
 
 #[test]
-fn a_trace_beyond_the_device_is_refused_or_folded_and_counted() {
+fn a_trace_beyond_the_device_is_refused_or_wrapped_and_counted() {
     let beyond = [recorded(0, 1, 0), recorded(10_000, 10_001, 200)];
     let mut simulation = Simulation::new(&config(), &ReplayOptions::default(), None).unwrap();
     simulation.push(&beyond[0], &mut Quiet).unwrap();
     assert!(simulation.push(&beyond[1], &mut Quiet).is_err());
-    let options = ReplayOptions { fold: true, check: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { wrap_addresses: true, check: true, ..ReplayOptions::default() };
     let (result, _) = run(&config(), &options, &beyond);
     assert_eq!((result.requests, result.ledger.folded), (2, 1));
 }
@@ -121,7 +121,7 @@ fn a_device_that_runs_full_ends_the_run_and_says_so() {
 }
 
 #[test]
-fn a_worn_out_device_ends_the_run_and_its_lifetime_is_told() {
+fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
     let mut config = small();
     config
         .set_all(&[

@@ -29,9 +29,9 @@ fn request(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Request {
 }
 
 #[derive(Default)]
-struct Told(Vec<RequestCompleted>);
+struct Reported(Vec<RequestCompleted>);
 
-impl Observer for Told {
+impl Observer for Reported {
     fn request_completed(&mut self, event: &RequestCompleted) {
         self.0.push(*event);
     }
@@ -40,11 +40,11 @@ impl Observer for Told {
 fn run(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(config, &options, None).unwrap();
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     for request in requests {
-        assert!(simulation.push(request, &mut told).unwrap());
+        assert!(simulation.push(request, &mut reported).unwrap());
     }
-    (simulation.finish(None, &mut told).unwrap(), told.0)
+    (simulation.finish(None, &mut reported).unwrap(), reported.0)
 }
 
 /// 4 KB writes to places of their own that all come while the first is being written.
@@ -55,16 +55,20 @@ fn burst(count: u64) -> Vec<Request> {
 #[test]
 fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
     let (alone, _) = run(&config(&[]), &burst(9));
-    let (packed, told) = run(&config(&[("host.packed_writes", "8")]), &burst(9));
+    let (packed, reported) = run(&config(&[("host.packed_writes", "8")]), &burst(9));
     let host = packed.host.clone().unwrap();
     assert_eq!((host.commands, host.packs, host.packed_requests), (2, 1, 8));
     assert_eq!(host.packs_by_entries[8], 1);
     // The first write goes alone, the others in one command.
-    assert!(told[1..].iter().all(|event| event.complete == told[8].complete && event.start == told[1].start));
-    let last = |told: &[RequestCompleted]| told.last().unwrap().complete;
+    assert!(
+        reported[1..]
+            .iter()
+            .all(|event| event.complete == reported[8].complete && event.start == reported[1].start)
+    );
+    let last = |reported: &[RequestCompleted]| reported.last().unwrap().complete;
     let header_ns = 512 * 1000 / 52;
-    let (_, told_alone) = run(&config(&[]), &burst(9));
-    let saved = last(&told_alone) - last(&told);
+    let (_, reported_alone) = run(&config(&[]), &burst(9));
+    let saved = last(&reported_alone) - last(&reported);
     assert!((saved - (7 * 200_000 - header_ns)).abs() < 100, "{saved}");
     assert!(packed.mean_response_ms > 0.0 && alone.host.is_none());
 }
@@ -88,14 +92,14 @@ fn merged_requests_complete_with_the_one_that_took_them() {
         request(2, Op::Write, 200, 4),
         request(3, Op::Write, 4, 4),
     ];
-    let (result, told) = run(&config(&[("host.merge_max_kb", "512")]), &requests);
+    let (result, reported) = run(&config(&[("host.merge_max_kb", "512")]), &requests);
     let host = result.host.unwrap();
     assert_eq!((host.commands, host.merged, host.largest_command_bytes), (3, 1, 8192));
-    assert_eq!(told[1].complete, told[3].complete);
-    assert!(told[2].complete > told[3].complete, "the merged request overtook");
-    let order: Vec<_> = told.iter().map(|event| (event.id, event.arrival / 1000, event.sector)).collect();
-    assert_eq!(order, [(0, 0, 200), (1, 1, 0), (2, 2, 400), (3, 3, 8)], "told in order of arrival");
-    assert_eq!((told[1].subrequests, told[3].subrequests), (2, 0));
+    assert_eq!(reported[1].complete, reported[3].complete);
+    assert!(reported[2].complete > reported[3].complete, "the merged request overtook");
+    let order: Vec<_> = reported.iter().map(|event| (event.id, event.arrival / 1000, event.sector)).collect();
+    assert_eq!(order, [(0, 0, 200), (1, 1, 0), (2, 2, 400), (3, 3, 8)], "reported in order of arrival");
+    assert_eq!((reported[1].subrequests, reported[3].subrequests), (2, 0));
 }
 
 #[test]
@@ -113,8 +117,8 @@ fn the_flags_of_a_request_reach_the_cache() {
     requests[1].flags = Flags::FUA;
     requests.push(Request::new(Nanos::from_micros(50_000), Op::Flush, Sector(0), 0));
     let cached = config(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
-    let (result, told) = run(&cached, &requests);
-    let service = |i: usize| told[i].complete - told[i].start;
+    let (result, reported) = run(&cached, &requests);
+    let service = |i: usize| reported[i].complete - reported[i].start;
     assert!(service(0) < 400_000 && service(2) < 400_000, "plain writes end in the cache");
     assert!(service(1) > 1_000_000, "a write with FUA is programmed");
     assert!(service(3) > 1_000_000, "the flush programs the other two");
@@ -131,14 +135,14 @@ fn closed_loop_waits_for_what_the_host_still_holds() {
     let config = config(&[("host.packed_writes", "8")]);
     let options = ReplayOptions { mode: emmclab_replay::Mode::Closed, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(&config, &options, None).unwrap();
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     for request in &requests {
-        simulation.push(request, &mut told).unwrap();
+        simulation.push(request, &mut reported).unwrap();
     }
     simulation.finish(None, &mut Quiet).unwrap();
     let think = 400_000;
-    assert_eq!(told.0.len(), 2);
-    assert!(told.0.iter().all(|event| event.complete > think));
+    assert_eq!(reported.0.len(), 2);
+    assert!(reported.0.iter().all(|event| event.complete > think));
 }
 
 /// Gap in us, operation, place, length in sectors, flags.
@@ -147,9 +151,9 @@ type Step = (u16, u8, u16, u8, bool);
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// The checker insists on contents and on sums of times; here, on every request being told once, in order.
+    /// The checker insists on contents and on sums of times; here, on every request being reported once, in order.
     #[test]
-    fn every_request_is_told_once_in_order_of_arrival(
+    fn every_request_is_reported_once_in_order_of_arrival(
         merge in prop::sample::select(vec!["0", "16", "512"]),
         writes in prop::sample::select(vec!["0", "2", "63"]),
         reads in prop::sample::select(vec!["0", "5"]),
@@ -178,10 +182,10 @@ proptest! {
             }
             request
         }).collect();
-        let (result, told) = run(&config, &requests);
-        prop_assert_eq!(told.len(), requests.len());
+        let (result, reported) = run(&config, &requests);
+        prop_assert_eq!(reported.len(), requests.len());
         prop_assert_eq!(result.requests as usize, requests.len());
-        for (event, request) in told.iter().zip(&requests) {
+        for (event, request) in reported.iter().zip(&requests) {
             prop_assert_eq!((event.op, event.sector, event.sectors), (request.op, request.sector.0, request.sectors));
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);
             let waits = event.waits;

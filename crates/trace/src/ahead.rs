@@ -4,10 +4,14 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
+use emmclab_base::{Error, Kind, Result};
+
 use crate::batch::Batch;
-use crate::error::{Error, Kind, Result};
+use crate::formats::ReadOptions;
+use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
-use crate::reader::{Header, Progress, ReadOptions, Recognised, TraceReader};
+use crate::reader::TraceReader;
+use crate::source::Progress;
 
 /// Batches that may lie ready: enough that neither side waits for a slow batch of the other.
 const READY: usize = 8;

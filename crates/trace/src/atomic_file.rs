@@ -4,9 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use emmclab_base::{Error, Result};
 use tempfile::NamedTempFile;
-
-use crate::error::{Error, Result};
 
 /// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone. What is
 /// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes.

@@ -12,11 +12,10 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
+use emmclab_base::{Error, Kind, NameId, Op, Request, Result};
 
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
-use crate::names::{NameId, Names};
-use crate::request::{Op, Request};
+use crate::names::Names;
 use crate::rows::{NO_NAME, NO_PID, NO_TIME, Requests, Rows};
 
 /// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and for

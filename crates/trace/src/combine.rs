@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
+
 use crate::ahead::ReadAhead;
 use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
-use crate::error::{Error, Kind, Result};
+use crate::formats::ReadOptions;
+use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
-use crate::names::{NameId, Names};
-use crate::reader::{Header, Progress, ReadOptions, Recognised};
-use crate::request::Request;
-use crate::units::Nanos;
+use crate::names::Names;
+use crate::source::Progress;
 
 /// A trace to combine.
 #[derive(Clone, Debug, Default)]

@@ -9,34 +9,36 @@ mod atomic_file;
 mod batch;
 mod columns;
 mod combine;
-mod error;
 mod events;
 pub mod formats;
+mod header;
 mod ledger;
 mod merge;
 mod names;
 mod pairing;
 mod reader;
-mod request;
 mod rows;
-mod units;
+mod sink;
+mod source;
 mod writer;
 
 pub use atomic_file::AtomicFile;
 pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
-pub use error::{Error, Kind, Result};
+pub use emmclab_base::{Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 pub use events::{
-    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, HostActivity,
-    JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Told, Values,
+    Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
+    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Values,
 };
+pub use formats::ReadOptions;
+pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;
-pub use names::{NameId, Names, dev_t_label, fixed, unfilled};
+pub use names::{Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventKind, Pairer};
-pub use reader::{Extent, Header, Progress, REORDER_WINDOW, ReadOptions, Recognised, Source, TraceReader};
-pub use request::{Flags, Op, Request};
+pub use reader::{REORDER_WINDOW, TraceReader};
 pub use rows::Requests;
-pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
-pub use writer::{Losses, Sink, TraceWriter, WriteOptions};
+pub use sink::Sink;
+pub use source::{Extent, Progress, Source};
+pub use writer::{Losses, TraceWriter, WriteOptions};

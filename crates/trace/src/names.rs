@@ -4,10 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::StringArray;
-
-/// Index of a name in a [`Names`] table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NameId(pub u32);
+use emmclab_base::NameId;
 
 /// A growing table of distinct names. Ids are handed out in order of first appearance and never change.
 #[derive(Clone, Debug, Default)]

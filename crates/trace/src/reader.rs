@@ -4,106 +4,20 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
 
 use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
-use crate::error::{Error, Kind, Result};
-use crate::formats;
+use crate::formats::{self, ReadOptions};
+use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::request::Request;
-use crate::units::Sector;
+use crate::source::{Extent, Progress, Source};
 
 /// Requests that are held back to put them in order of arrival, unless another number is asked for.
 pub const REORDER_WINDOW: usize = 1 << 16;
 
 /// Requests that are put into columns at a time: they stay in the first-level cache from column to column.
 const CACHED_ROWS: usize = 256;
-
-/// Where a trace comes from; stored with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Header {
-    /// File name (without folders) or recording it was first read from.
-    pub source: String,
-    /// Name of the format it was first read from.
-    pub format: String,
-    /// How that format was recognised: by `content`, or because `--format` or `--columns` said so.
-    pub recognised: Option<String>,
-    /// The device, where the whole trace is of one.
-    pub device: Option<String>,
-    /// What time 0 is: `unix`, `monotonic` or `relative`.
-    pub clock: String,
-    /// Anything else worth knowing, as the recorder gave it.
-    pub note: Option<String>,
-    /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
-    pub activity: Option<String>,
-}
-
-/// How to read. The default finds out everything by itself.
-#[derive(Clone, Debug, Default)]
-pub struct ReadOptions {
-    /// Name of a format (`emmclab formats`); found by its content where `None`.
-    pub format: Option<String>,
-    /// Skip bad records and count them, rather than stop at the first.
-    pub lenient: bool,
-    /// Column names of a generic CSV in order, comma separated (`arrival,op,sector,sectors,...`).
-    pub columns: Option<String>,
-    /// Unit of times, where the format leaves it open: `s`, `ms`, `us`, `ns`.
-    pub time_unit: Option<String>,
-    /// Unit of addresses and sizes, where the format leaves it open: `sector`, `byte`, `kb`, `page`.
-    pub size_unit: Option<String>,
-    /// Requests that may be held back to put them in order of arrival; [`REORDER_WINDOW`] where `None`.
-    pub reorder_window: Option<usize>,
-    /// Formats that other crates read, tried before those of [`formats::FORMATS`].
-    pub further: &'static [&'static formats::Format],
-}
-
-/// How far a reader has come, in bytes of the (possibly compressed) input.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// Bytes read so far.
-    pub done: u64,
-    /// Bytes in all, where known.
-    pub total: Option<u64>,
-}
-
-/// What can be known of a trace before its requests are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// No request ends behind this sector.
-    pub end: Sector,
-    /// Requests without a recorded completion.
-    pub without_completion: u64,
-}
-
-/// A stream of requests in the order of the file; what each format implements.
-pub trait Source: Send {
-    /// Appends some requests, at most about [`BATCH_ROWS`]; false at the end of the input.
-    ///
-    /// # Errors
-    /// At the first bad record, unless reading is lenient.
-    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
-    /// Names of processes and devices met so far.
-    fn names(&self) -> (&Names, &Names);
-    /// Counts so far; `kept` and `reordered` are added by the reader.
-    fn ledger(&self) -> Ledger;
-    /// Where the trace comes from.
-    fn header(&self) -> Header;
-    /// How far it has come.
-    fn progress(&self) -> Progress;
-    /// The next batch in order of arrival, for formats that hold such batches; [`TraceReader`] then sorts nothing.
-    ///
-    /// # Errors
-    /// As [`Source::fill`].
-    fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
-        None
-    }
-    /// What the file tells of its requests at once, for formats that say it.
-    fn extent(&self) -> Option<Extent> {
-        None
-    }
-}
 
 /// A trace as a stream of batches in order of arrival, in bounded memory.
 pub struct TraceReader {
@@ -127,15 +41,6 @@ pub struct TraceReader {
     reordered: u64,
     guard: formats::UnitGuard,
     recognised: Recognised,
-}
-
-/// The format that a file is read as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recognised {
-    /// Its name.
-    pub format: &'static str,
-    /// `content`, `--format` or `--columns`.
-    pub by: &'static str,
 }
 
 impl TraceReader {
@@ -212,7 +117,7 @@ impl TraceReader {
             let message =
                 format!("a request stands more than {} requests after its place in time", self.window);
             return Err(Error::new(Kind::Order, message)
-                .of_field("arrival", 0, format!("{} before its predecessor", crate::Nanos(behind)).as_bytes())
+                .of_field("arrival", 0, format!("{} before its predecessor", Nanos(behind)).as_bytes())
                 .hint(format!("give a larger --reorder-window (now {})", self.window)));
         }
         self.last_arrival = batch.get(batch.len() - 1).arrival.0;

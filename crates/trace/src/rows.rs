@@ -3,9 +3,7 @@
 
 use std::ops::Range;
 
-use crate::names::NameId;
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, Sector};
+use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
 
 pub(crate) const NO_TIME: i64 = i64::MIN;
 pub(crate) const NO_PID: i32 = i32::MIN;

@@ -2,33 +2,21 @@
 
 use std::path::Path;
 
+use emmclab_base::{Error, Kind, Result};
+
 use crate::atomic_file::AtomicFile;
 use crate::batch::{Batch, BatchBuilder};
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
 use crate::formats::{self, Holds};
+use crate::header::Header;
 use crate::ledger::Ledger;
-use crate::reader::Header;
+use crate::sink::Sink;
 
 /// How to write.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
     /// Name of a format; by the ending of the file name where `None`.
     pub format: Option<String>,
-}
-
-/// Encodes batches; what each writable format implements.
-pub trait Sink: Send {
-    /// Adds a batch. It holds no operation that the format's [`Holds`] leaves out.
-    ///
-    /// # Errors
-    /// Where the disk is full or the format cannot hold a request.
-    fn write(&mut self, batch: &Batch) -> Result<()>;
-    /// Ends the content with the final ledger and header and gives the file back, to be committed.
-    ///
-    /// # Errors
-    /// Where the disk is full.
-    fn finish(self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile>;
 }
 
 /// What the target format could not hold.

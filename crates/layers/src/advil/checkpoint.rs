@@ -4,13 +4,13 @@
 //! are planned: a checkpoint is drawn up at once, but written when every request of then is complete and durable. Requests
 //! log no further than two intervals behind the newest checkpoint, so recovery knows where the log ends.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::map::Extent;
 use super::record::{Body, Point, Record, SECTOR};
-use crate::flight::Flight;
-use crate::layer::Work;
+use crate::in_flight::InFlight;
+use crate::layer::Background;
 use crate::plan::Plan;
 
 /// Bytes of a run: sector (8), length (4), place (4).
@@ -85,15 +85,15 @@ impl Advil {
     }
 
     /// Draws one up, or plans to write it.
-    pub(super) fn checkpoint(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
+    pub(super) fn checkpoint(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
         if self.checkpoints.phase == Phase::Idle {
             self.draw_up();
-            self.checkpoints.phase = Phase::Settle(flight.newest());
+            self.checkpoints.phase = Phase::Settle(in_flight.newest());
         }
         if let Phase::Settle(Some(newest)) = self.checkpoints.phase
-            && flight.oldest().is_some_and(|oldest| oldest <= newest)
+            && in_flight.oldest().is_some_and(|oldest| oldest <= newest)
         {
-            return Work::Later;
+            return Background::Later;
         }
         let disk = self.shape.reserved.disk;
         plan.bare(0, Op::Flush, 0, 0);
@@ -116,7 +116,7 @@ impl Advil {
         self.counters.checkpoints += 1;
         self.counters.checkpoint_bytes += (1 + u64::from(sectors)) * SECTOR as u64;
         self.checkpoints.phase = Phase::Write;
-        Work::Run
+        Background::Run
     }
 
     /// If it was a checkpoint that was written: requests may log further.

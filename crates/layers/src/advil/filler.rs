@@ -1,7 +1,7 @@
 //! The filler: how a clustered block is written back. Page padding fills the holes of its clustered pages, block padding
 //! those between them.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::map::Extent;

@@ -1,13 +1,13 @@
 //! What must be written so that the state comes back after a cut of power: ranges that are void, and where starts are
 //! counted. Idle without `recovery`.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::record::{Body, MOST_VOIDS, Record, Void};
 use super::settings::Shape;
-use crate::layer::HostRequest;
 use crate::plan::Plan;
+use crate::request::HostRequest;
 
 /// Voids that may wait for a flush.
 const MOST_WAITING: usize = 12;

@@ -19,14 +19,15 @@ mod settings;
 
 use std::io;
 
-use emmclab_trace::{Op, Result};
+use emmclab_base::{Op, Result};
 use toml::Table;
 
-use crate::flight::Flight;
-use crate::knobs::knobs;
-use crate::layer::{Answer, Area, Below, HostRequest, Layer, ReadAt, Work};
+use crate::in_flight::InFlight;
+use crate::kind::{Kind, read_settings};
+use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
 use crate::plan::Plan;
-use crate::registry::{Kind, settings as parse};
+use crate::request::HostRequest;
+use crate::setting::settings_of;
 
 use checkpoint::Checkpoints;
 use counters::Counters;
@@ -42,11 +43,11 @@ pub(crate) const KIND: Kind = Kind {
     name: "advil",
     about: "logs small random writes in a reserved area, keeps hot data there, moves the rest in padded blocks",
     build,
-    knobs: knobs::<AdvilSettings>,
+    settings: settings_of::<AdvilSettings>,
 };
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
-    Ok(Box::new(Advil::new(KIND.name, &parse(KIND.name, table)?, below)?))
+    Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?))
 }
 
 /// The layer: router, mover and filler over one map.
@@ -64,7 +65,7 @@ pub struct Advil {
     counters: Counters,
     /// Where the request before ended.
     previous_end: u64,
-    /// Whether a request was held for want of room since the mover worked last.
+    /// Whether a request was deferred for want of room since the last move.
     pressed: bool,
 }
 
@@ -72,7 +73,7 @@ impl Advil {
     /// A layer called `name` on new disks.
     ///
     /// # Errors
-    /// [`emmclab_trace::Kind::Config`] with every senseless setting at once.
+    /// [`emmclab_base::Kind::Config`] with every senseless setting at once.
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &Below) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = Heat::new(&shape);
@@ -132,7 +133,7 @@ impl Layer for Advil {
     }
 
     #[inline]
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         match request.op {
             Op::Read => self.route_read(request, plan),
             Op::Write => self.route_write(request, plan),
@@ -145,11 +146,11 @@ impl Layer for Advil {
         self.journal.completed(id);
     }
 
-    fn work(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
-        self.next_move(flight, plan)
+    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+        self.next_move(in_flight, plan)
     }
 
-    fn worked(&mut self) {
+    fn background_done(&mut self) {
         self.pressed = false;
         if !self.checkpointed() {
             self.moved();

@@ -4,14 +4,14 @@
 //! by clustered block in ascending order. Then the section is released. What is moved stays mapped to where it was until
 //! it has arrived.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::heat::Candidate;
 use super::map::Extent;
 use super::record::{Body, MOST_RUNS, Record};
-use crate::flight::Flight;
-use crate::layer::Work;
+use crate::in_flight::InFlight;
+use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,43 +140,43 @@ impl Advil {
     }
 
     /// Plans the next step.
-    pub(super) fn next_move(&mut self, flight: &Flight, plan: &mut Plan) -> Work {
+    pub(super) fn next_move(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
         let checkpoint = self.checkpoint_due();
         if self.moving.phase == Phase::Over && !checkpoint {
-            return Work::None;
+            return Background::None;
         }
-        if self.shape.idle_only && !self.pressed && !flight.is_empty() {
-            return Work::Later;
+        if self.shape.idle_only && !self.pressed && !in_flight.is_empty() {
+            return Background::Later;
         }
         if checkpoint {
-            return self.checkpoint(flight, plan);
+            return self.checkpoint(in_flight, plan);
         }
         loop {
             match self.moving.phase {
-                Phase::Over => return Work::None,
+                Phase::Over => return Background::None,
                 Phase::Hot(done) if done >= self.moving.hot.len() => self.moving.phase = Phase::Evict(0),
-                Phase::Hot(done) => return self.copy_hot(done, flight, plan),
+                Phase::Hot(done) => return self.copy_hot(done, in_flight, plan),
                 Phase::Evict(from) => {
                     let Some((first, end)) = self.next_block(from) else {
                         self.moving.phase = Phase::Settle(None);
                         continue;
                     };
-                    if flight.changes(first, end) {
-                        return Work::Later;
+                    if in_flight.changes(first, end) {
+                        return Background::Later;
                     }
                     self.moving.step = Some(Step::Evict(first, end));
                     self.fill(first, end, plan);
-                    return Work::Run;
+                    return Background::Run;
                 }
-                Phase::Settle(None) => self.moving.phase = Phase::Settle(flight.newest().or(Some(0))),
-                Phase::Settle(Some(newest)) if flight.oldest().is_some_and(|oldest| oldest <= newest) => {
-                    return Work::Later;
+                Phase::Settle(None) => self.moving.phase = Phase::Settle(in_flight.newest().or(Some(0))),
+                Phase::Settle(Some(newest)) if in_flight.oldest().is_some_and(|oldest| oldest <= newest) => {
+                    return Background::Later;
                 }
                 Phase::Settle(Some(_)) if self.shape.header == 0 => self.moving.phase = Phase::Over,
                 Phase::Settle(Some(_)) => {
                     self.moving.step = Some(Step::Release);
                     self.release(plan);
-                    return Work::Run;
+                    return Background::Run;
                 }
             }
         }
@@ -203,7 +203,7 @@ impl Advil {
     }
 
     /// Copies hot pages, about a clustered block of them.
-    fn copy_hot(&mut self, done: usize, flight: &Flight, plan: &mut Plan) -> Work {
+    fn copy_hot(&mut self, done: usize, in_flight: &InFlight, plan: &mut Plan) -> Background {
         let page_sectors = u64::from(self.shape.page);
         let area = self.shape.reserved;
         let before = self.sections[1 - self.current].clone();
@@ -217,10 +217,10 @@ impl Advil {
             if gathered + candidate.sectors > self.shape.block.max(candidate.sectors) {
                 break;
             }
-            if flight.changes(first, end) {
+            if in_flight.changes(first, end) {
                 if next == done {
                     self.moving.runs = runs;
-                    return Work::Later;
+                    return Background::Later;
                 }
                 break;
             }
@@ -269,7 +269,7 @@ impl Advil {
         self.counters.hot_bytes += u64::from(offset - scratch) * 512;
         self.moving.runs = runs;
         self.moving.step = Some(Step::Hot(next));
-        Work::Run
+        Background::Run
     }
 
     /// The next clustered block, as far as it is in the original area, with data in the section before.

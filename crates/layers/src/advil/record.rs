@@ -1,18 +1,18 @@
 //! Log records on disk: a header sector that says what follows, with checksums over itself and over what follows.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data, 24 generation (8), 32 place (4),
+//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place (4),
 //! 36 sectors of data that follow (4), 40 life (4), 44 kind (1), 45 count (1), 48 entries. What was written later stands later: the log regions of two
 //! generations in order, and before each the hot region of its section, which holds copies from the section before.
 
 use std::borrow::Cow;
 
-use emmclab_trace::SECTOR_BYTES;
+use emmclab_base::SECTOR_BYTES;
 
 use crate::checksum::checksum;
 use crate::plan::Plan;
 
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
-const MAGIC: &[u8; 8] = b"advillog";
+const MAGIC: &[u8; 8] = b"advilog2";
 const ENTRIES: usize = 48;
 
 /// Runs that a record of data can name.

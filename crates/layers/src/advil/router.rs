@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Advil;
 use super::map::Extent;
 use super::record::{Body, Record};
-use crate::layer::{Answer, Hold, HostRequest};
+use crate::layer::{Decision, Defer};
 use crate::plan::{Memory, Plan};
+use crate::request::HostRequest;
 
 impl Advil {
-    pub(super) fn route_read(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    pub(super) fn route_read(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         self.previous_end = request.end();
         let area = self.shape.reserved;
         let mut at = request.sector;
@@ -37,17 +38,17 @@ impl Advil {
         }
         self.counters.read_hits += u64::from(hits > 0);
         self.counters.read_hit_bytes += hits * 512;
-        Answer::Run
+        Decision::Run
     }
 
     #[inline]
-    pub(super) fn route_write(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    pub(super) fn route_write(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         if request.sectors >= self.shape.small || request.sector == self.previous_end {
             return self.pass(request, plan);
         }
         let header = self.shape.header;
         if !self.make_room(header + request.sectors, request, plan) {
-            return Answer::Hold(Hold::Full);
+            return Decision::Hold(Defer::Full);
         }
         self.previous_end = request.end();
         let area = self.shape.reserved;
@@ -73,25 +74,25 @@ impl Advil {
         self.counters.logged_writes += 1;
         self.counters.logged_bytes += u64::from(request.sectors) * 512;
         self.counters.rewritten_bytes += u64::from(rewritten) * 512;
-        Answer::Run
+        Decision::Run
     }
 
     /// A write that goes to the original area.
-    fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
-        if let Err(hold) = self.forget(request, plan) {
-            return Answer::Hold(hold);
+    fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+        if let Err(reason) = self.forget(request, plan) {
+            return Decision::Hold(reason);
         }
         self.previous_end = request.end();
         self.counters.passed_writes += 1;
         self.counters.passed_bytes += u64::from(request.sectors) * 512;
         plan.payload(0, Op::Write, request.sector, 0, request.sectors);
         self.spill(request, plan);
-        Answer::Run
+        Decision::Run
     }
 
-    pub(super) fn route_discard(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    pub(super) fn route_discard(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         if self.moving.writes(request.sector, request.end()) {
-            return Answer::Hold(Hold::Overlap);
+            return Decision::Hold(Defer::Overlap);
         }
         if request.op == Op::SecureErase {
             let area = self.shape.reserved;
@@ -99,24 +100,24 @@ impl Advil {
                 plan.bare(area.disk, request.op, area.sector + u64::from(run.place), run.sectors);
             }
         }
-        if let Err(hold) = self.forget(request, plan) {
+        if let Err(reason) = self.forget(request, plan) {
             plan.clear();
-            return Answer::Hold(hold);
+            return Decision::Hold(reason);
         }
         plan.bare(0, request.op, request.sector, request.sectors);
         self.spill(request, plan);
-        Answer::Run
+        Decision::Run
     }
 
     /// Unmaps what a request to the original area makes void.
-    fn forget(&mut self, request: &HostRequest, plan: &mut Plan) -> Result<(), Hold> {
+    fn forget(&mut self, request: &HostRequest, plan: &mut Plan) -> Result<(), Defer> {
         if self.moving.writes(request.sector, request.end()) {
-            return Err(Hold::Overlap);
+            return Err(Defer::Overlap);
         }
         if self.voids(request.sector, request.end()) {
             // Where the voids are too many to wait for a flush, this request writes them.
             if self.voids_full() && !self.make_room(self.void_sectors(), request, plan) {
-                return Err(Hold::Full);
+                return Err(Defer::Full);
             }
             self.void(request);
         }
@@ -134,10 +135,10 @@ impl Advil {
         }
     }
 
-    pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Answer {
+    pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         let voids = self.journal.has_voids();
         if voids && !self.make_room(self.void_sectors(), request, plan) {
-            return Answer::Hold(Hold::Full);
+            return Decision::Hold(Defer::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
             // What is in the section is durable only with its head.
@@ -151,7 +152,7 @@ impl Advil {
         if voids {
             self.write_voids(request.id, plan);
         }
-        Answer::Run
+        Decision::Run
     }
 
     /// Makes sure that the log takes so many sectors more, by going on in the other section if need be.

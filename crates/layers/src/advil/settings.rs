@@ -1,6 +1,6 @@
 //! The settings of Advil, and what they must be to make sense.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub enum Mover {
     /// From the switch of sections on, beside the requests.
     #[default]
     Thread,
-    /// While no request is under way, or when a request is held for want of room.
+    /// While no request is in flight, or when a request is deferred for want of room.
     Idle,
 }
 

@@ -11,7 +11,7 @@ use emmclab_trace::Result;
 
 use crate::disks::Disks;
 use crate::kernel::Files;
-use crate::recorder::Target;
+use crate::target::Target;
 
 /// What is to be recorded, worked out from the texts of the recorded machine.
 #[derive(Clone, Debug)]

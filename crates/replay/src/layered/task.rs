@@ -2,8 +2,10 @@
 
 use std::ops::{Index, IndexMut};
 
-use emmclab_device::{RequestCompleted, Waits};
+use emmclab_device::{Modifiers, RequestCompleted, Waits};
 use emmclab_layers::{HostRequest, Plan, Step};
+
+use super::level::Arrived;
 
 /// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +14,7 @@ pub(super) enum Source {
     Request,
     /// A request of the workload that is done as several, for its flags.
     Flagged,
-    Work,
+    Background,
 }
 
 /// A plan under way.
@@ -20,7 +22,9 @@ pub(super) struct Task {
     pub level: usize,
     pub source: Source,
     pub request: HostRequest,
-    pub arrival: i64,
+    /// Flags of its writes.
+    pub modifiers: Modifiers,
+    arrival: i64,
     /// The plan of the layer above that it is a command of.
     pub parent: Option<u32>,
     plan: Plan,
@@ -31,7 +35,7 @@ pub(super) struct Task {
     pub end: i64,
     /// When a device began to work on it.
     start: Option<i64>,
-    /// The command that was complete last, of which the times are told.
+    /// Times of the command that was complete last, which are reported.
     waits: Waits,
     subrequests: u32,
 }
@@ -97,19 +101,13 @@ impl Tasks {
         self.plans.push(plan);
     }
 
-    pub fn add(
-        &mut self,
-        level: usize,
-        source: Source,
-        request: HostRequest,
-        arrival: i64,
-        parent: Option<u32>,
-        plan: Plan,
-    ) -> u32 {
+    pub fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
+        let Arrived { request, modifiers, arrival, parent } = arrived;
         let task = Task {
             level,
             source,
             request,
+            modifiers,
             arrival,
             parent,
             plan,

@@ -1,10 +1,10 @@
 //! What a recording learns beside the requests: the device's commands, who waits for files to be durable, and the
 //! journal's commits. Stored as JSON in the header of the trace.
 
+use emmclab_base::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::command::CommandKind;
-use crate::units::{Bytes, Nanos};
 
 /// Commands of one kind to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,13 @@
 //! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and
 //! arguments: JEDEC JESD84-B51, 6.10.4, and SBC-4.
 
+use emmclab_base::SECTOR_BYTES;
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::kernel_event::{KernelEvent, Slot, Values};
+use super::kernel_event::KernelEvent;
+use super::values::{Slot, Values};
 use crate::names::fixed;
-use crate::units::SECTOR_BYTES;
 
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! Records of file systems: somebody waits for a file to be durable, and a journal commits. Source: the kernel's
 //! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
 
-use super::kernel_event::{KernelEvent, Slot, Values};
+use super::kernel_event::KernelEvent;
+use super::values::{Slot, Values};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
-//! The kernel's events beside those of the block layer, and their fields.
+//! The kernel's events beside those of the block layer.
 
-use super::command::CommandEvent;
-use super::file::FsEvent;
+use super::values::{Slot, Values};
 
 /// An event of the MMC or UFS driver, or of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +50,8 @@ impl KernelEvent {
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
     }
 
-    /// Whether these fields are enough to make something of it. Vendors' kernels have events of these names with others.
-    pub fn is_told_by(self, values: &Values) -> bool {
+    /// Whether the event has every field that decoding needs. Vendors' kernels have events of these names with other fields.
+    pub fn is_complete_in(self, values: &Values) -> bool {
         let has = |slots: &[Slot]| slots.iter().all(|slot| values.has(*slot));
         match self {
             KernelEvent::MmcStart => {
@@ -69,181 +68,16 @@ impl KernelEvent {
     }
 }
 
-macro_rules! slots {
-    ($($(#[$doc:meta])* $slot:ident: $($name:literal)|+,)*) => {
-        /// What a field of an event holds.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Slot {
-            $($(#[$doc])* $slot,)*
-        }
-
-        impl Slot {
-            const COUNT: usize = [$(Slot::$slot),*].len();
-
-            /// By the kernel's name of the field.
-            pub fn by_name(name: &[u8]) -> Option<Slot> {
-                $($(if name == $name.as_bytes() { return Some(Slot::$slot); })+)*
-                None
-            }
-        }
-    };
-}
-
-slots! {
-    /// `dev_t`, as the kernel has it (major << 20 | minor).
-    Device: "dev",
-    /// First sector.
-    Sector: "sector",
-    /// Length in sectors.
-    Sectors: "nr_sector",
-    /// Where the second part of a split begins.
-    SecondSector: "new_sector",
-    /// Operation and flags in letters; a text.
-    Letters: "rwbs",
-    /// Name of the task; a text.
-    Task: "comm",
-    /// Name of the host controller; a text.
-    Host: "name" | "dev_name",
-    /// Opcode of the MMC or SCSI command.
-    Opcode: "cmd_opcode" | "opcode" | "cmd",
-    /// Its argument.
-    Argument: "cmd_arg",
-    /// Argument of `CMD23`, which goes before it.
-    CountArgument: "sbc_arg",
-    /// Its first sector. Kernels before 4.16 have none.
-    Address: "blk_addr" | "addr",
-    /// Blocks of data.
-    Blocks: "blocks" | "size",
-    /// Bytes of a block.
-    BlockBytes: "blksz",
-    /// Direction of the data.
-    DataFlags: "data_flags",
-    /// Which request it is: a number of no meaning.
-    Request: "mrq",
-    /// How often the command may still be given after a failure.
-    Retries: "cmd_retries",
-    /// Errors of a command, of those around it and of its data.
-    CommandError: "cmd_err",
-    /// Of the command that stops it.
-    StopError: "stop_err",
-    /// Of the one that counts its blocks.
-    CountError: "sbc_err",
-    /// Of its data.
-    DataError: "data_err",
-    /// Place in the UFS controller's queue.
-    Tag: "tag",
-    /// Bytes of a UFS command.
-    Bytes: "transfer_len" | "affected_bytes",
-    /// Whether a UFS command begins or ends, as a number (since kernel 5.12).
-    Step: "str_t",
-    /// The same as a word; a text.
-    Word: "str",
-    /// What a system call returned.
-    Result: "ret",
-    /// Changes of metadata in a transaction.
-    Handles: "handle_count",
-    /// Blocks that a transaction wrote to the journal.
-    JournalBlocks: "blocks_logged",
-}
-
-impl Slot {
-    /// Whether it holds a text, not a number.
-    #[inline]
-    pub fn is_text(self) -> bool {
-        matches!(self, Slot::Letters | Slot::Task | Slot::Host | Slot::Word)
-    }
-}
-
-/// The fields of one event.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Values<'a> {
-    numbers: [i64; Slot::COUNT],
-    letters: &'a [u8],
-    task: &'a [u8],
-    host: &'a [u8],
-    word: &'a [u8],
-    given: u32,
-}
-
-impl<'a> Values<'a> {
-    /// Notes the number in a field.
-    #[inline]
-    pub fn set(&mut self, slot: Slot, number: i64) {
-        self.numbers[slot as usize] = number;
-        self.given |= 1 << slot as u32;
-    }
-
-    /// Notes the text in a field; of one that holds a number, nothing.
-    #[inline]
-    pub fn set_text(&mut self, slot: Slot, text: &'a [u8]) {
-        let place = match slot {
-            Slot::Letters => &mut self.letters,
-            Slot::Task => &mut self.task,
-            Slot::Host => &mut self.host,
-            Slot::Word => &mut self.word,
-            _ => return,
-        };
-        *place = text;
-        self.given |= 1 << slot as u32;
-    }
-
-    /// Whether the event has this field.
-    #[inline]
-    pub fn has(&self, slot: Slot) -> bool {
-        self.given & 1 << slot as u32 != 0
-    }
-
-    /// The number; 0 where there is none.
-    #[inline]
-    pub fn number(&self, slot: Slot) -> i64 {
-        self.numbers[slot as usize]
-    }
-
-    /// The text; empty where there is none.
-    #[inline]
-    pub fn text(&self, slot: Slot) -> &'a [u8] {
-        match slot {
-            Slot::Letters => self.letters,
-            Slot::Task => self.task,
-            Slot::Host => self.host,
-            Slot::Word => self.word,
-            _ => &[],
-        }
-    }
-
-    /// What the event says; `None` where fields are missing.
-    pub fn read(&self, event: KernelEvent, pid: i32) -> Option<Told> {
-        if !event.is_told_by(self) {
-            return None;
-        }
-        CommandEvent::read(event, self)
-            .map(Told::Command)
-            .or_else(|| FsEvent::read(event, pid, self).map(Told::File))
-    }
-}
-
-/// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// Of the driver below the block layer.
-    Command(CommandEvent),
-    /// Of a file system above it.
-    File(FsEvent),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn events_and_fields_are_known_by_the_kernels_names() {
+    fn events_are_known_by_the_kernels_names() {
         assert_eq!(KernelEvent::by_name(b"mmc_request_start"), Some(KernelEvent::MmcStart));
         assert_eq!(KernelEvent::by_name(b"f2fs_sync_file_exit"), Some(KernelEvent::SyncEnd("f2fs")));
         for name in ["request_start", "", "/mmc_request_start", "ext4_sync_file_enter2"] {
             assert_eq!(KernelEvent::by_name(name.as_bytes()), None, "{name}");
         }
-        assert_eq!(Slot::by_name(b"affected_bytes"), Some(Slot::Bytes));
-        assert_eq!(Slot::by_name(b"cmd_flags"), None);
-        const { assert!(Slot::COUNT <= u32::BITS as usize) };
     }
 }

@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 
+use emmclab_base::{Flags, NameId, Nanos, Op, Request, SECTOR_BYTES};
+
 use super::activity::{Activity, SyncCounts};
 use super::command::{CommandEvent, CommandKind, CommandStep};
 use super::file::FsEvent;
 use super::meter::Meter;
 use super::tasks::Tasks;
 use crate::ledger::Ledger;
-use crate::names::NameId;
 use crate::pairing::{Event, EventKind, Pairer};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, SECTOR_BYTES};
 
 /// The thread that writes a journal of ext4 is named `jbd2/DEVICE-INODE`.
 const JOURNAL_THREAD: &[u8] = b"jbd2/";

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use emmclab_base::{Bytes, Nanos};
+
 use super::activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
 use super::command::{CommandEvent, CommandKind, CommandStep};
 use super::file::{FsEvent, FsStep};
 use crate::names::unfilled;
-use crate::units::{Bytes, Nanos};
 
 /// Commands or calls that may be open at a time; more are left overs of lost events.
 const MOST_OPEN: usize = 4096;

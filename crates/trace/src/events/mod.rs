@@ -5,14 +5,18 @@
 
 mod activity;
 mod command;
+mod decoded_event;
 mod file;
 mod kernel_event;
 mod matcher;
 mod meter;
 mod tasks;
+mod values;
 
 pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
 pub use command::{CommandEvent, CommandKind, CommandStep};
+pub use decoded_event::DecodedEvent;
 pub use file::{FsEvent, FsStep};
-pub use kernel_event::{KernelEvent, Slot, Told, Values};
+pub use kernel_event::KernelEvent;
 pub use matcher::Matcher;
+pub use values::{Slot, Values};

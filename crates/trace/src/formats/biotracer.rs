@@ -8,22 +8,24 @@
 use std::io::Write;
 use std::path::Path;
 
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::format::{Format, ReadOptions, Times};
+use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
 use super::quick::Quick;
 use super::text::{
-    Context, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, first_line, is_digits, need,
-    no_more, sectors, unsigned,
+    Context, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, need, no_more,
+    sectors, unsigned,
 };
-use super::{Format, Holds, Times};
+use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, SECTOR_BYTES, Sector};
-use crate::writer::Sink;
+use crate::header::Header;
+use crate::sink::Sink;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "biotracer",

@@ -7,18 +7,20 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
+
+use super::format::{Format, ReadOptions, Times};
 use super::ftrace::{device_name, range};
 use super::input::Input;
+use super::rwbs;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, is_decimal,
-    is_digits, need, pid, text, unsigned,
+    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, is_decimal, is_digits, need,
+    pid, text, unsigned,
 };
-use super::{Format, Times, rwbs};
-use crate::error::{Error, Kind, Result};
+use super::time_unit::TimeUnit;
+use crate::header::Header;
 use crate::pairing::{Event, EventKind, Pairer};
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "blkparse",

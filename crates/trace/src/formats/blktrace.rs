@@ -9,17 +9,18 @@ use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES};
+
+use super::format::{Format, ReadOptions, Times};
 use super::input::{Input, damaged};
-use super::text::{Context, TimeUnit, text};
-use super::{Format, Times};
+use super::text::{Context, text};
+use super::time_unit::TimeUnit;
 use crate::batch::BATCH_ROWS;
-use crate::error::{Error, Kind, Result};
+use crate::header::Header;
 use crate::ledger::Ledger;
-use crate::names::{NameId, Names, dev_t_label};
+use crate::names::{Names, dev_t_label};
 use crate::pairing::{Event, EventKind, Pairer};
-use crate::reader::{Header, Progress, ReadOptions, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, SECTOR_BYTES};
+use crate::source::{Progress, Source};
 
 pub(super) static FORMAT: Format = Format {
     name: "blktrace",

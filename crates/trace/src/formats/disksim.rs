@@ -4,8 +4,9 @@
 //! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit
 //! is 1 for a read: the record of SSDsim with another clock.
 
-use super::text::TimeUnit;
-use super::{Format, Times, ssdsim};
+use super::format::{Format, Times};
+use super::ssdsim;
+use super::time_unit::TimeUnit;
 
 pub(super) static FORMAT: Format = Format {
     name: "disksim",

@@ -1,10 +1,10 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
-use super::{TimeUnit, Times};
-use crate::error::{Error, Kind, Result};
-use crate::reader::ReadOptions;
+use emmclab_base::{Bytes, Error, Kind, Nanos, Result, SECTOR_BYTES};
+
+use super::format::{ReadOptions, Times};
+use super::time_unit::TimeUnit;
 use crate::rows::Rows;
-use crate::units::{Bytes, Nanos, SECTOR_BYTES};
 
 /// No storage reaches this; a large array does a tenth of it.
 const MAX_RATE: f64 = 20e6;
@@ -58,7 +58,7 @@ impl UnitGuard {
     pub(crate) fn new(times: Times, options: &ReadOptions) -> Result<Self> {
         let unit = match times {
             Times::Fixed(unit) => unit,
-            Times::Open(unit) => unit.or_asked(options)?,
+            Times::Open(unit) => options.time_unit_or(unit)?,
             Times::Loose | Times::Stored => TimeUnit::Nanos,
         };
         Ok(Self {
@@ -250,8 +250,7 @@ mod tests {
 
     use super::*;
     use crate::batch::{Batch, BatchBuilder};
-    use crate::request::{Op, Request};
-    use crate::units::Sector;
+    use emmclab_base::{Op, Request, Sector};
 
     fn batch(requests: &[Request]) -> Batch {
         let mut builder = BatchBuilder::default();

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
-use crate::reader::Progress;
+use emmclab_base::{Error, Result};
+
+use crate::source::Progress;
 
 /// Bytes looked at to find out the format.
 const HEAD_BYTES: usize = 1 << 16;

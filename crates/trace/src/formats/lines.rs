@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
+use emmclab_base::{Error, Request, Result};
+
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::error::{Error, Result};
+use crate::header::Header;
 use crate::ledger::Ledger;
-use crate::reader::Header;
-use crate::request::Request;
-use crate::writer::Sink;
+use crate::sink::Sink;
 
 /// A text format's own part in writing.
 pub(crate) trait LineWriter: Send {

@@ -10,8 +10,10 @@ mod blktrace;
 mod csv;
 mod disksim;
 mod fio;
+mod format;
 mod ftrace;
 mod guard;
+mod holds;
 mod input;
 mod lines;
 mod mqsim;
@@ -27,101 +29,22 @@ mod systor17;
 mod systrace;
 mod tencent;
 mod text;
+mod time_unit;
 mod walk;
 
 use std::path::{Path, PathBuf};
 
+pub use format::{Create, Format, ReadOptions, Times};
 pub(crate) use guard::UnitGuard;
+pub use holds::Holds;
 pub use input::Input;
 pub use rwbs::parse as parse_rwbs;
-pub use text::TimeUnit;
+pub use time_unit::TimeUnit;
 
-use crate::atomic_file::AtomicFile;
-use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
-use crate::reader::{Header, ReadOptions, Recognised, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::Nanos;
-use crate::writer::Sink;
+use emmclab_base::{Error, Kind, Result};
 
-/// A trace format: how to know it, read it and write it.
-#[derive(Debug)]
-pub struct Format {
-    /// The name for `--format`, in lower case.
-    pub name: &'static str,
-    /// One line on what it is and who writes it.
-    pub about: &'static str,
-    /// What its content is known by, in words for `sniff`.
-    pub known_by: &'static str,
-    /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
-    pub extensions: &'static [&'static str],
-    /// How it states times.
-    pub times: Times,
-    /// Whether the first bytes (decompressed) and the file name look like this format.
-    pub sniff: fn(&[u8], &Path) -> bool,
-    /// Starts reading.
-    pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
-    /// What it can hold and how writing starts, where the format can be written.
-    pub writes: Option<(Holds, Create)>,
-}
-
-/// How a format states times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
-    /// Always in this unit.
-    Fixed(TimeUnit),
-    /// In this unit unless `--time-unit` names another.
-    Open(TimeUnit),
-    /// It orders requests rather than timing them, so that rates mean nothing.
-    Loose,
-    /// In nanoseconds, in a column that any tool may have written.
-    Stored,
-}
-
-/// Starts writing a file.
-pub type Create = fn(AtomicFile, &Header) -> Result<Box<dyn Sink>>;
-
-/// What a format has a place for; [`crate::TraceWriter`] counts the rest as lost.
-#[derive(Clone, Copy, Debug)]
-pub struct Holds {
-    /// The operations; requests of others are left out.
-    pub ops: &'static [Op],
-    /// The columns beside arrival, sector, sectors, op and flags.
-    pub columns: &'static [Column],
-    /// The flags.
-    pub flags: Flags,
-    /// Nanoseconds in the smallest step of its clock.
-    pub tick_ns: i64,
-}
-
-impl Holds {
-    /// All of a trace.
-    pub const EVERYTHING: Holds =
-        Holds { ops: &Op::ALL, columns: &Column::ALL, flags: Flags(u16::MAX), tick_ns: 1 };
-
-    /// True for a format that loses nothing.
-    pub const fn is_everything(&self) -> bool {
-        self.ops.len() == Op::ALL.len() && self.columns.len() == Column::ALL.len() && self.tick_ns == 1
-    }
-
-    /// Whether writing `request` loses what it has in `column`.
-    pub(crate) fn loses(&self, column: Column, request: &Request) -> bool {
-        let time = |time: Option<Nanos>| {
-            time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
-        };
-        match column {
-            Column::Arrival => request.arrival.0 % self.tick_ns != 0,
-            Column::Start => time(request.start),
-            Column::Issue => time(request.issue),
-            Column::Complete => time(request.complete),
-            Column::Sector | Column::Sectors | Column::Op => false,
-            Column::Flags => !self.flags.contains(request.flags),
-            Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
-            Column::Process => request.process.is_some() && !self.columns.contains(&column),
-            Column::Device => request.device.is_some() && !self.columns.contains(&column),
-        }
-    }
-}
+use crate::header::Recognised;
+use crate::source::Source;
 
 /// Every format, the most telling first: the first whose `sniff` holds is taken.
 pub static FORMATS: &[&Format] = &[

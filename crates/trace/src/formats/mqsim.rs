@@ -4,8 +4,9 @@
 //! workload file gives the unit of time (`Time_Unit`); nanoseconds here unless `--time-unit` says otherwise. Nothing
 //! in the file tells the two simulators apart, so the ending `.mqsim` or `--format` does.
 
-use super::text::TimeUnit;
-use super::{Format, Times, ssdsim};
+use super::format::{Format, Times};
+use super::ssdsim;
+use super::time_unit::TimeUnit;
 
 pub(super) static FORMAT: Format = Format {
     name: "mqsim",

@@ -7,16 +7,15 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use emmclab_base::{Nanos, Request, Result};
+
+use super::format::{Format, ReadOptions, Times};
 use super::input::Input;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_digits, text,
-};
+use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
+use super::time_unit::TimeUnit;
 use super::walk::Walk;
-use super::{Format, Times};
-use crate::error::Result;
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
+use crate::header::Header;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "msr",

@@ -16,6 +16,7 @@ use std::sync::{Arc, Once};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::max;
 use arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
+use emmclab_base::{Error, Kind, Request, Result, Sector};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
@@ -27,17 +28,16 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
+use super::format::{Format, ReadOptions, Times};
+use super::holds::Holds;
 use super::input::Input;
-use super::{Format, Holds, Times};
 use crate::atomic_file::AtomicFile;
 use crate::batch::{BATCH_ROWS, Batch};
-use crate::error::{Error, Kind, Result};
+use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::Names;
-use crate::reader::{Extent, Header, Progress, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Sector;
-use crate::writer::Sink;
+use crate::sink::Sink;
+use crate::source::{Extent, Progress, Source};
 
 pub(super) static FORMAT: Format = Format {
     name: "parquet",

@@ -9,17 +9,19 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use emmclab_base::{Nanos, Op, Request, Result, Sector};
+
+use super::format::{Format, ReadOptions, Times};
 use super::input::Input;
+use super::rwbs;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, first_line, is_digits, need, pid,
-    sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, decimal_time, first_line, is_digits, need, pid, sectors, text,
+    unsigned,
 };
-use super::{Format, Times, rwbs};
-use crate::error::Result;
+use super::time_unit::TimeUnit;
+use crate::header::Header;
 use crate::names::device_label;
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Op, Request};
-use crate::units::{Nanos, Sector};
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "pixel",

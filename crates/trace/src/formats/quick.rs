@@ -5,7 +5,7 @@
     reason = "the hottest path of reading; what is handed on stays in registers"
 )]
 
-use super::text::TimeUnit;
+use super::time_unit::TimeUnit;
 
 /// What is left of a text that begins with a line. A number is read eight bytes at a time; one that ends in the last
 /// seven bytes of the text is left to the careful way.
@@ -266,12 +266,14 @@ mod tests {
 /// Reads whole texts both ways, for the tests of formats.
 #[cfg(test)]
 pub(super) mod both_ways {
+    use emmclab_base::{Request, Result};
+
+    use super::super::format::ReadOptions;
     use super::super::input::Input;
     use super::super::text::{Context, LineFormat, LineSource};
-    use crate::error::Result;
+    use crate::header::Header;
     use crate::ledger::Ledger;
-    use crate::reader::{Header, ReadOptions, Source};
-    use crate::request::Request;
+    use crate::source::Source;
 
     /// A format that takes no line the quick way.
     struct Careful<F>(F);

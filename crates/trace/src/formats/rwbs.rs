@@ -1,7 +1,6 @@
 //! The kernel's operation letters, as in block trace events (`blk_fill_rwbs`) and `blkparse`.
 
-use crate::error::{Error, Kind, Result};
-use crate::request::{Flags, Op};
+use emmclab_base::{Error, Flags, Kind, Op, Result};
 
 /// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///

@@ -6,17 +6,17 @@
 
 use std::path::Path;
 
+use emmclab_base::{Nanos, Request, Result, SECTOR_BYTES};
+
+use super::format::{Format, ReadOptions, Times};
 use super::input::Input;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, comma_separated, first_line, is_decimal, is_digits,
-    text,
+    Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_decimal, is_digits, text,
 };
+use super::time_unit::TimeUnit;
 use super::walk::Walk;
-use super::{Format, Times};
-use crate::error::Result;
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::{Nanos, SECTOR_BYTES};
+use crate::header::Header;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "spc1",

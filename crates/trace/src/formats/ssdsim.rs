@@ -5,21 +5,23 @@
 
 use std::io::Write;
 
+use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
+
+use super::format::{Format, ReadOptions, Times};
+use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
 use super::quick::Quick;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, first_line,
-    is_decimal, is_digits, need, no_more, sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_decimal,
+    is_digits, need, no_more, sectors, text, unsigned,
 };
-use super::{Format, Holds, Times};
+use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::error::{Error, Kind, Result};
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, Sector};
-use crate::writer::Sink;
+use crate::header::Header;
+use crate::sink::Sink;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "ssdsim",
@@ -52,7 +54,7 @@ pub(super) fn open(
     unit: TimeUnit,
     format: &'static str,
 ) -> Result<Box<dyn Source>> {
-    let reader = Reader { unit: unit.or_asked(options)?, device: LastName::default(), format };
+    let reader = Reader { unit: options.time_unit_or(unit)?, device: LastName::default(), format };
     Ok(Box::new(LineSource::new(reader, input, options)))
 }
 

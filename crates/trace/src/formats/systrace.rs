@@ -10,14 +10,15 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use emmclab_base::Result;
 use memchr::memmem;
 
+use super::format::{Format, ReadOptions, Times};
 use super::ftrace::Ftrace;
 use super::input::Input;
-use super::text::{LineSource, TimeUnit};
-use super::{Format, Times};
-use crate::error::Result;
-use crate::reader::{ReadOptions, Source};
+use super::text::LineSource;
+use super::time_unit::TimeUnit;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "systrace",

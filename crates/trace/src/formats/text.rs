@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::io::Read;
 
+use emmclab_base::{Error, Kind, NameId, Request, Result, SECTOR_BYTES, Sector};
+
+use super::format::ReadOptions;
 use super::input::{Input, damaged};
-use crate::error::{Error, Kind, Result};
+use super::time_unit::TimeUnit;
+use crate::header::Header;
 use crate::ledger::Ledger;
-use crate::names::{NameId, Names};
-use crate::reader::{Header, Progress, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::{SECTOR_BYTES, Sector};
+use crate::names::Names;
+use crate::source::{Progress, Source};
 
 /// Longest line accepted; a longer one is no text.
 const MAX_LINE: usize = 1 << 16;
@@ -204,63 +206,6 @@ impl<F: LineFormat> Source for LineSource<F> {
 
     fn progress(&self) -> Progress {
         (self.meter)()
-    }
-}
-
-/// The unit in which a file states its times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Seconds.
-    Seconds,
-    /// Milliseconds.
-    Millis,
-    /// Microseconds.
-    Micros,
-    /// Windows FILETIME ticks of 100 ns.
-    Ticks,
-    /// Nanoseconds.
-    Nanos,
-}
-
-impl TimeUnit {
-    /// Decimal digits between this unit and the nanosecond.
-    pub(crate) const fn digits(self) -> u32 {
-        match self {
-            TimeUnit::Seconds => 9,
-            TimeUnit::Millis => 6,
-            TimeUnit::Micros => 3,
-            TimeUnit::Ticks => 2,
-            TimeUnit::Nanos => 0,
-        }
-    }
-
-    /// The name for `--time-unit`; ticks cannot be chosen.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TimeUnit::Seconds => "s",
-            TimeUnit::Millis => "ms",
-            TimeUnit::Micros => "us",
-            TimeUnit::Ticks => "100 ns",
-            TimeUnit::Nanos => "ns",
-        }
-    }
-
-    /// The units that can be chosen, the coarsest first.
-    pub(crate) const CHOICES: [TimeUnit; 4] =
-        [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
-
-    /// The unit of this name.
-    pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
-        TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
-            Error::new(Kind::Config, "is no unit of time")
-                .of_field("--time-unit", 0, name.as_bytes())
-                .hint("choose one of: s, ms, us, ns")
-        })
-    }
-
-    /// The unit asked for, or this one.
-    pub(crate) fn or_asked(self, options: &ReadOptions) -> Result<TimeUnit> {
-        options.time_unit.as_deref().map_or(Ok(self), TimeUnit::by_name)
     }
 }
 

@@ -1,9 +1,9 @@
 //! A walk along the columns of a line: each field knows its name and column, for errors.
 
-use super::text::{TimeUnit, decimal_time, need, no_more, sector_span, sectors, unsigned};
-use crate::error::{Error, Kind, Result};
-use crate::request::Op;
-use crate::units::Sector;
+use emmclab_base::{Error, Kind, Op, Result, Sector};
+
+use super::text::{decimal_time, need, no_more, sector_span, sectors, unsigned};
+use super::time_unit::TimeUnit;
 
 /// Takes the fields of a line one by one.
 pub(super) struct Walk<I> {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use emmclab_base::{Flags, Nanos, Op, Request, Sector};
+
 use super::shelf::{Open, Shelf};
 use super::{Event, EventKind, MAX_OPEN};
 use crate::ledger::Ledger;
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, Sector};
 
 /// The state of one device.
 #[derive(Debug, Default)]

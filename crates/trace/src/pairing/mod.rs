@@ -28,10 +28,9 @@ use std::collections::BTreeMap;
 
 use device::Device;
 
+use emmclab_base::{Flags, NameId, Nanos, Op, Request};
+
 use crate::ledger::Ledger;
-use crate::names::NameId;
-use crate::request::{Flags, Op, Request};
-use crate::units::Nanos;
 
 /// Requests of one device that may be open at a time; beyond it, the oldest half is given up.
 const MAX_OPEN: usize = 1 << 16;

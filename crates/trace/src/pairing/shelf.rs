@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use emmclab_base::{Flags, Op, Request, Sector};
+
 use super::Event;
-use crate::request::{Flags, Op, Request};
-use crate::units::Sector;
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]

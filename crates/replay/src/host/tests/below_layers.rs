@@ -8,7 +8,7 @@ use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
-use super::HostQueue;
+use super::super::HostQueue;
 
 const SECTOR: usize = 512;
 const BELOW: Below = Below { main: 4096, second: None };
@@ -20,6 +20,8 @@ struct QueueDisk {
     /// Data of writes that wait, by number; of reads, once they were fetched.
     moving: HashMap<u64, Vec<u8>>,
     now: i64,
+    /// Commands so far.
+    sent: u64,
     /// Requests that come while a command is under way.
     burst: i64,
 }
@@ -33,6 +35,7 @@ impl QueueDisk {
             data: vec![0; BELOW.main as usize * SECTOR],
             moving: HashMap::new(),
             now: 0,
+            sent: 0,
             burst,
         }
     }
@@ -47,10 +50,11 @@ impl QueueDisk {
 
     fn fetch(&mut self) {
         let Some(at) = self.host.ready_at() else { return };
-        let commands = self.host.fetch(at);
-        for (entry, command) in commands.iter().enumerate() {
+        let (mut commands, mut parts) = (Vec::new(), Vec::new());
+        self.host.fetch(at, &mut commands);
+        for command in commands {
             let whole = RequestCompleted {
-                id: 0,
+                id: self.sent,
                 op: command.op,
                 sector: command.sector,
                 sectors: command.sectors,
@@ -60,9 +64,10 @@ impl QueueDisk {
                 subrequests: 1,
                 waits: Waits::default(),
             };
-            let (mut parts, mut sectors) = (Vec::new(), 0);
-            self.host.entry_completed(entry, &whole, &mut |event| parts.push(*event));
-            for part in parts {
+            self.sent += 1;
+            let mut sectors = 0;
+            self.host.completed(&whole, &mut parts);
+            for part in parts.drain(..) {
                 sectors += part.sectors;
                 assert!(part.sector >= command.sector && part.op == command.op);
                 assert!(part.sector + u64::from(part.sectors) <= command.sector + u64::from(command.sectors));
@@ -77,8 +82,6 @@ impl QueueDisk {
             }
             assert_eq!(sectors, command.sectors, "the parts of a merged command are the command");
         }
-        self.host.commands = commands;
-        while self.host.pop_complete().is_some() {}
     }
 
     fn drain(&mut self) {

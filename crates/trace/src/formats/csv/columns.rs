@@ -1,9 +1,9 @@
 //! What the columns of a CSV mean: names, units, and which must be there.
 
-use super::super::text::TimeUnit;
-use crate::error::{Error, Kind, Result};
-use crate::reader::ReadOptions;
-use crate::units::SECTOR_BYTES;
+use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+
+use crate::formats::format::ReadOptions;
+use crate::formats::time_unit::TimeUnit;
 
 /// What a column of the file means, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use emmclab_base::{Error, Kind, Result};
+
 use super::super::text::text;
-use crate::error::{Error, Kind, Result};
 
 /// A field as it stands in the line.
 #[derive(Clone, Copy, Debug)]

@@ -16,17 +16,20 @@ use std::path::Path;
 use columns::{MOMENTS, Meaning, Moment, is_heading, meanings};
 use fields::{Field, Fields};
 
+use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::format::{Format, ReadOptions, Times};
+use super::holds::Holds;
 use super::input::Input;
+use super::rwbs;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, decimal_time, first_line, is_decimal, pid,
-    sector_span, sectors, text, unsigned,
+    Context, LastName, LineFormat, LineSource, decimal_time, first_line, is_decimal, pid, sector_span,
+    sectors, text, unsigned,
 };
-use super::{Format, Holds, Times, rwbs};
-use crate::error::{Error, Kind, Result};
-use crate::names::{NameId, Names};
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::{Flags, Op, Request};
-use crate::units::{Nanos, SECTOR_BYTES, Sector};
+use super::time_unit::TimeUnit;
+use crate::header::Header;
+use crate::names::Names;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "csv",

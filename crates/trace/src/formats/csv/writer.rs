@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
+use emmclab_base::{Error, Kind, Request, Result};
+
 use super::super::lines::{LineWriter, Lines};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
-use crate::error::{Error, Kind, Result};
-use crate::reader::Header;
-use crate::request::Request;
-use crate::writer::Sink;
+use crate::header::Header;
+use crate::sink::Sink;
 
 /// Writes all columns under their names in the Parquet schema. Header and ledger have no place in CSV.
 pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {

@@ -10,21 +10,22 @@ mod payload;
 use std::borrow::Cow;
 use std::path::Path;
 
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
 use memchr::memmem;
 
+use super::format::{Format, ReadOptions, Times};
 use super::input::Input;
+use super::rwbs;
 use super::text::{
-    Context, LastName, LineFormat, LineSource, TimeUnit, blank_separated, decimal_time, is_digits, need, pid,
-    text, unsigned,
+    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, is_digits, need, pid, text,
+    unsigned,
 };
-use super::{Format, Times, rwbs};
-use crate::error::{Error, Kind, Result};
-use crate::events::{KernelEvent, Matcher, Told};
+use super::time_unit::TimeUnit;
+use crate::events::{DecodedEvent, KernelEvent, Matcher};
+use crate::header::Header;
 use crate::names::dev_t_label;
 use crate::pairing::{Event, EventKind};
-use crate::reader::{Header, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
+use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "ftrace",
@@ -233,11 +234,11 @@ impl Ftrace {
         out: &mut Vec<Request>,
     ) -> Result<()> {
         let (time, (name, id)) = (line.time()?, line.task()?);
-        match payload::values(event, line.payload).read(event, id) {
-            Some(Told::Command(event)) => {
+        match DecodedEvent::read(event, id, &payload::values(event, line.payload)) {
+            Some(DecodedEvent::Command(event)) => {
                 self.matcher.command(time, &event, None, &mut context.ledger, out);
             }
-            Some(Told::File(event)) => {
+            Some(DecodedEvent::File(event)) => {
                 self.matcher.learn_task(id, name);
                 self.matcher.file_system(time, &event, &dev_t_label(event.device), None);
             }

@@ -84,20 +84,20 @@ fn dev_t(major: i64, minor: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, Told};
+    use crate::events::{CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep};
     use crate::names::{fixed, unfilled};
 
-    fn read(name: &str, payload: &str) -> Option<Told> {
+    fn read(name: &str, payload: &str) -> Option<DecodedEvent> {
         let event = KernelEvent::by_name(name.as_bytes()).unwrap();
-        values(event, payload.as_bytes()).read(event, 7)
+        DecodedEvent::read(event, 7, &values(event, payload.as_bytes()))
     }
 
-    fn file(system: &'static str, minor: u32, step: FsStep) -> Option<Told> {
-        Some(Told::File(FsEvent { system, device: 179 << 20 | minor, pid: 7, step }))
+    fn file(system: &'static str, minor: u32, step: FsStep) -> Option<DecodedEvent> {
+        Some(DecodedEvent::File(FsEvent { system, device: 179 << 20 | minor, pid: 7, step }))
     }
 
-    fn command(host: &str, id: u64, step: CommandStep) -> Option<Told> {
-        Some(Told::Command(CommandEvent { host: fixed(host.as_bytes()), id, step }))
+    fn command(host: &str, id: u64, step: CommandStep) -> Option<DecodedEvent> {
+        Some(DecodedEvent::Command(CommandEvent { host: fixed(host.as_bytes()), id, step }))
     }
 
     fn start(kind: CommandKind, bytes: u64, sector: Option<u64>) -> CommandStep {
@@ -200,7 +200,7 @@ mod tests {
             "mmc_request_done",
             "mmc1: end struct mmc_request[(____ptrval____)]: cmd_opcode=18 cmd_err=0",
         );
-        let Some(Told::Command(done)) = done else { panic!("{done:?}") };
+        let Some(DecodedEvent::Command(done)) = done else { panic!("{done:?}") };
         assert_eq!((unfilled(&done.host), done.id), (&b"mmc1"[..], 0));
     }
 }

@@ -2,9 +2,9 @@
 //! which other clock they are on and how it stood to the boot clock. Source: `ftrace_event_bundle.proto`,
 //! `clock_snapshot.proto` of Perfetto.
 
+use emmclab_base::{Error, Kind, Nanos, Result};
+
 use super::wire::Fields;
-use crate::error::{Error, Kind, Result};
-use crate::units::Nanos;
 
 /// `FtraceClock`: no word means the boot clock.
 const BOOT: u64 = 0;

@@ -11,13 +11,13 @@ use Slot::{
     Word,
 };
 
+use emmclab_base::{Flags, Op, Result};
+
 use super::wire::{Fields, Value};
-use crate::error::Result;
-use crate::events::{KernelEvent, Slot, Told, Values};
+use crate::events::{DecodedEvent, KernelEvent, Slot, Values};
 use crate::formats::rwbs;
 use crate::names::fixed;
 use crate::pairing::EventKind;
-use crate::request::{Flags, Op};
 
 /// The events that are of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Block(Block),
-    Beside(Told),
+    Beside(DecodedEvent),
 }
 
 /// An event of the block layer.
@@ -179,7 +179,7 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
                 sectors: u32::try_from(values.number(Sectors)).ok()?,
             })
         }
-        Kernel::Beside(event) => What::Beside(values.read(event, pid)?),
+        Kernel::Beside(event) => What::Beside(DecodedEvent::read(event, pid, values)?),
         Kernel::Accounting => return None,
     };
     Some(Found { pid, task: fixed(values.text(Task)), what })

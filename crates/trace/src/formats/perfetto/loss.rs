@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use emmclab_base::Result;
+
 use super::wire::Fields;
-use crate::error::Result;
 
 /// Machines have fewer CPUs; what is beyond is counted together.
 const MOST_CPUS: u64 = 1 << 13;

@@ -19,19 +19,19 @@ use loss::Losses;
 use process::Processes;
 use wire::Fields;
 
+use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
+
+use super::format::{Format, ReadOptions, Times};
 use super::input::Input;
-use super::text::TimeUnit;
-use super::{Format, Times};
+use super::time_unit::TimeUnit;
 use crate::batch::BATCH_ROWS;
-use crate::error::{Error, Kind, Result};
-use crate::events::{Matcher, Told};
+use crate::events::{DecodedEvent, Matcher};
+use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::merge::Merge;
-use crate::names::{NameId, Names, dev_t_label, unfilled};
+use crate::names::{Names, dev_t_label, unfilled};
 use crate::pairing::Event;
-use crate::reader::{Header, Progress, ReadOptions, Source};
-use crate::request::Request;
-use crate::units::Nanos;
+use crate::source::{Progress, Source};
 
 pub(super) static FORMAT: Format = Format {
     name: "perfetto",
@@ -407,10 +407,10 @@ impl Events {
                 };
                 self.matcher.block(event, unfilled(&found.task), &mut self.ledger, out);
             }
-            What::Beside(Told::Command(command)) => {
+            What::Beside(DecodedEvent::Command(command)) => {
                 self.matcher.command(time, command, None, &mut self.ledger, out);
             }
-            What::Beside(Told::File(event)) => {
+            What::Beside(DecodedEvent::File(event)) => {
                 let process = self.tree.process_name(event.pid);
                 self.matcher.file_system(time, event, &dev_t_label(event.device), process.as_deref());
             }

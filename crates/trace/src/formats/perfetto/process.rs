@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
+use emmclab_base::{NameId, Result};
+
 use super::wire::Fields;
-use crate::error::Result;
 use crate::formats::text::text;
-use crate::names::{NameId, Names};
+use crate::names::Names;
 
 /// No kernel gives larger ids (`PID_MAX_LIMIT`).
 const LARGEST_ID: u64 = 1 << 22;

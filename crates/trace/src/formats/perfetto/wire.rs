@@ -1,7 +1,7 @@
 //! The wire format of Protocol Buffers: what a field is, without a copy and without knowing the message. Source:
 //! protobuf.dev/programming-guides/encoding.
 
-use crate::error::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

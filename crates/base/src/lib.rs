@@ -1,0 +1,15 @@
+//! What every other crate shares: the error, the units, operations, flags, and one request.
+//!
+//! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
+
+mod error;
+mod flags;
+mod op;
+mod request;
+mod units;
+
+pub use error::{Error, Kind, Result};
+pub use flags::Flags;
+pub use op::Op;
+pub use request::{NameId, Request};
+pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};

@@ -1,0 +1,94 @@
+//! One block-layer I/O.
+
+use crate::flags::Flags;
+use crate::op::Op;
+use crate::units::{Bytes, Nanos, SECTOR_BYTES, Sector};
+
+/// Index of a process or device name in a trace's table of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub u32);
+
+/// One block-layer I/O. Times are on the trace's clock; all but the arrival may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it was generated and put into the queue.
+    pub arrival: Nanos,
+    /// When the driver fetched it.
+    pub start: Option<Nanos>,
+    /// When it was submitted to the device.
+    pub issue: Option<Nanos>,
+    /// When the device had finished it.
+    pub complete: Option<Nanos>,
+    /// First sector.
+    pub sector: Sector,
+    /// Length in sectors; 0 only for a flush.
+    pub sectors: u32,
+    /// What it does.
+    pub op: Op,
+    /// Its properties.
+    pub flags: Flags,
+    /// The process behind it.
+    pub pid: Option<i32>,
+    /// The name of that process, in the trace's table of names.
+    pub process: Option<NameId>,
+    /// The device it went to, in the trace's table of names.
+    pub device: Option<NameId>,
+}
+
+impl Request {
+    /// A request of which only arrival, place and operation are known.
+    #[inline]
+    pub const fn new(arrival: Nanos, op: Op, sector: Sector, sectors: u32) -> Self {
+        Self {
+            arrival,
+            start: None,
+            issue: None,
+            complete: None,
+            sector,
+            sectors,
+            op,
+            flags: Flags(0),
+            pid: None,
+            process: None,
+            device: None,
+        }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub const fn bytes(&self) -> Bytes {
+        Bytes(self.sectors as u64 * SECTOR_BYTES)
+    }
+
+    /// The sector behind the last one; saturates at the end of the address space.
+    #[inline]
+    pub const fn end(&self) -> Sector {
+        Sector(self.sector.0.saturating_add(self.sectors as u64))
+    }
+
+    /// Complete - arrival, what the application feels.
+    #[inline]
+    pub fn response(&self) -> Option<Nanos> {
+        self.complete.map(|complete| complete - self.arrival)
+    }
+
+    /// Complete - start, what the device took.
+    #[inline]
+    pub fn service(&self) -> Option<Nanos> {
+        Some(self.complete? - self.start?)
+    }
+
+    /// The first of start, issue and complete that is earlier than a time that comes before it, with its name.
+    #[inline]
+    pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
+        let mut latest = self.arrival;
+        for (name, time) in [("start", self.start), ("issue", self.issue), ("complete", self.complete)] {
+            let Some(time) = time else { continue };
+            if time < latest {
+                return Some((name, time));
+            }
+            latest = time;
+        }
+        None
+    }
+}

@@ -1,0 +1,142 @@
+//! Units as types: a number never travels without knowing what it counts.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes in a sector, the block layer's unit of address and size.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A point in time or a duration in integer nanoseconds. The epoch of a point is the trace's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub i64);
+
+impl Nanos {
+    /// Zero nanoseconds.
+    pub const ZERO: Self = Self(0);
+
+    /// Whole microseconds.
+    #[inline]
+    pub const fn from_micros(us: i64) -> Self {
+        Self(us * 1_000)
+    }
+
+    /// Whole milliseconds.
+    #[inline]
+    pub const fn from_millis(ms: i64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// Whole seconds.
+    #[inline]
+    pub const fn from_secs(s: i64) -> Self {
+        Self(s * 1_000_000_000)
+    }
+
+    /// For display and statistics only: no float decides an order of events.
+    #[inline]
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// For display and statistics only: no float decides an order of events.
+    #[inline]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    #[inline]
+    fn add(self, rhs: Self) -> Self {
+        Self(self.0 + rhs.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    #[inline]
+    fn add_assign(&mut self, rhs: Self) {
+        self.0 += rhs.0;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    #[inline]
+    fn sub(self, rhs: Self) -> Self {
+        Self(self.0 - rhs.0)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.unsigned_abs();
+        match ns {
+            0..1_000 => write!(f, "{} ns", self.0),
+            1_000..1_000_000 => write!(f, "{:.1} us", self.0 as f64 / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.2} ms", self.as_millis_f64()),
+            _ => write!(f, "{:.2} s", self.as_secs_f64()),
+        }
+    }
+}
+
+/// An address in 512-byte sectors from the start of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sector(pub u64);
+
+impl Sector {
+    /// The address in bytes; saturates at `u64::MAX`.
+    #[inline]
+    pub const fn bytes(self) -> Bytes {
+        Bytes(self.0.saturating_mul(SECTOR_BYTES))
+    }
+}
+
+impl fmt::Display for Sector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sector {}", self.0)
+    }
+}
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// The size in KB, which in the papers is 1,024 bytes.
+    #[inline]
+    pub fn as_kb_f64(self) -> f64 {
+        self.0 as f64 / 1024.0
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    #[inline]
+    fn add(self, rhs: Self) -> Self {
+        Self(self.0 + rhs.0)
+    }
+}
+
+impl AddAssign for Bytes {
+    #[inline]
+    fn add_assign(&mut self, rhs: Self) {
+        self.0 += rhs.0;
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1_024 => write!(f, "{} B", self.0),
+            1_024..1_048_576 => write!(f, "{:.1} KB", self.as_kb_f64()),
+            1_048_576..1_073_741_824 => write!(f, "{:.1} MB", self.0 as f64 / 1_048_576.0),
+            _ => write!(f, "{:.2} GB", self.0 as f64 / 1_073_741_824.0),
+        }
+    }
+}

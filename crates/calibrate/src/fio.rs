@@ -1,0 +1,105 @@
+//! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
+//!
+//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` stand for the requests; without them
+//! the mean does. Every second job in order of size is held out of the fit.
+
+use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
+use serde_json::Value;
+
+use crate::samples::Samples;
+
+/// Percentiles that stand for the requests between them.
+const FROM_PCT: f64 = 5.0;
+const TO_PCT: f64 = 95.0;
+
+struct Job {
+    op: Op,
+    sectors: u32,
+    count: usize,
+    times_us: Vec<f64>,
+}
+
+/// Collects the samples of a file of `fio --output-format=json`.
+///
+/// # Errors
+/// Where it is none, or its jobs ran more than one request at a time.
+pub fn samples_of_fio(text: &str) -> Result<Samples> {
+    // Warnings may stand before the JSON.
+    let text = text.find('{').map_or(text, |at| &text[at..]);
+    let root: Value = serde_json::from_str(text).map_err(|error| {
+        Error::new(Kind::Syntax, format!("is no JSON: {error}")).hint("run fio with --output-format=json")
+    })?;
+    let Some(entries) = root["jobs"].as_array() else {
+        return Err(Error::new(Kind::Syntax, "has no list of jobs")
+            .of_field("jobs", 0, b"")
+            .hint("run fio with --output-format=json"));
+    };
+    let mut jobs = Vec::new();
+    for entry in entries {
+        let depth = [&entry["job options"]["iodepth"], &root["global options"]["iodepth"]]
+            .into_iter()
+            .find_map(|depth| depth.as_str()?.parse::<u32>().ok())
+            .unwrap_or(1);
+        let name = entry["jobname"].as_str().unwrap_or("");
+        if depth > 1 {
+            return Err(Error::new(Kind::Value, format!("job `{name}` ran {depth} requests at once"))
+                .of_field("iodepth", 0, depth.to_string().as_bytes())
+                .hint("its latencies hold waiting; run fio with --iodepth=1 --numjobs=1 --direct=1"));
+        }
+        for (key, op) in [("read", Op::Read), ("write", Op::Write)] {
+            jobs.extend(job(&entry[key], op, name)?);
+        }
+    }
+    if jobs.is_empty() {
+        return Err(
+            Error::new(Kind::Empty, "no job has read or written").hint("give the jobs some --runtime")
+        );
+    }
+    jobs.sort_by_key(|job| (job.op, job.sectors));
+    let mut samples = Samples::default();
+    for (i, job) in jobs.iter().enumerate() {
+        let each = job.count.div_ceil(job.times_us.len());
+        for time in &job.times_us {
+            samples.add_measured(job.op, job.sectors, *time, each, i % 2 == 1);
+        }
+    }
+    Ok(samples)
+}
+
+/// What a job did in one direction; `None` for nothing.
+fn job(side: &Value, op: Op, name: &str) -> Result<Option<Job>> {
+    let count = side["total_ios"].as_u64().unwrap_or(0);
+    if count == 0 {
+        return Ok(None);
+    }
+    let bytes = side["io_bytes"].as_u64().unwrap_or(0) / count;
+    let sectors = u32::try_from(bytes / SECTOR_BYTES).unwrap_or(0);
+    if sectors == 0 || sectors > 1 << 16 {
+        return Err(Error::new(Kind::Value, format!("job `{name}` has requests of {bytes} bytes"))
+            .of_field("io_bytes", 0, bytes.to_string().as_bytes())
+            .hint("sizes of 512 B to 32 MB can be calibrated"));
+    }
+    let latency =
+        ["clat_ns", "lat_ns"].iter().map(|key| &side[*key]).find(|latency| latency["mean"].is_number());
+    let Some(latency) = latency else {
+        return Err(Error::new(Kind::Syntax, format!("job `{name}` has no latencies in nanoseconds"))
+            .of_field("clat_ns", 0, b"")
+            .hint("fio 3 or later writes them"));
+    };
+    let mut times_us: Vec<f64> = latency["percentile"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(share, _)| share.parse().is_ok_and(|share: f64| (FROM_PCT..=TO_PCT).contains(&share)))
+        .filter_map(|(_, time)| Some(time.as_f64()? / 1e3))
+        .collect();
+    if times_us.is_empty() {
+        times_us.extend(latency["mean"].as_f64().map(|mean| mean / 1e3));
+    }
+    times_us.retain(|time| time.is_finite() && *time > 0.0);
+    if times_us.is_empty() {
+        return Err(Error::new(Kind::Value, format!("job `{name}` has no latency above 0"))
+            .of_field("clat_ns", 0, b"0"));
+    }
+    Ok(Some(Job { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))
+}

@@ -1,0 +1,20 @@
+//! A device preset from measured service times: timing, parallelism and power, with error bars and a hold-out error.
+//!
+//! [`samples_of_traces`] and [`samples_of_fio`] collect service times; [`calibrate`] fits a preset to them.
+
+mod calibration;
+mod fio;
+mod fit;
+mod model;
+mod power;
+mod preset;
+mod samples;
+mod search;
+mod statistics;
+
+pub use calibration::{CalibrateOptions, Calibration, ENOUGH, Figure, SizeRow};
+pub use fio::samples_of_fio;
+pub use fit::calibrate;
+pub use model::{Shape, Timing};
+pub use power::PowerFit;
+pub use samples::{Samples, samples_of_traces};

@@ -1,0 +1,83 @@
+//! The service time of a request that is alone on an idle device: what the simulated device does with it, in closed
+//! form, so that a search can ask thousands of times. A test holds the two together.
+
+use emmclab_trace::Op;
+
+/// The structure: what a search chooses, not a number it bends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Page sizes in KB, largest first.
+    pub page_kb: Vec<u32>,
+    /// Flash units that work beside each other.
+    pub units: u32,
+}
+
+/// The numbers, all in us.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// Fixed time of a read.
+    pub read_overhead: f64,
+    /// Fixed time of a write.
+    pub write_overhead: f64,
+    /// Time of a KB between host and device.
+    pub host_per_kb: f64,
+    /// Array time of a page read, by page size.
+    pub read: Vec<f64>,
+    /// Array time of a page program, by page size.
+    pub program: Vec<f64>,
+}
+
+/// Most flash units of a shape.
+pub(crate) const MOST_UNITS: usize = 4;
+
+impl Timing {
+    /// Time from start to completion, us.
+    pub fn service_us(&self, shape: &Shape, op: Op, kb: f64) -> f64 {
+        let mut left = (kb / 4.0).ceil() as u32 * 4;
+        // When each unit would be free of programs, which decides where a page goes, and of what is asked for.
+        let mut placed = [0.0f64; MOST_UNITS];
+        let mut busy = [0.0f64; MOST_UNITS];
+        let units = shape.units as usize;
+        let mut next = 0;
+        while left > 0 {
+            let fits = shape.page_kb.iter().position(|page| *page <= left);
+            let page = fits.unwrap_or(shape.page_kb.len() - 1);
+            let mut unit = next;
+            for turn in 1..units {
+                let other = (next + turn) % units;
+                if placed[other] < placed[unit] {
+                    unit = other;
+                }
+            }
+            next = (unit + 1) % units;
+            placed[unit] += self.program[page].max(f64::MIN_POSITIVE);
+            busy[unit] += if op == Op::Read { self.read[page] } else { self.program[page] };
+            left = left.saturating_sub(shape.page_kb[page]);
+        }
+        let overhead = if op == Op::Read { self.read_overhead } else { self.write_overhead };
+        overhead + self.host_per_kb * kb + busy.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Every number, for a search.
+    pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut f64> {
+        [&mut self.read_overhead, &mut self.write_overhead, &mut self.host_per_kb]
+            .into_iter()
+            .chain(&mut self.read)
+            .chain(&mut self.program)
+    }
+
+    /// Name, unit and value of every number, in the order of [`Timing::values`].
+    pub(crate) fn named(&self, shape: &Shape) -> Vec<(String, &'static str, f64)> {
+        let mut out = vec![
+            ("read_overhead_us".to_owned(), "us", self.read_overhead),
+            ("write_overhead_us".to_owned(), "us", self.write_overhead),
+            ("host_us_per_kb".to_owned(), "us/KB", self.host_per_kb),
+        ];
+        for (what, values) in [("read", &self.read), ("program", &self.program)] {
+            for (kb, value) in shape.page_kb.iter().zip(values) {
+                out.push((format!("{what}_us of {kb} KB pages"), "us", *value));
+            }
+        }
+        out
+    }
+}

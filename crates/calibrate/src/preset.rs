@@ -1,0 +1,130 @@
+//! The preset as a commented TOML file.
+
+use std::fmt::Write;
+
+use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure};
+use crate::model::{Shape, Timing};
+use crate::power::PowerFit;
+
+const PAGES_PER_BLOCK: u32 = 256;
+const OVER_PROVISIONING_PCT: u32 = 7;
+
+/// Writing to a string never fails.
+macro_rules! line {
+    ($out:expr, $($part:tt)*) => { let _ = writeln!($out, $($part)*); };
+}
+
+pub(crate) fn toml(
+    found: &Calibration,
+    shape: &Shape,
+    timing: &Timing,
+    power: Option<PowerFit>,
+    options: &CalibrateOptions,
+) -> String {
+    let mut out = String::new();
+    let bar = |name: &str| {
+        found
+            .figures
+            .iter()
+            .find(|figure| figure.name == name)
+            .map_or_else(String::new, |Figure { low, high, .. }| format!("{low:.1} to {high:.1}"))
+    };
+    line!(
+        out,
+        "# Written by `emmclab calibrate` (version {}) from {}, seed {}.",
+        env!("CARGO_PKG_VERSION"),
+        options.source,
+        options.seed
+    );
+    line!(out, "#");
+    let (requests, woken) = (found.requests, found.woken);
+    line!(
+        out,
+        "# Fitted to the median service times of {requests} requests by operation and size; {woken} that woke the"
+    );
+    line!(
+        out,
+        "# device are left out. Fitted to one half of them, it meets the requests of the other half within"
+    );
+    let (each, size) = (found.held_out_request_error_pct, found.held_out_median_error_pct);
+    line!(
+        out,
+        "# {each:.1} % in the median, and the medians of their sizes within {size:.1} % in the median; {:.1} % of them are of",
+        found.held_out_within_10_pct
+    );
+    line!(
+        out,
+        "# sizes met within 10 %. Behind each figure stands the range of 90 % of refits to resampled requests."
+    );
+    if found.packed > 0 {
+        line!(out, "# {} packed commands are left out.", found.packed);
+    }
+    line!(
+        out,
+        "# Pages, units and capacity are a stand-in: what the chips inside look like cannot be seen from outside."
+    );
+    line!(out, "#");
+    line!(
+        out,
+        "# us: operation, KB, requests, measured, this preset; held-out half: measured, predicted without it"
+    );
+    for row in found.sizes.iter().filter(|row| row.requests >= ENOUGH) {
+        let held = match (row.held_out_measured_us, row.held_out_predicted_us, row.held_out_error_pct) {
+            (Some(measured), Some(predicted), Some(error)) if row.held_out_requests >= ENOUGH => {
+                format!("{measured:>8.0} {predicted:>8.0} {error:>+5.0} %")
+            }
+            _ => format!("{:>8}", "-"),
+        };
+        line!(
+            out,
+            "# {:<5} {:>5} {:>7} {:>8.0} {:>8.0} {held}",
+            row.op,
+            row.kb,
+            row.requests,
+            row.measured_us,
+            row.predicted_us
+        );
+    }
+    line!(out, "name = {:?}", options.name);
+    line!(out, "about = {:?}", format!("Calibrated from {}", options.source));
+    line!(
+        out,
+        "\n[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1",
+        shape.units
+    );
+    let raw_kb = u64::from(options.capacity_gb) * (1 << 20) * u64::from(100 + OVER_PROVISIONING_PCT) / 100;
+    let smaller = shape.page_kb.len() as u64 - 1;
+    for (i, kb) in shape.page_kb.iter().enumerate().rev() {
+        // Smaller pages have an eighth of the flash each.
+        let share = if i == 0 { raw_kb - smaller * (raw_kb / 8) } else { raw_kb / 8 };
+        let block_kb = u64::from(kb * PAGES_PER_BLOCK * shape.units);
+        line!(out, "\n[[geometry.block_groups]]\npage_kb = {kb}");
+        line!(out, "blocks = {}\npages_per_block = {PAGES_PER_BLOCK}", share.div_ceil(block_kb).max(8));
+        line!(out, "read_us = {:.1} # {}", timing.read[i], bar(&format!("read_us of {kb} KB pages")));
+        line!(
+            out,
+            "program_us = {:.1} # {}",
+            timing.program[i],
+            bar(&format!("program_us of {kb} KB pages"))
+        );
+        line!(out, "erase_us = 3800 # not seen from outside; IISWC 2015, Table V");
+        line!(out, "erase_limit = 3000 # not seen from outside; usual for MLC");
+    }
+    line!(out, "\n[capacity]\nover_provisioning_pct = {OVER_PROVISIONING_PCT}");
+    let parallelism = if shape.units == 1 { "none" } else { "interleave" };
+    line!(
+        out,
+        "\n[timing]\nparallelism = {parallelism:?} # {} unit(s) at once fit best of 1, 2, 4",
+        shape.units
+    );
+    line!(out, "\n[controller]\nqueue_depth = 1");
+    line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
+    line!(out, "write_overhead_us = {:.1} # {}", timing.write_overhead, bar("write_overhead_us"));
+    line!(out, "host_us_per_kb = {:.2} # {}", timing.host_per_kb, bar("host_us_per_kb"));
+    line!(out, "\n[gc]\npolicy = \"greedy\"\nhard_free_blocks = 2");
+    if let Some(power) = power {
+        line!(out, "\n[power]\nsleep_after_us = {:.0} # {}", power.sleep_after_us, bar("sleep_after_us"));
+        line!(out, "wake_us = {:.0} # {}", power.wake_us, bar("wake_us"));
+    }
+    out
+}

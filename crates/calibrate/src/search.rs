@@ -1,0 +1,113 @@
+//! The search: every shape, and for each the numbers that leave the least error.
+//!
+//! The error of a size is |ln(predicted / median)|, so that fast and slow requests count alike, weighted by the square root
+//! of how often it occurs. Steps go in random directions from a fixed seed and only downhill; they shrink until nothing moves.
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+use crate::model::{Shape, Timing};
+use crate::samples::Group;
+
+/// What a number more has to win, as a share of the error.
+const PRICE: f64 = 0.02;
+/// Steps without success before they shrink.
+const PATIENCE: u32 = 150;
+const FIRST_STEP: f64 = 0.6;
+const LATER_STEP: f64 = 0.1;
+const LAST_STEP: f64 = 0.001;
+/// Beginnings of each search.
+const STARTS: usize = 3;
+
+/// The shape and numbers that fit best.
+pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing) {
+    let mut best: Option<(f64, Shape, Timing)> = None;
+    for pages in 1..8u32 {
+        let page_kb: Vec<u32> = [16u32, 8, 4].into_iter().filter(|kb| pages & (kb / 4) != 0).collect();
+        for units in [1, 2, 4] {
+            let shape = Shape { page_kb: page_kb.clone(), units };
+            let price = 1.0 + PRICE * (3 + 2 * page_kb.len()) as f64;
+            for start in 0..STARTS {
+                let timing = descend(&shape, first(&shape, groups, start), groups, FIRST_STEP, random);
+                let cost = error(&shape, &timing, groups) * price;
+                if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                    best = Some((cost, shape.clone(), timing));
+                }
+            }
+        }
+    }
+    best.map_or_else(
+        || {
+            let shape = Shape { page_kb: vec![4], units: 1 };
+            let timing = first(&shape, groups, 0);
+            (shape, timing)
+        },
+        |(_, shape, timing)| (shape, timing),
+    )
+}
+
+/// The same shape fitted to other samples.
+pub(crate) fn refine(shape: &Shape, from: &Timing, groups: &[Group], random: &mut Pcg64) -> Timing {
+    descend(shape, from.clone(), groups, LATER_STEP, random)
+}
+
+/// Somewhere to begin: the shortest service time, shared between overhead and page in one way or another.
+fn first(shape: &Shape, groups: &[Group], start: usize) -> Timing {
+    let shortest = |op| {
+        let times = groups.iter().filter(|group| group.op == op).map(|group| group.median_us);
+        times.fold(f64::INFINITY, f64::min)
+    };
+    let finite = |value: f64| if value.is_finite() { value } else { 100.0 };
+    let (read, write) =
+        (finite(shortest(emmclab_trace::Op::Read)), finite(shortest(emmclab_trace::Op::Write)));
+    let share = [0.6, 0.3, 0.1][start % 3];
+    let per_page = |time: f64| {
+        let base = f64::from(shape.page_kb[shape.page_kb.len() - 1]);
+        shape.page_kb.iter().map(|kb| (1.0 - share) * time * (f64::from(*kb) / base).sqrt()).collect()
+    };
+    Timing {
+        read_overhead: share * read,
+        write_overhead: share * write,
+        host_per_kb: [10.0, 3.0, 20.0][start % 3],
+        read: per_page(read),
+        program: per_page(write),
+    }
+}
+
+fn error(shape: &Shape, timing: &Timing, groups: &[Group]) -> f64 {
+    groups
+        .iter()
+        .map(|group| {
+            let predicted = timing.service_us(shape, group.op, group.kb()).max(1e-3);
+            (group.count as f64).sqrt() * (predicted / group.median_us).ln().abs()
+        })
+        .sum()
+}
+
+fn descend(shape: &Shape, mut at: Timing, groups: &[Group], step: f64, random: &mut Pcg64) -> Timing {
+    let mut least = error(shape, &at, groups);
+    let (mut step, mut failures) = (step, 0);
+    while step > LAST_STEP {
+        let mut next = at.clone();
+        let moved = random.next_u64();
+        for (i, value) in next.values().enumerate() {
+            // One number in four moves.
+            if (moved >> (2 * i)).is_multiple_of(4) {
+                let dice = (random.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+                *value = (*value + 0.05) * (step * dice).exp() - 0.05;
+                *value = value.clamp(0.0, 1e6);
+            }
+        }
+        let found = error(shape, &next, groups);
+        if found < least {
+            (at, least, failures) = (next, found, 0);
+        } else {
+            failures += 1;
+            if failures >= PATIENCE {
+                step *= 0.7;
+                failures = 0;
+            }
+        }
+    }
+    at
+}

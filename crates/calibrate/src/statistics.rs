@@ -1,0 +1,19 @@
+//! The median, and draws below a bound.
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+/// A number below `bound`, each as likely as the others.
+pub(crate) fn below(random: &mut Pcg64, bound: usize) -> usize {
+    (((random.next_u64() >> 32) * bound as u64) >> 32) as usize
+}
+
+/// The middle value; 0 of none.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => values[count / 2],
+        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+    }
+}

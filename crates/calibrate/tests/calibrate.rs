@@ -1,0 +1,181 @@
+//! Calibration finds the device behind the service times, and says how well.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fmt::Write;
+
+use emmclab_calibrate::{CalibrateOptions, Shape, Timing, calibrate, samples_of_fio, samples_of_traces};
+use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_testing::real_trace;
+use emmclab_trace::{Combiner, Nanos, Op, TraceInput};
+
+fn options() -> CalibrateOptions {
+    CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 }
+}
+
+/// Service time of one request alone on the device, us; a read is of data written before.
+fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
+    let mut device = Device::new(config);
+    let sectors = kb * 2;
+    if op == Op::Read {
+        let write = Command::new(Nanos(0), Op::Write, 0, sectors);
+        device.submit(&write, &mut Quiet).unwrap();
+    }
+    // Less than the time to fall asleep after the write.
+    let arrival = Nanos(device.idle_from().0.max(0) + 1000);
+    let done = device.submit(&Command::new(arrival, op, 0, sectors), &mut Quiet).unwrap().unwrap();
+    (done.0 - arrival.0) as f64 / 1e3
+}
+
+fn preset(shape: &Shape, timing: &Timing) -> DeviceConfig {
+    let mut text = format!(
+        "[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1\n",
+        shape.units
+    );
+    for (i, kb) in shape.page_kb.iter().enumerate() {
+        write!(
+            text,
+            "[[geometry.block_groups]]\npage_kb = {kb}\nblocks = 64\npages_per_block = 64\nread_us = {}\nprogram_us = {}\nerase_us = 1\n",
+            timing.read[i], timing.program[i]
+        )
+        .unwrap();
+    }
+    write!(
+        text,
+        "[timing]\nparallelism = 'interleave'\n[controller]\nqueue_depth = 1\nread_overhead_us = {}\nwrite_overhead_us = {}\nhost_us_per_kb = {}\n",
+        timing.read_overhead, timing.write_overhead, timing.host_per_kb
+    )
+    .unwrap();
+    DeviceConfig::from_toml(&text).unwrap()
+}
+
+#[test]
+fn the_closed_form_is_what_the_device_does_with_a_request_alone() {
+    for units in [1, 2, 4] {
+        for page_kb in [vec![4], vec![16], vec![8, 4], vec![16, 8, 4]] {
+            let count = page_kb.len();
+            let shape = Shape { page_kb, units };
+            let timing = Timing {
+                read_overhead: 120.0,
+                write_overhead: 80.0,
+                host_per_kb: 8.0,
+                read: vec![90.0, 70.0, 50.0][3 - count..].to_vec(),
+                program: vec![1500.0, 1010.0, 600.0][3 - count..].to_vec(),
+            };
+            let config = preset(&shape, &timing);
+            for kb in (4..=128).step_by(4) {
+                for op in [Op::Read, Op::Write] {
+                    let (found, wanted) =
+                        (timing.service_us(&shape, op, f64::from(kb)), alone(&config, op, kb));
+                    assert!((found - wanted).abs() < 0.1, "{shape:?} {op:?} {kb} KB: {found} {wanted}");
+                }
+            }
+        }
+    }
+}
+
+fn fio(times: &[(&str, u32, f64)]) -> String {
+    let jobs: Vec<String> = times
+        .iter()
+        .map(|(op, kb, us)| {
+            let ns = us * 1e3;
+            format!(
+                "{{\"jobname\": \"{op}-{kb}k\", \"job options\": {{\"bs\": \"{kb}k\", \"iodepth\": \"1\"}}, \"{op}\": {{\"total_ios\": 1000, \
+                 \"io_bytes\": {}, \"clat_ns\": {{\"mean\": {ns}, \"percentile\": {{\"25.000000\": {}, \"50.000000\": {ns}, \"75.000000\": {}}}}}}}}}",
+                kb * 1024 * 1000, ns * 0.98, ns * 1.02
+            )
+        })
+        .collect();
+    format!("fio: a warning\n{{\"fio version\": \"fio-3.33\", \"jobs\": [{}]}}", jobs.join(","))
+}
+
+#[test]
+fn a_known_device_is_found_from_fio_results() {
+    let shape = Shape { page_kb: vec![8], units: 2 };
+    let timing = Timing {
+        read_overhead: 60.0,
+        write_overhead: 40.0,
+        host_per_kb: 5.0,
+        read: vec![70.0],
+        program: vec![900.0],
+    };
+    let mut times = Vec::new();
+    for kb in [4, 8, 16, 24, 32, 48, 64, 96, 128, 256] {
+        for (name, op) in [("read", Op::Read), ("write", Op::Write)] {
+            times.push((name, kb, timing.service_us(&shape, op, f64::from(kb))));
+        }
+    }
+    let samples = samples_of_fio(&fio(&times)).unwrap();
+    let found = calibrate(&samples, &options()).unwrap();
+    assert!(found.held_out_median_error_pct < 3.0, "{}", found.held_out_median_error_pct);
+    let config = DeviceConfig::from_toml(&found.toml).unwrap();
+    for (name, kb, us) in times {
+        let op = if name == "read" { Op::Read } else { Op::Write };
+        let again = alone(&config, op, kb);
+        assert!((again / us - 1.0).abs() < 0.08, "{name} {kb} KB: {again} for {us}\n{}", found.toml);
+    }
+    assert_eq!(calibrate(&samples, &options()).unwrap(), found, "the same seed gives the same preset");
+}
+
+#[test]
+fn rubbish_from_fio_is_refused_with_the_field() {
+    let deep = fio(&[("read", 4, 100.0)]).replace("\"iodepth\": \"1\"", "\"iodepth\": \"32\"");
+    for (text, word) in [
+        ("", "no JSON"),
+        ("{}", "jobs"),
+        ("{\"jobs\": []}", "no job has read"),
+        ("{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 20480}}]}", "clat_ns"),
+        (
+            "{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 5, \"clat_ns\": {\"mean\": 1}}}]}",
+            "io_bytes",
+        ),
+        (&deep, "iodepth"),
+    ] {
+        let error = samples_of_fio(text).unwrap_err();
+        assert!(error.to_string().contains(word), "{text}: {error}");
+    }
+    let one = samples_of_fio(&fio(&[("read", 4, 100.0)])).unwrap();
+    assert!(calibrate(&one, &options()).is_err());
+}
+
+#[test]
+fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
+    let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
+    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let found = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
+    println!("{}", found.toml);
+    assert!(found.held_out_request_error_pct <= 10.0, "{}", found.held_out_request_error_pct);
+    assert!(found.held_out_median_error_pct <= 15.0, "{}", found.held_out_median_error_pct);
+    assert!(found.held_out_within_10_pct >= 80.0, "{}", found.held_out_within_10_pct);
+    let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap().clone();
+    let (sleep, wake) = (figure("sleep_after_us"), figure("wake_us"));
+    assert!((128e3..256e3).contains(&sleep.value), "{sleep:?}");
+    assert!(
+        (2.5e3..3.5e3).contains(&wake.value) && wake.low <= wake.value && wake.value <= wake.high,
+        "{wake:?}"
+    );
+    // The preset is what comes out; the last digits may hang on the machine's logarithm.
+    let (again, preset) =
+        (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
+    for row in &found.sizes {
+        let op = if row.op == "read" { Op::Read } else { Op::Write };
+        let (again, preset) = (alone(&again, op, row.kb as u32), alone(&preset, op, row.kb as u32));
+        assert!((again / preset - 1.0).abs() < 0.05, "{} {} KB: {again} {preset}", row.op, row.kb);
+    }
+}
+
+#[test]
+fn without_its_packs_messaging_is_met_more_closely() {
+    let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
+    let fit = |skip_packed| {
+        let input = TraceInput { path: path.clone(), ..TraceInput::default() };
+        let mut traces = Combiner::open(vec![input], 1).unwrap();
+        calibrate(&samples_of_traces(&mut traces, skip_packed).unwrap(), &options()).unwrap()
+    };
+    let (all, single) = (fit(false), fit(true));
+    println!("{}", single.toml);
+    assert_eq!((all.packed, single.requests + single.packed), (0, all.requests));
+    assert!(single.packed > 900 && single.toml.contains("packed commands are left out"));
+    assert!(single.held_out_request_error_pct < all.held_out_request_error_pct);
+    assert!(single.held_out_within_10_pct > all.held_out_within_10_pct);
+    assert_eq!(single.woken, all.woken);
+}

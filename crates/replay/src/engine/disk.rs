@@ -1,0 +1,229 @@
+//! One device with the software that always goes with it: the host's queue in front and the checker beside it.
+//!
+//! A disk takes commands in order of arrival and numbers them from 0. When a command is complete need not be known when it
+//! comes: [`Disk::next_event`] and [`Disk::step`] move the disk on, and [`Disk::take_completed`] gives the completions that
+//! have become known, under the numbers of their commands.
+
+use emmclab_device::checker::Checker;
+use emmclab_device::{Command, Device, Observer, OnCompletion, RequestCompleted, Scheduling, Settings, Stop};
+use emmclab_trace::{Nanos, Result};
+
+use crate::host::{HostCounts, HostQueue};
+
+/// A device, its host queue and its checker.
+pub(crate) struct Disk {
+    device: Device,
+    checker: Option<Box<Checker>>,
+    host: Option<HostQueue>,
+    /// Whether the device lets later commands pass earlier ones.
+    reorders: bool,
+    /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may tell a
+    /// completion, and with it a free place in its queue, only later.
+    now: i64,
+    /// What was fetched last, kept to reuse its memory.
+    fetched: Vec<Command>,
+    completed: Vec<RequestCompleted>,
+}
+
+/// What a device is asked to do.
+enum Action<'a> {
+    Submit(&'a [Command]),
+    Advance(i64),
+    PowerOff,
+}
+
+impl Disk {
+    /// A device as it is, each command a command of its own, unchecked.
+    pub fn new(device: Device) -> Self {
+        Self {
+            device,
+            checker: None,
+            host: None,
+            reorders: false,
+            now: i64::MIN,
+            fetched: Vec::new(),
+            completed: Vec::new(),
+        }
+    }
+
+    /// A device at time 0 of a run, with the host queue that its settings ask for and, where `check`, a checker.
+    pub fn for_run(settings: &Settings, mut device: Device, check: bool) -> Self {
+        device.rewind();
+        Self {
+            checker: check.then(|| Box::new(Checker::of(&device))),
+            host: HostQueue::new(settings),
+            reorders: settings.controller.scheduling == Scheduling::ReadFirst,
+            ..Self::new(device)
+        }
+    }
+
+    #[cfg(test)]
+    pub fn with_host_of(mut self, settings: &Settings) -> Self {
+        self.host = HostQueue::new(settings);
+        self
+    }
+
+    #[cfg(test)]
+    pub fn has_checker(&self) -> bool {
+        self.checker.is_some()
+    }
+
+    /// The device.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The device, to be driven past host queue and checker; only where there are none.
+    #[inline]
+    pub fn device_mut(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    /// The device alone.
+    pub fn into_device(self) -> Device {
+        self.device
+    }
+
+    /// Whether commands go to the device as they are, and unchecked.
+    pub fn is_bare(&self) -> bool {
+        self.host.is_none() && self.checker.is_none()
+    }
+
+    /// What the host queue did, where there is one.
+    pub fn host_counts(&self) -> Option<HostCounts> {
+        self.host.as_ref().map(|host| host.counts().clone())
+    }
+
+    /// Why the device takes no more, if so.
+    #[inline]
+    pub fn stop(&self) -> Option<Stop> {
+        self.device.stop()
+    }
+
+    /// Takes a command; what happens before its arrival must have happened ([`Disk::advance`]).
+    ///
+    /// # Errors
+    /// As [`Device::submit`], and for a broken invariant.
+    pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<()> {
+        if let Some(host) = &mut self.host {
+            host.push(command);
+            return Ok(());
+        }
+        self.now = self.now.max(command.arrival.0);
+        self.act(&Action::Submit(std::slice::from_ref(command)), observer)
+    }
+
+    /// When the disk next does something on its own: fetches from the host queue or begins what waits in the device.
+    pub fn next_event(&self) -> Option<i64> {
+        if self.stop().is_some() {
+            return None;
+        }
+        match (self.fetch_at(), self.begin_at()) {
+            (Some(fetch), Some(begin)) => Some(fetch.min(begin)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn fetch_at(&self) -> Option<i64> {
+        self.host.as_ref()?.ready_at().map(|at| at.max(self.now))
+    }
+
+    fn begin_at(&self) -> Option<i64> {
+        self.device.next_event().map(|at| at.0)
+    }
+
+    /// Does what comes next: one fetch, or all that the device begins at one time.
+    ///
+    /// # Errors
+    /// As [`Disk::submit`].
+    pub fn step<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
+        let begin = self.begin_at();
+        // A command goes before the pages that begin when it arrives, as `Device::submit` has it.
+        if let Some(at) = self.fetch_at().filter(|at| begin.is_none_or(|begin| *at <= begin)) {
+            self.now = at;
+            return self.fetch(at, observer);
+        }
+        let Some(begin) = begin else { return Ok(()) };
+        self.now = self.now.max(begin);
+        self.act(&Action::Advance(begin.saturating_add(1)), observer)
+    }
+
+    /// Does everything that happens before `until`.
+    ///
+    /// # Errors
+    /// As [`Disk::submit`].
+    pub fn advance<O: Observer>(&mut self, until: i64, observer: &mut O) -> Result<()> {
+        while self.next_event().is_some_and(|at| at < until) {
+            self.step(observer)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the completions that have become known since the last call.
+    pub fn take_completed(&mut self, to: &mut Vec<RequestCompleted>) {
+        to.append(&mut self.completed);
+    }
+
+    /// An orderly end of power: the device programs what it holds.
+    ///
+    /// # Errors
+    /// As [`Disk::submit`].
+    pub fn power_off<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
+        self.act(&Action::PowerOff, observer)
+    }
+
+    /// Checks every rule over the whole device, where there is a checker.
+    ///
+    /// # Errors
+    /// For a broken invariant.
+    pub fn verify(&mut self) -> Result<()> {
+        self.checker.as_mut().map_or(Ok(()), |checker| checker.verify(&self.device))
+    }
+
+    /// Gives the device the next command of the host queue. A packed command is one command whose entries are done in
+    /// order, so the standard has none in command queueing mode (JESD84-B51): a device that reorders gets each entry as a
+    /// command of its own. Settings ask for both nowhere today, as packing needs `queue_depth = 1`.
+    fn fetch<O: Observer>(&mut self, at: i64, observer: &mut O) -> Result<()> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let mut commands = std::mem::take(&mut self.fetched);
+        host.fetch(at, &mut commands);
+        let at_once = if self.reorders { 1 } else { commands.len().max(1) };
+        for part in commands.chunks(at_once) {
+            self.act(&Action::Submit(part), observer)?;
+        }
+        self.fetched = commands;
+        Ok(())
+    }
+
+    fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {
+        let Self { device, checker, host, completed, .. } = self;
+        let completed = |_: &mut O, event: &RequestCompleted| match host {
+            Some(host) => host.completed(event, completed),
+            None => completed.push(*event),
+        };
+        let mut listener = OnCompletion { observer, completed };
+        let Some(checker) = checker.as_deref_mut() else { return action.perform(device, &mut listener) };
+        if let Action::Submit(commands) = action {
+            commands.iter().for_each(|command| checker.expect(command));
+        }
+        action.perform(device, &mut (&mut *checker, &mut listener))?;
+        if matches!(action, Action::Submit(_)) { checker.verify_now_and_then(device) } else { Ok(()) }
+    }
+}
+
+impl Action<'_> {
+    fn perform<O: Observer>(&self, device: &mut Device, observer: &mut O) -> Result<()> {
+        match self {
+            Self::Submit(commands) => device.submit_packed(commands, observer).map(|_| ()),
+            Self::Advance(until) => {
+                device.advance(Nanos(*until), observer);
+                Ok(())
+            }
+            Self::PowerOff => {
+                device.power_off(observer);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The disks below the layers, for the time of one call.
+
+use emmclab_device::{Command, Observer, Quiet, RequestCompleted};
+use emmclab_trace::Result;
+
+use super::Disk;
+
+/// Disk 0 with its listener, and disk 1 where there is a second device. What disk 1 does is not observed: block numbers
+/// and times of two devices in one stream would mean nothing.
+pub(crate) struct Disks<'a, O> {
+    pub main: &'a mut Disk,
+    pub second: Option<&'a mut Disk>,
+    pub observer: &'a mut O,
+}
+
+impl<O: Observer> Disks<'_, O> {
+    /// Whether a device takes no more.
+    pub fn stopped(&self) -> bool {
+        self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
+    }
+
+    /// Takes a command for disk `disk`.
+    pub fn submit(&mut self, disk: usize, command: &Command) -> Result<()> {
+        match &mut self.second {
+            Some(second) if disk > 0 => second.submit(command, &mut Quiet),
+            _ => self.main.submit(command, self.observer),
+        }
+    }
+
+    /// When a disk next does something on its own, and which.
+    pub fn next_event(&self) -> Option<(i64, usize)> {
+        let main = self.main.next_event().map(|at| (at, 0));
+        let second = self.second.as_ref().and_then(|disk| disk.next_event()).map(|at| (at, 1));
+        main.into_iter().chain(second).min()
+    }
+
+    /// Has disk `disk` do what it does next.
+    pub fn step(&mut self, disk: usize) -> Result<()> {
+        match &mut self.second {
+            Some(second) if disk > 0 => second.step(&mut Quiet),
+            _ => self.main.step(self.observer),
+        }
+    }
+
+    /// Adds the completions of disk `disk` that have become known.
+    pub fn take_completed(&mut self, disk: usize, to: &mut Vec<RequestCompleted>) {
+        match &mut self.second {
+            Some(second) if disk > 0 => second.take_completed(to),
+            _ => self.main.take_completed(to),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Completions in the order of arrival, in whatever order they become known.
+
+use std::collections::VecDeque;
+
+use emmclab_device::RequestCompleted;
+
+/// Keeps completions until all requests before them are complete.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InOrder {
+    /// Number of the request that is reported next.
+    next: u64,
+    known: VecDeque<Option<RequestCompleted>>,
+}
+
+impl InOrder {
+    /// The completion of request `event.id` is known.
+    pub fn put(&mut self, event: RequestCompleted) {
+        let Some(index) = event.id.checked_sub(self.next) else { return };
+        let index = index as usize;
+        if index >= self.known.len() {
+            self.known.resize(index + 1, None);
+        }
+        self.known[index] = Some(event);
+    }
+
+    /// The next completion in order of arrival, where it is known.
+    pub fn pop(&mut self) -> Option<RequestCompleted> {
+        let event = (*self.known.front()?)?;
+        self.known.pop_front();
+        self.next += 1;
+        Some(event)
+    }
+}

@@ -1,0 +1,225 @@
+//! The replay engine: everything that drives devices does it through here.
+//!
+//! An [`Engine`] takes commands in order of arrival and reports their completions to an observer. Below it is one device,
+//! bare or with host queue and checker, or a stack of layers over one or two such disks. Completions need not be known when
+//! a command is taken: a device that reorders tells them when it has got that far.
+
+mod disk;
+mod disks;
+mod in_order;
+mod numbered;
+#[cfg(test)]
+mod tests;
+
+use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
+use emmclab_layers::{Below, LayerConfig};
+use emmclab_trace::{Error, Kind, Result};
+
+use crate::host::HostCounts;
+use crate::layered::Layered;
+
+pub(crate) use disk::Disk;
+pub(crate) use disks::Disks;
+use in_order::InOrder;
+pub(crate) use numbered::Numbered;
+
+/// One or two devices and the software above them.
+pub(crate) struct Engine {
+    main: Disk,
+    second: Option<Box<Disk>>,
+    layers: Option<Box<Layered>>,
+    /// Nothing stands between the commands and the device.
+    bare: bool,
+    in_order: InOrder,
+    /// What a disk reported last, kept to reuse its memory.
+    known: Vec<RequestCompleted>,
+    /// The completion that became known last; with layers, when the latest did.
+    completed: i64,
+}
+
+impl Engine {
+    /// A device as it is, bare.
+    pub fn bare(device: Device) -> Self {
+        Self::of(Disk::new(device))
+    }
+
+    /// A device at time 0 of a run, with the host queue that its settings ask for and, where `check`, a checker.
+    pub fn for_run(config: &DeviceConfig, device: Device, check: bool) -> Self {
+        Self::of(Disk::for_run(config.settings(), device, check))
+    }
+
+    fn of(main: Disk) -> Self {
+        Self {
+            bare: main.is_bare(),
+            main,
+            second: None,
+            layers: None,
+            in_order: InOrder::default(),
+            known: Vec::new(),
+            completed: 0,
+        }
+    }
+
+    /// Puts layers above the device, the first on top, and a second device beside it; keeps the first `first_writes` that
+    /// they send to the device.
+    ///
+    /// # Errors
+    /// For an unknown layer, senseless settings, and a second device without a layer that uses it.
+    pub fn with_layers(
+        mut self,
+        layers: &[LayerConfig],
+        second: Option<Disk>,
+        first_writes: u32,
+    ) -> Result<Self> {
+        if layers.is_empty() {
+            if second.is_some() {
+                return Err(Error::new(Kind::Config, "there is a second device, but no layer to use it"));
+            }
+            return Ok(self);
+        }
+        let sectors = |disk: &Disk| disk.device().geometry().sectors();
+        let below = Below { main: sectors(&self.main), second: second.as_ref().map(sectors) };
+        self.layers = Some(Box::new(Layered::new(layers, &below, first_writes)?));
+        (self.second, self.bare) = (second.map(Box::new), false);
+        Ok(self)
+    }
+
+    /// Sectors that it takes commands for.
+    pub fn capacity(&self) -> u64 {
+        match &self.layers {
+            Some(layers) => layers.capacity(),
+            None => self.main.device().geometry().sectors(),
+        }
+    }
+
+    /// Whether commands go to the device as they are.
+    #[inline]
+    pub fn is_bare(&self) -> bool {
+        self.bare
+    }
+
+    /// The device.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        self.main.device()
+    }
+
+    /// The device, to be driven directly; only where the engine is bare.
+    #[inline]
+    pub fn device_mut(&mut self) -> &mut Device {
+        self.main.device_mut()
+    }
+
+    /// The device alone.
+    pub fn into_device(self) -> Device {
+        self.main.into_device()
+    }
+
+    /// The second device, and what its host queue did.
+    pub fn second(&self) -> Option<(&Device, Option<HostCounts>)> {
+        self.second.as_ref().map(|disk| (disk.device(), disk.host_counts()))
+    }
+
+    /// The layers.
+    pub fn layers(&self) -> Option<&Layered> {
+        self.layers.as_deref()
+    }
+
+    /// What the device's host queue did, where there is one.
+    pub fn host_counts(&self) -> Option<HostCounts> {
+        self.main.host_counts()
+    }
+
+    /// Why a device takes no more, if so.
+    #[inline]
+    pub fn stop(&self) -> Option<Stop> {
+        self.main.stop().or_else(|| self.second.as_ref().and_then(|disk| disk.stop()))
+    }
+
+    /// When the command before the next is complete, ns, as far as that is known; [`Engine::settle`] makes it known.
+    #[inline]
+    pub fn completed(&self) -> i64 {
+        self.completed
+    }
+
+    /// Takes a command; false once a device has stopped.
+    ///
+    /// # Errors
+    /// As [`Device::submit`], and for a broken invariant.
+    #[inline]
+    pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
+        if !self.bare {
+            return self.submit_to_disks(command, observer);
+        }
+        match self.main.device_mut().submit(command, observer)? {
+            Some(done) => {
+                self.completed = done.0;
+                Ok(true)
+            }
+            None => Ok(self.main.stop().is_none()),
+        }
+    }
+
+    #[inline(never)]
+    fn submit_to_disks<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
+        if let Some(layers) = &mut self.layers {
+            let second = self.second.as_deref_mut();
+            layers.submit(command, &mut Disks { main: &mut self.main, second, observer })?;
+        } else {
+            self.main.advance(command.arrival.0, observer)?;
+            self.main.submit(command, observer)?;
+            self.report(observer);
+        }
+        Ok(self.stop().is_none())
+    }
+
+    /// Goes on until every command is complete or a device has stopped. Returns the completion that became known last.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    #[inline]
+    pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<i64> {
+        if self.bare {
+            self.completed = self.main.device_mut().settle(observer).0;
+        } else if let Some(layers) = &mut self.layers {
+            let second = self.second.as_deref_mut();
+            layers.settle(&mut Disks { main: &mut self.main, second, observer })?;
+            self.completed = layers.last_known();
+        } else {
+            self.main.advance(i64::MAX, observer)?;
+            self.report(observer);
+        }
+        Ok(self.completed)
+    }
+
+    /// Reports what has become known, in order of arrival.
+    fn report<O: Observer>(&mut self, observer: &mut O) {
+        self.main.take_completed(&mut self.known);
+        for event in self.known.drain(..) {
+            self.completed = event.complete;
+            self.in_order.put(event);
+        }
+        while let Some(event) = self.in_order.pop() {
+            observer.request_completed(&event);
+        }
+    }
+
+    /// Switches the device off in good order, so that all that the host wrote is counted as programmed, and checks what the
+    /// devices hold. The second device begins what it was given, but its cache stays as it is.
+    ///
+    /// # Errors
+    /// For a broken invariant.
+    pub fn finish<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
+        if self.bare {
+            self.main.device_mut().power_off(observer);
+            return Ok(());
+        }
+        self.main.power_off(observer)?;
+        self.main.verify()?;
+        if let Some(second) = &mut self.second {
+            second.advance(i64::MAX, &mut Quiet)?;
+            second.verify()?;
+        }
+        Ok(())
+    }
+}

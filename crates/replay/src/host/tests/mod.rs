@@ -1,0 +1,111 @@
+//! What is merged, packed and fetched when.
+
+mod below_layers;
+
+use emmclab_device::{DeviceConfig, Waits};
+
+use super::*;
+
+fn host(settings: &[(&str, &str)]) -> HostQueue {
+    let mut config = DeviceConfig::preset("nexus5").unwrap();
+    config.set_all(settings).unwrap();
+    HostQueue::new(config.settings()).unwrap()
+}
+
+fn push(host: &mut HostQueue, at: i64, op: Op, kb_from: u64, kb: u32) {
+    host.push(&Command::new(Nanos(at), op, kb_from * 2, kb * 2));
+}
+
+/// Fetched commands as (op, KB from, KB).
+fn fetch(host: &mut HostQueue, at: i64) -> Vec<(Op, u64, u32)> {
+    let kb = |command: &Command| (command.op, command.sector / 2, command.sectors / 2);
+    let mut commands = Vec::new();
+    host.fetch(at, &mut commands);
+    commands.iter().map(kb).collect()
+}
+
+#[test]
+fn neighbours_are_merged_front_and_back_up_to_the_limit() {
+    let mut host = host(&[("host.merge_max_kb", "16")]);
+    push(&mut host, 0, Op::Write, 100, 4);
+    push(&mut host, 1, Op::Write, 104, 4);
+    push(&mut host, 2, Op::Write, 96, 4);
+    push(&mut host, 3, Op::Read, 92, 4);
+    push(&mut host, 4, Op::Write, 92, 8);
+    assert_eq!(fetch(&mut host, 9), [(Op::Write, 96, 12)]);
+    assert_eq!(fetch(&mut host, 9), [(Op::Read, 92, 4)]);
+    assert_eq!(fetch(&mut host, 9), [(Op::Write, 92, 8)]);
+    assert_eq!((host.counts.merged, host.counts.commands, host.counts.packs), (2, 3, 0));
+}
+
+#[test]
+fn nothing_is_merged_past_a_flush_or_the_same_sectors() {
+    let mut host = host(&[("host.merge_max_kb", "512")]);
+    push(&mut host, 0, Op::Write, 0, 4);
+    push(&mut host, 1, Op::Read, 4, 4);
+    push(&mut host, 2, Op::Write, 4, 4);
+    push(&mut host, 3, Op::Flush, 0, 0);
+    push(&mut host, 4, Op::Write, 8, 4);
+    assert_eq!(host.counts.merged, 0);
+}
+
+#[test]
+fn consecutive_writes_are_packed_within_entries_and_size() {
+    let mut host = host(&[("host.packed_writes", "3"), ("host.packed_max_kb", "64")]);
+    for at in 0..4 {
+        push(&mut host, at, Op::Write, 1000 * at as u64, 4);
+    }
+    push(&mut host, 4, Op::Write, 9000, 64);
+    push(&mut host, 5, Op::Read, 0, 4);
+    push(&mut host, 6, Op::Read, 8, 4);
+    assert_eq!(fetch(&mut host, 9).len(), 3);
+    assert_eq!(fetch(&mut host, 9).len(), 1, "64 KB more would be too much");
+    assert_eq!(fetch(&mut host, 9).len(), 1);
+    assert_eq!(fetch(&mut host, 9).len(), 1, "reads are not packed");
+    assert_eq!(host.counts.packs_by_entries, [0, 0, 0, 1]);
+    assert_eq!((host.counts.packs, host.counts.packed_requests), (1, 3));
+}
+
+/// Command `id` of 4 KB, sent at `arrival`.
+fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
+    let waits = Waits::default();
+    let (op, sector, sectors) = (Op::Write, 0, 8);
+    RequestCompleted { id, op, sector, sectors, arrival, start: arrival, complete, subrequests: 1, waits }
+}
+
+#[test]
+fn one_command_at_a_time_is_fetched_when_the_last_is_complete() {
+    let mut host = host(&[("host.packed_writes", "2")]);
+    push(&mut host, 5, Op::Write, 0, 4);
+    assert_eq!(host.ready_at(), Some(5));
+    fetch(&mut host, 5);
+    push(&mut host, 7, Op::Write, 0, 4);
+    assert_eq!(host.ready_at(), None, "nobody knows yet when the first is complete");
+    let event = write_completed(0, 5, 100);
+    let mut requests = Vec::new();
+    host.completed(&event, &mut requests);
+    assert_eq!(requests, [event]);
+    assert_eq!(host.ready_at(), Some(100));
+}
+
+#[test]
+fn completions_in_any_order_free_the_places_of_their_commands() {
+    let mut host = host(&[("controller.queue_depth", "2"), ("host.merge_max_kb", "8")]);
+    for at in 0..4 {
+        push(&mut host, at, Op::Write, 1000 * at as u64, 4);
+    }
+    push(&mut host, 4, Op::Write, 3004, 4);
+    let mut requests = Vec::new();
+    fetch(&mut host, 0);
+    fetch(&mut host, 1);
+    assert_eq!(host.ready_at(), None);
+    host.completed(&write_completed(1, 1, 50), &mut requests);
+    assert_eq!(host.ready_at(), Some(50));
+    fetch(&mut host, 50);
+    host.completed(&write_completed(0, 0, 70), &mut requests);
+    assert_eq!(host.ready_at(), Some(70));
+    assert_eq!(fetch(&mut host, 70), [(Op::Write, 3000, 8)]);
+    host.completed(&write_completed(3, 70, 90), &mut requests);
+    host.completed(&write_completed(2, 50, 95), &mut requests);
+    assert_eq!(requests.iter().map(|event| event.id).collect::<Vec<_>>(), [1, 0, 3, 4, 2]);
+}

@@ -1,0 +1,90 @@
+//! Requests at a level: planned, deferred, and asked about again.
+
+use emmclab_device::{Command, Observer};
+use emmclab_layers::{Background, Decision, Defer, HostRequest};
+use emmclab_trace::Result;
+
+use crate::engine::Disks;
+
+use super::Layered;
+use super::level::{Arrived, Level};
+use super::task::Source;
+
+impl Layered {
+    /// A request comes to a level.
+    pub(super) fn enter<O: Observer>(
+        &mut self,
+        level: usize,
+        command: &Command,
+        parent: Option<u32>,
+        disks: &mut Disks<'_, O>,
+    ) -> Result<()> {
+        let &Command { arrival, op, sector, sectors, modifiers } = command;
+        let request = HostRequest { id: self.next_id, op, sector, sectors };
+        self.next_id += 1;
+        let arrived = Arrived { request, modifiers, arrival: arrival.0, parent };
+        if let Some(why) = self.ask(level, arrived, arrival.0, disks)? {
+            self.levels[level].defer(arrived, why);
+        }
+        self.poke(level, arrival.0, disks)
+    }
+
+    /// Asks a layer for the plan of a request and runs it; gives the reason where the layer defers it.
+    fn ask<O: Observer>(
+        &mut self,
+        level: usize,
+        arrived: Arrived,
+        at: i64,
+        disks: &mut Disks<'_, O>,
+    ) -> Result<Option<Defer>> {
+        let mut plan = self.tasks.plan();
+        let Level { layer, in_flight, deferred_ns, .. } = &mut self.levels[level];
+        match layer.request(&arrived.request, &mut plan) {
+            Decision::Hold(why) => {
+                self.tasks.give_back(plan);
+                Ok(Some(why))
+            }
+            Decision::Run => {
+                in_flight.insert(&arrived.request);
+                *deferred_ns += at - arrived.arrival;
+                let task = self.tasks.add(level, Source::Request, arrived, plan);
+                self.run(task, at, disks)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Has a layer go on in the background, and asks again for what it defers.
+    pub(super) fn poke<O: Observer>(
+        &mut self,
+        level: usize,
+        at: i64,
+        disks: &mut Disks<'_, O>,
+    ) -> Result<()> {
+        loop {
+            if !self.levels[level].busy {
+                let mut plan = self.tasks.plan();
+                let Level { layer, in_flight, busy, .. } = &mut self.levels[level];
+                if layer.background(in_flight, &mut plan) == Background::Run {
+                    *busy = true;
+                    let task = self.tasks.add(level, Source::Background, Arrived::own(at), plan);
+                    self.run(task, at, disks)?;
+                } else {
+                    self.tasks.give_back(plan);
+                }
+            }
+            let mut went_on = false;
+            for _ in 0..self.levels[level].deferred.len() {
+                let Some(arrived) = self.levels[level].deferred.pop_front() else { break };
+                if self.ask(level, arrived, at, disks)?.is_some() {
+                    self.levels[level].deferred.push_back(arrived);
+                } else {
+                    went_on = true;
+                }
+            }
+            if !went_on || self.levels[level].busy {
+                return Ok(());
+            }
+        }
+    }
+}

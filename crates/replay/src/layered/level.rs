@@ -1,0 +1,74 @@
+//! One layer of the stack, with the requests that it defers and those in flight.
+
+use std::collections::VecDeque;
+
+use emmclab_device::Modifiers;
+use emmclab_layers::{Defer, HostRequest, InFlight, Layer};
+use emmclab_trace::Op;
+
+use crate::result::LayerResult;
+
+/// A request at a level, from when it comes until the layer plans it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub request: HostRequest,
+    /// Flags that its writes carry to the device.
+    pub modifiers: Modifiers,
+    pub arrival: i64,
+    /// The plan of the layer above that it is a command of.
+    pub parent: Option<u32>,
+}
+
+impl Arrived {
+    /// What stands for a request in the plans that a layer runs on its own.
+    pub fn own(at: i64) -> Self {
+        let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0 };
+        Self { request, modifiers: Modifiers::NONE, arrival: at, parent: None }
+    }
+}
+
+/// A layer and its state in the run.
+pub(super) struct Level {
+    pub layer: Box<dyn Layer>,
+    pub in_flight: InFlight,
+    pub deferred: VecDeque<Arrived>,
+    /// Whether background work is under way.
+    pub busy: bool,
+    deferred_full: u64,
+    deferred_overlap: u64,
+    pub deferred_ns: i64,
+}
+
+impl Level {
+    pub fn new(layer: Box<dyn Layer>) -> Self {
+        Self {
+            layer,
+            in_flight: InFlight::default(),
+            deferred: VecDeque::new(),
+            busy: false,
+            deferred_full: 0,
+            deferred_overlap: 0,
+            deferred_ns: 0,
+        }
+    }
+
+    /// Keeps a request that has come, until the layer lets it go on.
+    pub fn defer(&mut self, arrived: Arrived, why: Defer) {
+        match why {
+            Defer::Full => self.deferred_full += 1,
+            Defer::Overlap => self.deferred_overlap += 1,
+        }
+        self.deferred.push_back(arrived);
+    }
+
+    /// What the layer did.
+    pub fn result(&self) -> LayerResult {
+        LayerResult {
+            name: self.layer.name().to_owned(),
+            held_full: self.deferred_full,
+            held_overlap: self.deferred_overlap,
+            held_ms: self.deferred_ns as f64 / 1e6,
+            counters: self.layer.counters().into_iter().collect(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Plans in simulated time: commands go out stage by stage, completions come back, in order of time.
+
+use std::cmp::Reverse;
+
+use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
+use emmclab_layers::Step;
+use emmclab_trace::{Nanos, Op, Result};
+
+use crate::engine::Disks;
+
+use super::task::{Source, Task};
+use super::{ABOVE, Layered};
+
+impl Layered {
+    /// Handles what comes next up to `until`, a disk after all else of the same time; false where there is nothing.
+    pub(super) fn step<O: Observer>(&mut self, until: i64, disks: &mut Disks<'_, O>) -> Result<bool> {
+        let event = self.events.peek().map(|Reverse((at, ..))| *at);
+        let first = |at: &i64| *at < until && event.is_none_or(|event| *at < event);
+        if let Some((at, disk)) = disks.next_event().filter(|(at, _)| first(at)) {
+            self.now = self.now.max(at);
+            disks.step(disk)?;
+            self.collect(disk, disks);
+            return Ok(true);
+        }
+        if event.is_none_or(|at| at > until) {
+            return Ok(false);
+        }
+        let Some(Reverse((at, _, task))) = self.events.pop() else { return Ok(false) };
+        self.now = self.now.max(at);
+        if self.tasks[task].is_over() {
+            self.finish(task, at, disks)?;
+        } else {
+            self.run(task, self.now, disks)?;
+        }
+        Ok(true)
+    }
+
+    /// Hands the completions of a disk to the plans that they belong to.
+    fn collect<O: Observer>(&mut self, disk: usize, disks: &mut Disks<'_, O>) {
+        let mut known = std::mem::take(&mut self.known);
+        disks.take_completed(disk, &mut known);
+        for event in known.drain(..) {
+            if let Some(task) = self.owners[disk].take(event.id) {
+                self.child_done(task, &event);
+            }
+        }
+        self.known = known;
+    }
+
+    /// A command of a task is or will be complete.
+    fn child_done(&mut self, task: u32, event: &RequestCompleted) {
+        self.tasks[task].note(event);
+        self.release(task);
+    }
+
+    /// The task waits for one command less; with the last one, its stage ends.
+    fn release(&mut self, task: u32) {
+        self.tasks[task].waiting -= 1;
+        if self.tasks[task].waiting == 0 {
+            self.event_count += 1;
+            self.events.push(Reverse((self.tasks[task].end, self.event_count, task)));
+        }
+    }
+
+    /// Sends the commands of a plan up to the next wait.
+    pub(super) fn run<O: Observer>(&mut self, task: u32, at: i64, disks: &mut Disks<'_, O>) -> Result<()> {
+        let current = &mut self.tasks[task];
+        let (below, modifiers) = (current.level.wrapping_add(1), current.modifiers);
+        // One more, so that the stage does not end before all of it was sent.
+        current.waiting += 1;
+        current.end = at;
+        while let Some(Step::Command(command)) = self.tasks[task].next_step() {
+            self.tasks[task].waiting += 1;
+            let modifiers = if command.op == Op::Write { modifiers } else { Modifiers::NONE };
+            let sent = Command::new(Nanos(at), command.op, command.sector, command.sectors);
+            let sent = Command { modifiers, ..sent };
+            if command.disk == 0 && below < self.levels.len() {
+                self.enter(below, &sent, Some(task), disks)?;
+                continue;
+            }
+            let disk = usize::from(command.disk > 0);
+            if disk == 0 && sent.op == Op::Write && self.first_writes.len() < self.first_wanted as usize {
+                self.first_writes.push((sent.sector, sent.sectors));
+            }
+            self.owners[disk].push(task);
+            disks.submit(disk, &sent)?;
+            self.collect(disk, disks);
+        }
+        self.release(task);
+        Ok(())
+    }
+
+    /// A plan is complete at `at`; what follows goes on now, which is later where that has only become known.
+    fn finish<O: Observer>(&mut self, task: u32, at: i64, disks: &mut Disks<'_, O>) -> Result<()> {
+        let Task { level, source, request, parent, .. } = self.tasks[task];
+        match source {
+            Source::Start | Source::Flagged => {}
+            Source::Background => {
+                self.levels[level].busy = false;
+                self.levels[level].layer.background_done();
+            }
+            Source::Request => {
+                self.levels[level].in_flight.remove(request.id);
+                self.levels[level].layer.completed(request.id);
+            }
+        }
+        if matches!(source, Source::Request | Source::Flagged) {
+            let event = self.tasks[task].completed(at);
+            if let Some(parent) = parent {
+                self.child_done(parent, &event);
+            } else {
+                self.open -= 1;
+                self.last_complete = self.last_complete.max(at);
+                disks.observer.request_completed(&RequestCompleted { id: self.complete, ..event });
+                self.complete += 1;
+            }
+        }
+        self.tasks.remove(task);
+        if level == ABOVE { Ok(()) } else { self.poke(level, self.now, disks) }
+    }
+}

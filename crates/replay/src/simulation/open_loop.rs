@@ -1,0 +1,31 @@
+//! The fastest loop: requests at their recorded times into a device with nothing in between.
+//!
+//! Open-loop replay keeps its state in locals, so that the compiler uses fixed offsets.
+
+use emmclab_device::Observer;
+use emmclab_trace::{Requests, Result};
+
+use super::Simulation;
+
+impl Simulation {
+    /// Drives requests of which none waits for another; the engine must be bare.
+    #[inline(always)]
+    pub(super) fn feed_open<O: Observer>(
+        &mut self,
+        requests: Requests<'_>,
+        observer: &mut O,
+    ) -> Result<bool> {
+        let Self { engine, measure, pace, placed, .. } = self;
+        let device = engine.device_mut();
+        let mut listeners = (measure, observer);
+        for request in requests {
+            let arrival = pace.open_arrival(request.arrival.0);
+            let command = placed.command(&request, arrival)?;
+            let done = device.submit(&command, &mut listeners)?;
+            if done.is_none() && device.stop().is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,79 @@
+//! Requests beyond the device: refused, or their addresses wrapped into it.
+
+use emmclab_device::Command;
+use emmclab_trace::{Error, Kind, Nanos, Request, Result};
+
+/// Makes commands of requests, and counts them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    /// Sectors of what takes the commands.
+    capacity: u64,
+    wrap: bool,
+    /// Commands so far, and how many of them have a wrapped address.
+    pub kept: u64,
+    pub wrapped: u64,
+}
+
+impl Placed {
+    /// For `capacity` sectors; requests beyond them are wrapped, or refused.
+    pub fn new(capacity: u64, wrap: bool) -> Self {
+        Self { capacity, wrap, kept: 0, wrapped: 0 }
+    }
+
+    /// The command that a request becomes, which comes at `arrival` in simulated time.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
+    pub fn command(&mut self, request: &Request, arrival: i64) -> Result<Command> {
+        let (mut sector, mut sectors) = (request.sector.0, request.sectors);
+        if !fits(sector, sectors, self.capacity) {
+            (sector, sectors) = place(sector, sectors, self.capacity, self.wrap)?;
+            self.wrapped += 1;
+        }
+        self.kept += 1;
+        Ok(Command { arrival: Nanos(arrival), sector, sectors, ..Command::from(request) })
+    }
+}
+
+/// Whether a request lies within `capacity` sectors.
+#[inline]
+fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
+    sector.saturating_add(u64::from(sectors)) <= capacity
+}
+
+/// The address and length of a request on a device of `capacity` sectors. One that does not fit is wrapped: its
+/// address modulo the capacity, moved down where its end would lie beyond.
+#[inline(never)]
+pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Result<(u64, u32)> {
+    if fits(sector, sectors, capacity) {
+        return Ok((sector, sectors));
+    }
+    if !wrap {
+        return Err(beyond(sector.saturating_add(u64::from(sectors)), capacity));
+    }
+    let sectors = u64::from(sectors).min(capacity);
+    Ok(((sector % capacity).min(capacity - sectors), sectors as u32))
+}
+
+#[cold]
+fn beyond(end: u64, capacity: u64) -> Error {
+    Error::new(Kind::Value, format!("a request ends behind the last sector ({capacity}) of the device"))
+        .of_field("sector", 0, end.to_string().as_bytes())
+        .hint("take a larger device, or fold the addresses into this one (--fold; the ledger counts them)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_requests_fit_and_others_are_untouched() {
+        assert!(fits(92, 8, 100));
+        assert!(!fits(93, 8, 100));
+        assert!(!fits(u64::MAX, 800, 100));
+        assert_eq!(place(92, 8, 100, false).unwrap(), (92, 8));
+        assert!(place(93, 8, 100, false).is_err());
+        assert_eq!(place(93, 8, 100, true).unwrap(), (92, 8));
+        assert_eq!(place(250, 8, 100, true).unwrap(), (50, 8));
+        assert_eq!(place(u64::MAX, 800, 100, true).unwrap(), (0, 100));
+    }
+}

@@ -1,0 +1,103 @@
+//! What would stop a run half-way is refused before it begins.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emmclab_device::DeviceConfig;
+use emmclab_replay::{Mode, ReplayOptions, preflight};
+use emmclab_trace::{ReadOptions, TraceInput, TraceReader, TraceWriter, WriteOptions};
+
+fn input(path: &Path) -> TraceInput {
+    TraceInput { path: path.to_owned(), ..TraceInput::default() }
+}
+
+fn written(folder: &Path, name: &str, lines: &[&str]) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, lines.join("\n")).unwrap();
+    path
+}
+
+fn options(mode: Mode, wrap_addresses: bool) -> ReplayOptions {
+    ReplayOptions { mode, wrap_addresses, ..ReplayOptions::default() }
+}
+
+const FAR: &[&str] = &["0 0 8 8 0", "1000 0 99999992 8 0", "2000 0 16 8 1", "3000 0 88888888 8 0"];
+const COMPLETE: &[&str] = &[
+    "8\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3",
+    "99999992\t\t8\t\t4096\t\t5\t\t2.0\t\t2.1\t\t2.2\t\t2.3",
+];
+
+#[test]
+fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = written(folder.path(), "far.ssdsim", FAR);
+    let complete = written(folder.path(), "complete.txt", COMPLETE);
+    let config = DeviceConfig::preset("small-1gb").unwrap();
+    let inputs = [input(&far), input(&complete)];
+    let error = preflight(&config, &options(Mode::Closed, false), &inputs).unwrap_err();
+    let words = error.to_string();
+    for part in [
+        "3 faults",
+        "far.ssdsim: 2 of 4 requests end behind",
+        "furthest at 47.68 GB",
+        "3 of 4 requests have no recorded completion",
+        "complete.txt: 1 of 2",
+    ] {
+        assert!(words.contains(part), "{words}");
+    }
+    let hint = error.hint_text().unwrap();
+    assert!(hint.contains("--fold") && hint.contains("--mode open"), "{hint}");
+}
+
+#[test]
+fn wrapped_addresses_and_the_open_loop_ask_for_nothing_and_read_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = written(folder.path(), "far.ssdsim", FAR);
+    let bad = written(folder.path(), "bad.ssdsim", &["0 0 8 8 0", "nonsense"]);
+    let config = DeviceConfig::preset("small-1gb").unwrap();
+    preflight(&config, &options(Mode::Open, true), &[input(&far), input(&bad)]).unwrap();
+    assert!(preflight(&config, &options(Mode::Open, false), &[input(&bad)]).is_err());
+}
+
+#[test]
+fn the_last_request_may_lack_its_completion() {
+    let folder = tempfile::tempdir().unwrap();
+    let heading = "arrival_ns,op,sector,sectors,complete_ns";
+    let config = DeviceConfig::preset("small-1gb").unwrap();
+    for (name, rows, right) in [
+        ("last.csv", ["0,write,0,8,500000", "1000000,write,8,8,"], true),
+        ("first.csv", ["0,write,0,8,", "1000000,write,8,8,1500000"], false),
+    ] {
+        let path = written(folder.path(), name, &[heading, rows[0], rows[1]]);
+        let result = preflight(&config, &options(Mode::Closed, false), &[input(&path)]);
+        assert_eq!(result.is_ok(), right, "{name}");
+    }
+}
+
+#[test]
+fn the_footer_of_a_parquet_file_answers_without_its_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = written(folder.path(), "complete.txt", COMPLETE);
+    let mut reader = TraceReader::open(&text, &ReadOptions::default()).unwrap();
+    let path = folder.path().join("trace.parquet");
+    let mut writer = TraceWriter::create(&path, &reader.header(), &WriteOptions::default()).unwrap();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        writer.write(&batch).unwrap();
+    }
+    writer.finish(&reader.ledger(), &reader.header()).unwrap();
+    let extent = TraceReader::open(&path, &ReadOptions::default()).unwrap().extent().unwrap();
+    assert_eq!((extent.end.0, extent.without_completion), (100_000_000, 0));
+    let mut bytes = fs::read(&path).unwrap();
+    // The pages stand between the magic and the footer; what is left of them cannot be read.
+    bytes[4..64].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    let large = DeviceConfig::preset("iiswc15-4ps").unwrap();
+    let small = DeviceConfig::preset("small-1gb").unwrap();
+    // 51 GB do not fit into 32 GB either: the footer does not suffice there, and the pages are broken.
+    assert!(preflight(&small, &options(Mode::Closed, false), &[input(&path)]).is_err());
+    assert!(preflight(&large, &options(Mode::Closed, false), &[input(&path)]).is_err());
+    let mut larger = large;
+    larger.set("geometry.block_groups.0.blocks", "2048").unwrap();
+    preflight(&larger, &options(Mode::Closed, false), &[input(&path)]).unwrap();
+}

@@ -1,0 +1,124 @@
+//! Benchmarks: workloads that are programs rather than recordings, and long sessions put together from the models of
+//! [`crate::presets`].
+//!
+//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android
+//! applications in turn for six hours) and `WebBench` (50 web sites) no figures were published; these stand-ins are made
+//! from the IISWC 2015 models of the same kinds of applications.
+
+mod ext4;
+mod phone;
+mod postmark;
+
+use std::sync::Arc;
+
+use emmclab_trace::{
+    BATCH_ROWS, Batch, BatchBuilder, Error, Kind, Names, Nanos, Op, Request, Result, Sector,
+};
+
+use crate::deal::Dice;
+
+type Stream = Box<dyn Iterator<Item = Request> + Send>;
+
+/// A benchmark that can be named.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    make: fn(u64) -> Result<Stream>,
+}
+
+/// Every benchmark.
+pub const BENCHMARKS: &[Entry] = &[
+    Entry {
+        name: "SequentialWrite",
+        about: "1 GB written from start to end, 4 KB at a time",
+        make: |_| Ok(Box::new((0..FILE_BLOCKS).map(write_block))),
+    },
+    Entry {
+        name: "RandomWrite",
+        about: "1 GB written in random order, 4 KB at a time, each once",
+        make: |seed| Ok(Box::new(shuffled(FILE_BLOCKS, seed).into_iter().map(write_block))),
+    },
+    Entry {
+        name: "Postmark",
+        about: "160,000 files of 4 to 8 KB in 20,000 directories, 60,000 transactions, on an ext4 model",
+        make: |seed| Ok(Box::new(postmark::Postmark::new(seed))),
+    },
+    Entry {
+        name: "Phone_6H",
+        about: "ten applications in turn for six hours",
+        make: |seed| phone::session(phone::APPLICATIONS, seed),
+    },
+    Entry {
+        name: "WebBench",
+        about: "web browsing for 144 hours",
+        make: |seed| phone::session(phone::BROWSING, seed),
+    },
+];
+
+/// Blocks of 4 KB in 1 GB.
+const FILE_BLOCKS: u64 = 1 << 18;
+/// Where the file lies: behind the metadata of a file system.
+const FILE_AT: u64 = 64 << 11;
+
+fn write_block(block: u64) -> Request {
+    Request::new(Nanos(0), Op::Write, Sector(FILE_AT + block * 8), 8)
+}
+
+fn shuffled(count: u64, seed: u64) -> Vec<u64> {
+    let mut dice = Dice::new(seed);
+    let mut order: Vec<u64> = (0..count).collect();
+    dice.shuffle(&mut order);
+    order
+}
+
+/// A benchmark as a stream of batches. Same name, seed and version: same bytes. Requests of programs come 1 us after
+/// each other: they have no times of their own, and are meant to be replayed back to back.
+pub struct Benchmark {
+    stream: Stream,
+    left: u64,
+    made: u64,
+    names: Arc<Names>,
+}
+
+impl Benchmark {
+    /// A benchmark by name, cut after `requests`.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with the names there are.
+    pub fn new(name: &str, seed: u64, requests: Option<u64>) -> Result<Self> {
+        let entry =
+            BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+                let names: Vec<_> = BENCHMARKS.iter().map(|entry| entry.name).collect();
+                Error::new(Kind::Config, format!("there is no benchmark `{name}`"))
+                    .hint(format!("choose one of: {}", names.join(", ")))
+            })?;
+        Ok(Self {
+            stream: (entry.make)(seed)?,
+            left: requests.unwrap_or(u64::MAX),
+            made: 0,
+            names: Arc::default(),
+        })
+    }
+}
+
+impl Iterator for Benchmark {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        let mut builder = BatchBuilder::default();
+        let count = self.left.min(BATCH_ROWS as u64) as usize;
+        let mut taken = 0;
+        for mut request in self.stream.by_ref().take(count) {
+            if request.complete.is_none() {
+                request.arrival = Nanos(self.made as i64 * 1000);
+            }
+            builder.push(&request);
+            self.made += 1;
+            taken += 1;
+        }
+        self.left -= taken;
+        (taken > 0).then(|| builder.finish(&self.names, &self.names))
+    }
+}

@@ -1,0 +1,277 @@
+//! One chapter: at most a batch of requests, with its exact share of every total.
+
+use emmclab_trace::{Flags, Nanos, Op, Request};
+
+use crate::deal::{Dice, Weighted, fraction, percent_of, scale_to, scatter, strata};
+use crate::layout::{Layout, Quota, Role};
+use crate::load::{Chapter, Piece};
+use crate::model::WorkloadModel;
+use crate::options::Totals;
+use crate::service::{Queue, SLOWEST_NS, Times};
+use crate::space::{Space, Visit};
+
+/// Steps after which all that wait do so in one round of a chapter of 2^16 requests.
+const LONGEST: u32 = 16;
+
+/// What stays the same from chapter to chapter.
+pub(crate) struct Plan {
+    pub model: WorkloadModel,
+    pub totals: Totals,
+    pub times: Times,
+    /// Sectors and counts of requests that return, for reads and for writes.
+    pub reaccess_sizes: [Vec<(u64, u64)>; 2],
+}
+
+/// When a request comes and how long it takes, ns.
+struct Timing {
+    idle: Vec<u64>,
+    service: Vec<u64>,
+    woken: Vec<u64>,
+    waiting: Vec<u64>,
+    fetch: u64,
+}
+
+impl Plan {
+    /// The chapter's part of a total that goes with requests.
+    fn part(&self, total: u64, chapter: &Chapter) -> u64 {
+        let upto = |place: &Piece| fraction(total, place.all(), self.totals.requests());
+        upto(&chapter.to) - upto(&chapter.from)
+    }
+
+    fn quota(&self, chapter: &Chapter) -> Quota {
+        let made = |op: usize| chapter.to.requests[op] - chapter.from.requests[op];
+        let requests = [0, 1].map(made);
+        let both = |value: fn(&crate::OperationModel) -> f64| {
+            [Op::Read, Op::Write].map(|op| {
+                let whole = self.totals.of(op);
+                let total = percent_of(whole, value(self.model.of(op)));
+                let upto = |place: &Piece| fraction(total, place.requests[op as usize], whole);
+                (upto(&chapter.to) - upto(&chapter.from)).min(requests[op as usize])
+            })
+        };
+        let all = requests[0] + requests[1];
+        let rounds = self.part(self.totals.rounds, chapter).clamp(1, all);
+        let bursts = (chapter.to.bursts - chapter.from.bursts).min(rounds);
+        Quota {
+            reads: requests[0],
+            writes: requests[1],
+            rounds,
+            bursts: if chapter.follows_curve { bursts } else { bursts.max(1) },
+            sequential: both(|model| model.sequential_pct),
+            reaccess: both(|model| model.reaccess_pct),
+        }
+    }
+
+    /// Makes the requests of `chapter`; `clock` is when everything before it was finished.
+    pub(crate) fn make(
+        &self,
+        chapter: &Chapter,
+        clock: &mut u64,
+        space: &mut Space,
+        dice: &mut Dice,
+    ) -> Vec<Request> {
+        let quota = self.quota(chapter);
+        let writes = || chapter.sizes.iter().map(|[_, writes]| writes);
+        let smallest_write = writes().filter_map(|sizes| sizes.first()).min().copied().unwrap_or(0);
+        let smallest: Vec<usize> =
+            writes().map(|sizes| sizes.partition_point(|sectors| *sectors <= smallest_write)).collect();
+        let mut lengthen = 0;
+        let (layout, sectors, timing) = loop {
+            let layout = Layout::new(&self.model, &quota, chapter, &smallest, lengthen, dice);
+            let sectors = self.deal_sizes(&layout, &chapter.sizes, dice);
+            match self.time(chapter, &quota, &layout, &sectors, dice) {
+                Err(_) if lengthen < LONGEST => lengthen += 1,
+                Ok(timing) | Err(timing) => break (layout, sectors, timing),
+            }
+        };
+        for op in [Op::Read, Op::Write] {
+            space.plan(op, quota.reaccess[op as usize]);
+        }
+        (0..layout.op.len())
+            .map(|i| {
+                let (op, role) = (layout.op[i], layout.role[i]);
+                let (sequential, returns) = (layout.sequential[i], layout.returns[i]);
+                let visit = Visit { op, role, sectors: sectors[i], sequential, returns };
+                let start = space.place(&visit, dice);
+                let mut request = Request::new(Nanos::ZERO, op, start, sectors[i] as u32);
+                request.flags = match (op, role) {
+                    (Op::Read, _) => Flags::SYNC,
+                    (_, Role::Data) => Flags::default(),
+                    _ => Flags::SYNC.with(Flags::META),
+                };
+                self.stamp(&mut request, i, &layout, &timing, clock);
+                request
+            })
+            .collect()
+    }
+
+    /// Idle, service and waiting times; `Err` where waiting times cannot be as long as they should.
+    fn time(
+        &self,
+        chapter: &Chapter,
+        quota: &Quota,
+        layout: &Layout,
+        sectors: &[u64],
+        dice: &mut Dice,
+    ) -> Result<Timing, Timing> {
+        let requests = layout.op.len() as u64;
+        let service_total = self.part(self.totals.service, chapter);
+        let waiting_total = self.part(self.totals.waiting, chapter);
+        let most_fetch = waiting_total / quota.rounds;
+        let fetch = match &self.times.service {
+            Some(_) if quota.rounds == requests => most_fetch,
+            Some(times) => times.fetch.min(most_fetch / 2),
+            None => 0,
+        };
+        let busy = service_total + fetch * quota.rounds;
+        let idle_total = (chapter.to.duration - chapter.from.duration).saturating_sub(busy);
+        let busy = self.busy(layout, sectors, fetch, service_total);
+        let idle = self.deal_idle(chapter, layout, &busy, idle_total, dice);
+        let Some(times) = &self.times.service else {
+            return Ok(Timing { idle, service: Vec::new(), woken: Vec::new(), waiting: Vec::new(), fetch });
+        };
+        let (service, woken) = times.deal(&layout.op, sectors, &idle, service_total, dice);
+        let queue = Queue { waits: &layout.waits, service: &service, fetch };
+        let dealt = queue.deal(waiting_total - fetch * quota.rounds, dice);
+        let reached = dealt.is_ok();
+        let (Ok(waiting) | Err(waiting)) = dealt;
+        let timing = Timing { idle, service, woken, waiting, fetch };
+        if reached { Ok(timing) } else { Err(timing) }
+    }
+
+    /// About how long the device is busy in each piece of the chapter.
+    fn busy(&self, layout: &Layout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
+        let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
+        let mut busy: Vec<u64> = layout
+            .pieces()
+            .map(|piece| piece.map(|i| times.expected(layout.op[i], sectors[i]).min(SLOWEST_NS)).sum())
+            .collect();
+        scale_to(&mut busy, service_total);
+        for (busy, piece) in busy.iter_mut().zip(layout.pieces()) {
+            *busy += fetch * piece.filter(|i| !layout.waits[*i]).count() as u64;
+        }
+        busy
+    }
+
+    /// The idle time before each request, 0 before those that wait and before the very first. Each piece of the load
+    /// has its own duration, less the time for which the device is busy.
+    fn deal_idle(
+        &self,
+        chapter: &Chapter,
+        layout: &Layout,
+        busy: &[u64],
+        total: u64,
+        dice: &mut Dice,
+    ) -> Vec<u64> {
+        let durations = chapter.pieces.iter().map(|piece| piece.duration);
+        // Nothing comes before the very first request, nor before those that wait.
+        let free: Vec<Vec<usize>> = layout
+            .pieces()
+            .map(|piece| piece.filter(|i| !layout.waits[*i] && (*i > 0 || chapter.from.all() > 0)).collect())
+            .collect();
+        let mut owed = 0;
+        let mut totals: Vec<u64> = durations
+            .zip(busy)
+            .zip(&free)
+            .map(|((all, busy), free)| {
+                owed += all.saturating_sub(*busy);
+                if free.is_empty() { 0 } else { std::mem::take(&mut owed) }
+            })
+            .collect();
+        scale_to(&mut totals, total);
+        let mut idle_before = vec![0; layout.op.len()];
+        for ((free, load), total) in free.into_iter().zip(&chapter.pieces).zip(totals) {
+            let gaps = free.iter().filter(|i| layout.opens[**i]).count() as u64;
+            let mut think = scatter(&self.times.think, free.len() as u64 - gaps, dice);
+            let most = if gaps == 0 { total } else { total / 2 };
+            let wanted = match (gaps, chapter.follows_curve) {
+                (0, _) => most,
+                (_, true) => load.think.min(total),
+                (_, false) => think.iter().sum::<u64>().min(most),
+            };
+            scale_to(&mut think, wanted);
+            let mut idle = scatter(&self.times.idle, gaps, dice);
+            scale_to(&mut idle, total - think.iter().sum::<u64>());
+            let (mut think, mut idle) = (think.into_iter(), idle.into_iter());
+            for i in free {
+                let gap = if layout.opens[i] { idle.next() } else { think.next() };
+                idle_before[i] = gap.unwrap_or(0);
+            }
+        }
+        idle_before
+    }
+
+    /// Sets the times of request `i`; `clock` is when its predecessor was finished.
+    fn stamp(&self, request: &mut Request, i: usize, layout: &Layout, timing: &Timing, clock: &mut u64) {
+        if self.times.service.is_none() {
+            *clock += timing.idle[i];
+            request.arrival = Nanos(*clock as i64);
+            return;
+        }
+        let (arrival, start) = if layout.waits[i] {
+            (*clock - timing.waiting[i].min(*clock), *clock)
+        } else {
+            (*clock + timing.idle[i], *clock + timing.idle[i] + timing.fetch)
+        };
+        // The driver needs some 20 us to submit a request to a device that is awake.
+        let issue = start + timing.woken[i] + (timing.service[i] - timing.woken[i]).min(40_000) / 2;
+        *clock = start + timing.service[i];
+        request.arrival = Nanos(arrival as i64);
+        request.start = Some(Nanos(start as i64));
+        request.issue = Some(Nanos(issue as i64));
+        request.complete = Some(Nanos(*clock as i64));
+    }
+
+    /// Deals the sizes of each piece out: the smallest to commit blocks, those that return often to requests that
+    /// return.
+    fn deal_sizes(&self, layout: &Layout, ascending: &[[Vec<u64>; 2]], dice: &mut Dice) -> Vec<u64> {
+        let mut sectors = vec![1; layout.op.len()];
+        let evenly = ascending.len() == 1;
+        for (piece, ascending) in layout.pieces().zip(ascending) {
+            let commits = piece.clone().filter(|i| layout.role[*i] == Role::Commit).count();
+            let returning =
+                |op: Op| piece.clone().filter(|i| layout.returns[*i] && layout.op[*i] == op).count() as u64;
+            let mut bags = [Op::Read, Op::Write].map(|op| {
+                let left = if op == Op::Write { &ascending[1][commits..] } else { &ascending[0][..] };
+                let wanted = self.returning_sizes(op, returning(op), evenly, dice);
+                let (mut taken, mut rest) = take(left, &wanted);
+                dice.shuffle(&mut taken);
+                dice.shuffle(&mut rest);
+                (taken, rest)
+            });
+            for i in piece {
+                let (taken, rest) = &mut bags[layout.op[i] as usize];
+                let size = match layout.role[i] {
+                    Role::Commit => ascending[1].first().copied(),
+                    _ if layout.returns[i] => taken.pop().or_else(|| rest.pop()),
+                    _ => rest.pop().or_else(|| taken.pop()),
+                };
+                sectors[i] = size.unwrap_or(1);
+            }
+        }
+        sectors
+    }
+
+    /// Sizes of `count` requests that return, ascending: evenly spaced, or drawn for one piece of many.
+    fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut Dice) -> Vec<u64> {
+        let sizes = &self.reaccess_sizes[op as usize];
+        if evenly || sizes.is_empty() {
+            return strata(sizes, count, 0, 1);
+        }
+        let sizes = Weighted::new(sizes);
+        let mut drawn: Vec<u64> = (0..count).map(|_| sizes.draw(dice)).collect();
+        drawn.sort_unstable();
+        drawn
+    }
+}
+
+/// Takes `wanted` sizes out of `sizes` (both ascending), the next larger where one is missing. What was taken, and the
+/// rest.
+fn take(sizes: &[u64], wanted: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    let (mut taken, mut rest) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(sizes.len()));
+    let mut wanted = wanted.iter().peekable();
+    for size in sizes {
+        if wanted.next_if(|wanted| *wanted <= size).is_some() { taken.push(*size) } else { rest.push(*size) }
+    }
+    (taken, rest)
+}

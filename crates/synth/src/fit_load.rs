@@ -1,0 +1,238 @@
+//! When a trace's load comes: the curve that a queue would feel, in a few hundred straight pieces.
+//!
+//! Mean response times of a loaded device are made by few busy moments, and by what arrives while their backlog
+//! drains. So the trace runs through two plain queues on the way, one as slow and one as fast as the devices of the
+//! IISWC 2015 study, and time is cut where a request at another moment would have waited differently, until next
+//! to nothing of all waiting is open.
+
+use emmclab_trace::{Op, Request};
+
+use crate::fit_times::Coming;
+use crate::model::LoadModel;
+
+/// Requests, or groups of them where there are more, of which the curve is made.
+const MOST_POINTS: usize = 1 << 18;
+/// Pieces of a curve, and requests for each at least on average: a curve is no copy of a trace.
+const MOST_PIECES: usize = 512;
+const LEAST_REQUESTS: u64 = 16;
+/// Share of all waiting times that may be off before no more cuts are made.
+const OPEN: f64 = 0.004;
+/// Time of a read and of a write of 4 KB in a chip (Table V), ns.
+const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
+const PAGE_SECTORS: u64 = 8;
+/// Pages that each queue serves at a time: two chips, the eight planes in them, and what larger pages make of them.
+const WAYS: [u64; QUEUES] = [2, 8, 32];
+const QUEUES: usize = 3;
+
+/// A request, or some in a row.
+#[derive(Clone, Copy, Default)]
+struct Point {
+    /// Arrival of the last one, ns after the first of all.
+    at: u64,
+    requests: [u64; 2],
+    sectors: [u64; 2],
+    bursts: u64,
+    /// Idle time within bursts, ns.
+    think: u64,
+    /// Requests within a burst, and those among them that are not what their predecessor is.
+    neighbours: u64,
+    switches: u64,
+    /// Time of the requests' pages in one chip, ns.
+    work: u64,
+    /// Response times in each queue, summed, ns.
+    response: [u64; QUEUES],
+}
+
+impl Point {
+    fn add(&mut self, other: &Self) {
+        self.at = other.at;
+        self.bursts += other.bursts;
+        self.neighbours += other.neighbours;
+        self.switches += other.switches;
+        self.think = self.think.saturating_add(other.think);
+        self.work = self.work.saturating_add(other.work);
+        for op in [0, 1] {
+            self.requests[op] += other.requests[op];
+            self.sectors[op] += other.sectors[op];
+        }
+        for (sum, other) in self.response.iter_mut().zip(other.response) {
+            *sum = sum.saturating_add(other);
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.requests[0] + self.requests[1]
+    }
+}
+
+/// Follows the load.
+#[derive(Default)]
+pub(crate) struct LoadCurve {
+    points: Vec<Point>,
+    open: Point,
+    /// Requests that make a point, as a power of two.
+    doublings: u32,
+    begin: Option<i64>,
+    /// When each queue is empty.
+    free: [u64; QUEUES],
+}
+
+/// What a trace says of its load.
+pub(crate) struct Followed {
+    /// None where it has no extent in time.
+    pub load: Option<LoadModel>,
+    /// How often an operation changes within a burst, against what the shares of both in its piece would give, percent.
+    pub op_mixing_pct: f64,
+}
+
+/// Points from one cut up to another, as a straight line.
+struct Span {
+    from: usize,
+    to: usize,
+    /// The point that is farthest from the line, and the share of all waiting that the line puts at risk.
+    farthest: usize,
+    at_risk: f64,
+}
+
+impl LoadCurve {
+    /// Takes a read or a write, and how it came.
+    pub(crate) fn see(&mut self, request: &Request, coming: Coming) {
+        let begin = *self.begin.get_or_insert(request.arrival.0);
+        let at = u64::try_from(request.arrival.0.saturating_sub(begin)).unwrap_or(0);
+        let op = usize::from(request.op != Op::Read);
+        let sectors = u64::from(request.sectors);
+        let mut point = Point {
+            at,
+            bursts: u64::from(coming.opens),
+            think: coming.think,
+            neighbours: u64::from(!coming.opens),
+            switches: u64::from(coming.switches),
+            work: sectors.div_ceil(PAGE_SECTORS) * PAGE_NS[op],
+            ..Point::default()
+        };
+        point.requests[op] = 1;
+        point.sectors[op] = sectors;
+        for (k, ways) in WAYS.into_iter().enumerate() {
+            self.free[k] = self.free[k].max(at).saturating_add(point.work / ways);
+            point.response[k] = self.free[k] - at;
+        }
+        self.open.add(&point);
+        if self.open.all() >= 1 << self.doublings {
+            self.points.push(std::mem::take(&mut self.open));
+            if self.points.len() == MOST_POINTS {
+                self.halve();
+            }
+        }
+    }
+
+    fn halve(&mut self) {
+        for i in 0..MOST_POINTS / 2 {
+            let mut pair = self.points[2 * i];
+            pair.add(&self.points[2 * i + 1]);
+            self.points[i] = pair;
+        }
+        self.points.truncate(MOST_POINTS / 2);
+        self.doublings += 1;
+    }
+
+    /// What the load was.
+    pub(crate) fn finish(mut self) -> Followed {
+        if self.open.all() > 0 {
+            self.points.push(self.open);
+        }
+        let (mut curve, mut switches, mut independent) = (Vec::new(), 0, 0.0);
+        for cut in self.cuts().windows(2) {
+            let first = if cut[0] == 0 { 0 } else { cut[0] + 1 };
+            let begin = self.points[cut[0]].at;
+            let mut sum = Point::default();
+            self.points[first..=cut[1]].iter().for_each(|point| sum.add(point));
+            split(&sum, sum.at - begin, &mut curve);
+            let [reads, writes] = sum.requests.map(|requests| requests as f64 / sum.all().max(1) as f64);
+            switches += sum.switches;
+            independent += 2.0 * reads * writes * sum.neighbours as f64;
+        }
+        let mixing = if independent > 0.0 { 100.0 * switches as f64 / independent } else { 0.0 };
+        Followed {
+            load: curve.iter().any(|row| row[0] > 0).then_some(LoadModel { curve }),
+            op_mixing_pct: mixing.min(100.0),
+        }
+    }
+
+    /// Numbers of the points at which pieces begin and end, ascending.
+    fn cuts(&self) -> Vec<usize> {
+        let mut totals = [0.0; QUEUES];
+        let (mut requests, mut work) = (0, 0_u64);
+        let upto: Vec<(u64, u64)> = self
+            .points
+            .iter()
+            .map(|point| {
+                for (total, response) in totals.iter_mut().zip(point.response) {
+                    *total += response as f64;
+                }
+                (requests, work) = (requests + point.all(), work.saturating_add(point.work));
+                (requests, work)
+            })
+            .collect();
+        let last = self.points.len() - 1;
+        let most = MOST_PIECES.min((requests / LEAST_REQUESTS) as usize);
+        let mut spans = vec![self.span(0, last, &upto, &totals)];
+        while spans.len() < most && spans.iter().map(|span| span.at_risk).sum::<f64>() > OPEN {
+            let worst = (0..spans.len()).max_by(|a, b| spans[*a].at_risk.total_cmp(&spans[*b].at_risk));
+            let Some(worst) = worst.filter(|worst| spans[*worst].at_risk > 0.0) else { break };
+            let Span { from, to, farthest, .. } = spans[worst];
+            spans[worst] = self.span(from, farthest, &upto, &totals);
+            spans.push(self.span(farthest, to, &upto, &totals));
+        }
+        let mut cuts: Vec<usize> = spans.iter().map(|span| span.from).chain([last]).collect();
+        cuts.sort_unstable();
+        cuts
+    }
+
+    /// How far the points between two are from the straight line, in time and in work; `upto` is requests and work so
+    /// far, `totals` the sum of all responses of each queue.
+    fn span(&self, from: usize, to: usize, upto: &[(u64, u64)], totals: &[f64; QUEUES]) -> Span {
+        let mut span = Span { from, to, farthest: from, at_risk: 0.0 };
+        let (begin, (first, done)) = (self.points[from].at, upto[from]);
+        let requests = (upto[to].0 - first).max(1) as f64;
+        let pace = (self.points[to].at - begin) as f64 / requests;
+        let load = (upto[to].1 - done) as f64 / requests;
+        let mut most = 0.0;
+        let inside = self.points.iter().zip(upto).enumerate().take(to).skip(from + 1);
+        for (i, (point, (upto_requests, upto_work))) in inside {
+            let number = (upto_requests - first) as f64;
+            let early = ((point.at - begin) as f64 - pace * number).abs();
+            let more = ((upto_work - done) as f64 - load * number).abs();
+            let mut felt = 0.0;
+            for (k, ways) in WAYS.into_iter().enumerate() {
+                let off = (early + more / ways as f64) * point.all() as f64;
+                felt += off.min(point.response[k] as f64) / totals[k].max(1.0);
+            }
+            span.at_risk += felt;
+            let off = early + more / WAYS[0] as f64;
+            if off > most {
+                (most, span.farthest) = (off, i);
+            }
+        }
+        if span.farthest == from {
+            span.at_risk = 0.0;
+        }
+        span
+    }
+}
+
+/// A row of the curve, or some where there are too many requests for one.
+fn split(sum: &Point, ns: u64, rows: &mut Vec<[u64; 7]>) {
+    let parts = sum.all().div_ceil(LoadModel::MOST_REQUESTS);
+    let share = |total: u64, part: u64| crate::deal::share(total, part, parts);
+    for part in 0..parts {
+        rows.push([
+            share(ns / 1_000, part),
+            share(sum.think / 1_000, part),
+            share(sum.bursts, part),
+            share(sum.requests[0], part),
+            share(sum.sectors[0], part) / 2,
+            share(sum.requests[1], part),
+            share(sum.sectors[1], part) / 2,
+        ]);
+    }
+}

@@ -1,0 +1,182 @@
+//! What is known of a workload, as a file.
+
+use emmclab_trace::{Error, Kind, Op, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an application asks of its storage: totals, the shapes behind them, and when the load comes. Holds no address,
+/// name or date of any trace.
+///
+/// Distributions are lists of a value and its weight, values ascending.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadModel {
+    /// Version of this form of file: 1.
+    #[serde(default = "current_version")]
+    pub version: u32,
+    /// The workload's name.
+    pub name: String,
+    /// Where the figures come from.
+    pub source: String,
+    /// What else the reader of a result should know, such as figures that contradict each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// First arrival to last completion (or arrival, without service times), seconds.
+    pub duration_s: f64,
+    /// Size of the device, GB of 2^30 bytes.
+    pub address_space_gb: u64,
+    /// What is read.
+    pub reads: OperationModel,
+    /// What is written.
+    pub writes: OperationModel,
+    /// When requests come.
+    pub bursts: BurstModel,
+    /// How long they take; without it, the synthetic trace has arrivals only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceModel>,
+    /// When the load comes; without it, it is spread evenly over the duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadModel>,
+}
+
+/// Reads, or writes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OperationModel {
+    /// Size in KB, ascending, and how many requests have it. These counts are also the number of requests and the
+    /// data of the workload. Empty where there are no such requests.
+    pub sizes_kb: Vec<(f64, u64)>,
+    /// Requests that start where their predecessor ended, percent of this operation's requests.
+    pub sequential_pct: f64,
+    /// Requests whose start was a start before, percent of this operation's requests.
+    pub reaccess_pct: f64,
+    /// Mean number of requests in a run in which each starts where the last ended, at least 2; the generator comes near
+    /// it.
+    pub run_requests: f64,
+    /// Sequential requests whose start was a start before too, percent of the sequential ones; the generator comes
+    /// near it.
+    pub sequential_reaccess_pct: f64,
+    /// Size in KB, ascending, and weight of requests that return to a start; as all others where empty.
+    pub reaccess_kb: Vec<(f64, u64)>,
+    /// Starts that are ever returned to, percent of all different starts.
+    pub reused_starts_pct: f64,
+    /// How many requests of this operation ago a start seen before was seen last, and weight.
+    pub reuse_requests: Vec<(u64, u64)>,
+}
+
+/// When requests come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BurstModel {
+    /// Requests that open a burst, percent of all requests.
+    pub opens_pct: f64,
+    /// Rounds in a burst and the weight of such bursts; scaled so that all rounds find their place.
+    pub rounds: Vec<(u64, u64)>,
+    /// Idle time before a round that does not open a burst, microseconds, and weight; each varies by up to a
+    /// sixteenth.
+    pub think_us: Vec<(f64, u64)>,
+    /// The same before a burst, milliseconds; scaled so that the duration comes out.
+    pub idle_ms: Vec<(f64, u64)>,
+    /// 0: a burst is all reads or all writes. 100: each request in it is either, whatever its predecessor was.
+    pub op_mixing_pct: f64,
+    /// Bursts of at least three writes that end with journal blocks and a commit block right behind them, percent.
+    pub commit_pct: f64,
+}
+
+/// How long requests take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceModel {
+    /// Requests that arrive when no earlier one is unfinished, percent of all requests.
+    pub no_wait_pct: f64,
+    /// Mean of complete - start, milliseconds. Times by size are scaled so that it comes out.
+    pub mean_service_ms: f64,
+    /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that it comes out.
+    pub mean_response_ms: f64,
+    /// Requests in a round and the weight of such rounds; scaled so that the no-wait share comes out.
+    pub round_requests: Vec<(u64, u64)>,
+    /// Time from arrival to start of a request that does not wait, microseconds.
+    pub fetch_us: f64,
+    /// Size in KB, ascending, and the service time of such a read in microseconds; straight lines between.
+    pub read_us: Vec<(f64, f64)>,
+    /// The same for writes.
+    pub write_us: Vec<(f64, f64)>,
+    /// Service time, percent of the one expected for its size, and weight; each varies by up to a sixteenth.
+    pub jitter_pct: Vec<(f64, u64)>,
+    /// The device sleeps after an idle time above this, milliseconds.
+    pub wake_after_ms: f64,
+    /// How much longer the first request after that takes, milliseconds.
+    pub wake_up_ms: f64,
+}
+
+/// When the load comes. Bursts and sizes within a row follow the distributions of the whole model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadModel {
+    /// Rows in order of time: microseconds, those of them idle within bursts, requests that open a burst, reads, KB
+    /// read, writes, KB written. Requests add up to those of the model; everything else is in proportion. A longer
+    /// synthesis repeats the rows.
+    pub curve: Vec<[u64; 7]>,
+}
+
+/// The version of the form that this program writes.
+pub(crate) const VERSION: u32 = 1;
+
+fn current_version() -> u32 {
+    VERSION
+}
+
+impl WorkloadModel {
+    /// Reads a model from TOML and checks it.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where the text is no TOML, a key is unknown or missing, or values are impossible; then all of
+    /// them are named.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        let model: Self = toml::from_str(text).map_err(|error| {
+            let before = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
+            Error::new(Kind::Config, error.message().to_owned())
+                .at_line(line)
+                .hint("the keys are told in docs/concepts/workloads.md; `emmclab fit` writes such files")
+        })?;
+        model.check()?;
+        Ok(model)
+    }
+
+    /// The model as TOML, without comments.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where the model is impossible; a checked one always has a form in TOML.
+    pub fn to_toml(&self) -> Result<String> {
+        self.check()?;
+        let text = toml::to_string(self).map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        // A row of the curve in a line, lists of pairs as they are.
+        Ok(match text.split_once("\ncurve = [[") {
+            Some((head, curve)) => {
+                format!(
+                    "{head}\ncurve = [\n    [{}",
+                    curve.replace("], [", "],\n    [").replace("]]", "],\n]")
+                )
+            }
+            None => text,
+        })
+    }
+
+    /// Reads and writes in the workload at its own length.
+    pub fn requests(&self) -> u64 {
+        self.reads.requests() + self.writes.requests()
+    }
+
+    /// The model of reads or of writes (of writes for anything that is no read).
+    pub(crate) fn of(&self, op: Op) -> &OperationModel {
+        if op == Op::Read { &self.reads } else { &self.writes }
+    }
+}
+
+impl OperationModel {
+    /// How many there are in the workload at its own length.
+    pub fn requests(&self) -> u64 {
+        self.sizes_kb.iter().map(|(_, count)| count).sum()
+    }
+}

@@ -1,0 +1,148 @@
+//! How long requests take and wait.
+
+use emmclab_trace::Op;
+
+use crate::deal::{Dice, scale_to, scatter};
+use crate::model::{ServiceModel, WorkloadModel};
+use crate::options::nanos;
+
+/// Bound on one service time, so that sums over a chapter stay within 64 bits.
+pub(crate) const SLOWEST_NS: u64 = 1 << 44;
+
+/// A model's times in nanoseconds and sectors.
+pub(crate) struct Times {
+    /// Idle time within bursts and between them, and weights.
+    pub think: Vec<(u64, u64)>,
+    pub idle: Vec<(u64, u64)>,
+    pub service: Option<ServiceTimes>,
+}
+
+pub(crate) struct ServiceTimes {
+    /// Sectors and time, for reads and for writes.
+    points: [Vec<(u64, u64)>; 2],
+    /// Parts per million of the expected time, and weights.
+    jitter: Vec<(u64, u64)>,
+    pub fetch: u64,
+    wake_after: u64,
+    wake_up: u64,
+}
+
+impl Times {
+    pub(crate) fn new(model: &WorkloadModel) -> Self {
+        let list = |pairs: &[(f64, u64)], unit: f64| {
+            pairs.iter().map(|(time, weight)| (nanos(*time, unit), *weight)).collect()
+        };
+        Self {
+            think: list(&model.bursts.think_us, 1e3),
+            idle: list(&model.bursts.idle_ms, 1e6),
+            service: model.service.as_ref().map(ServiceTimes::new),
+        }
+    }
+}
+
+impl ServiceTimes {
+    fn new(model: &ServiceModel) -> Self {
+        let points = |points: &[(f64, f64)]| {
+            points.iter().map(|(kb, us)| ((kb * 2.0).round() as u64, nanos(*us, 1e3))).collect()
+        };
+        Self {
+            points: [points(&model.read_us), points(&model.write_us)],
+            jitter: model.jitter_pct.iter().map(|(pct, weight)| (nanos(*pct, 1e4), *weight)).collect(),
+            fetch: nanos(model.fetch_us, 1e3),
+            wake_after: nanos(model.wake_after_ms, 1e6),
+            wake_up: nanos(model.wake_up_ms, 1e6),
+        }
+    }
+
+    /// The time for a size: straight lines between the points, the first below them, in proportion above them.
+    pub(crate) fn expected(&self, op: Op, sectors: u64) -> u64 {
+        let points = &self.points[op as usize];
+        let above = points.partition_point(|point| point.0 < sectors);
+        let Some((size, time)) = points.get(above) else {
+            let (size, time) = points[points.len() - 1];
+            return time.saturating_mul(sectors) / size.max(1);
+        };
+        let Some((low, low_time)) = above.checked_sub(1).map(|below| points[below]) else { return *time };
+        let (part, whole) = (i128::from(sectors - low), i128::from(size - low));
+        (i128::from(low_time) + (i128::from(*time) - i128::from(low_time)) * part / whole) as u64
+    }
+
+    /// Service times of a chapter that add up to `total`, and the part of each that goes into waking up.
+    pub(crate) fn deal(
+        &self,
+        ops: &[Op],
+        sectors: &[u64],
+        idle: &[u64],
+        total: u64,
+        dice: &mut Dice,
+    ) -> (Vec<u64>, Vec<u64>) {
+        let mut woken: Vec<u64> =
+            idle.iter().map(|gap| if *gap > self.wake_after { self.wake_up } else { 0 }).collect();
+        let most = total / 10 * 9;
+        if woken.iter().sum::<u64>() > most {
+            scale_to(&mut woken, most);
+        }
+        // Parts per million first, then the time itself.
+        let mut service = scatter(&self.jitter, ops.len() as u64, dice);
+        for ((service, op), sectors) in service.iter_mut().zip(ops).zip(sectors) {
+            let expected = u128::from(self.expected(*op, *sectors)) * u128::from(*service) / 1_000_000;
+            *service = expected.min(u128::from(SLOWEST_NS)) as u64;
+        }
+        scale_to(&mut service, total - woken.iter().sum::<u64>());
+        for (service, woken) in service.iter_mut().zip(&woken) {
+            *service += woken;
+        }
+        (service, woken)
+    }
+}
+
+/// 1 in the fixed point of [`Queue`].
+const ONE: u64 = 1 << 40;
+
+/// Requests that wait for their turn on one server, first come, first served.
+///
+/// A request that waits arrives while its predecessor is unfinished; it waits for at most the response time of that
+/// one. Each waits for `scale` times that bound, give or take a quarter, so that one number decides them all.
+pub(crate) struct Queue<'a> {
+    pub waits: &'a [bool],
+    pub service: &'a [u64],
+    pub fetch: u64,
+}
+
+impl Queue<'_> {
+    /// Waiting times that add up to `total`; `Err` holds the longest there can be, where these are too short.
+    pub(crate) fn deal(&self, total: u64, dice: &mut Dice) -> Result<Vec<u64>, Vec<u64>> {
+        // Give or take a quarter, in 256ths.
+        let those: Vec<(usize, u64)> =
+            (1..self.waits.len()).filter(|i| self.waits[*i]).map(|i| (i, 192 + dice.below(129))).collect();
+        let (mut fits, mut exceeds) = (0, 2 * ONE);
+        while exceeds - fits > 1 {
+            let middle = fits.midpoint(exceeds);
+            if self.waiting(middle, &those, |_, _| ()) <= u128::from(total) {
+                fits = middle;
+            } else {
+                exceeds = middle;
+            }
+        }
+        let mut waiting = vec![0; self.waits.len()];
+        let reached = self.waiting(fits, &those, |i, wait| waiting[i] = wait);
+        let short = u128::from(total).saturating_sub(reached);
+        if short > u128::from(total / 1_000) { Err(waiting) } else { Ok(waiting) }
+    }
+
+    /// The sum of the waiting times of `those`, each of which goes to `each`.
+    #[inline]
+    fn waiting(&self, scale: u64, those: &[(usize, u64)], mut each: impl FnMut(usize, u64)) -> u128 {
+        let (mut sum, mut wait) = (0_u128, 0_u64);
+        for (i, spread) in those {
+            let before = *i - 1;
+            let response = if self.waits[before] { wait } else { self.fetch } + self.service[before];
+            let scaled = (u128::from(response) * u128::from(scale) * u128::from(*spread)) >> 48;
+            // It arrives at least 1 ns before its predecessor is finished.
+            wait = (scaled.min(u128::from(response)) as u64).max(1).min(response);
+            sum += u128::from(wait);
+            each(*i, wait);
+        }
+        sum
+    }
+}

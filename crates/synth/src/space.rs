@@ -1,0 +1,267 @@
+//! Where requests go: new places, places seen before, and right behind the predecessor.
+
+use std::collections::VecDeque;
+
+use emmclab_trace::{Op, Sector};
+use roaring::RoaringBitmap;
+
+use crate::deal::{Dice, Weighted, percent_of};
+use crate::layout::Role;
+use crate::model::WorkloadModel;
+
+/// Sectors in 4 KB; new requests start on such a page.
+const PAGE: u64 = 8;
+/// Places in which an operation is writing or reading files at the same time.
+const EXTENTS: usize = 32;
+/// Sectors that such a place holds at most before the next one is begun.
+const EXTENT_SECTORS: u64 = 64 << 11;
+/// Such places in a small device; each is used once before any is used again.
+const LEAST_EXTENTS: u64 = 1_024;
+/// Uses of returnable starts that are remembered for each operation.
+const HISTORY: usize = 1 << 18;
+/// Looks back for a start that was used with the same size, before another size will do.
+const LOOKS: u32 = 8;
+/// Tries before a rule gives way, which happens only where the address space is full.
+const TRIES: u32 = 64;
+const MILLION: u64 = 1_000_000;
+
+/// A request that needs a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Visit {
+    pub op: Op,
+    pub role: Role,
+    pub sectors: u64,
+    /// It is to start where its predecessor ended.
+    pub sequential: bool,
+    /// It is to start where a request has started before.
+    pub returns: bool,
+}
+
+/// A stretch of the address space that fills from its start.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    next: u64,
+    end: u64,
+}
+
+/// All numbers below `count`, far from one another and each once, then again.
+struct Scattered {
+    count: u64,
+    step: u64,
+    next: u64,
+}
+
+impl Scattered {
+    fn new(count: u64, dice: &mut Dice) -> Self {
+        let mut step = dice.below(count) + count / 2;
+        while gcd(step, count) != 1 {
+            step += 1;
+        }
+        Self { count, step, next: dice.below(count) }
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.next = (self.next + self.step) % self.count;
+        self.next
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A use of a start that can be returned to.
+#[derive(Clone, Copy)]
+struct Use {
+    /// Number of the request among those of its operation.
+    number: u64,
+    start: u32,
+    sectors: u32,
+}
+
+/// Places of one operation.
+struct Places {
+    /// Requests so far.
+    number: u64,
+    uses: VecDeque<Use>,
+    /// The latest new start, for want of any other to return to.
+    latest: Option<Use>,
+    /// How many requests ago a start was used.
+    reuse: Weighted,
+    /// New starts that can be returned to, parts per million.
+    returnable: u64,
+    /// Returns still planned, and those to make up for (or, below zero, those that came by themselves).
+    planned: i64,
+    owed: i64,
+    /// Sequential requests that found no place of their own and are made up for later.
+    sequential: u64,
+}
+
+/// The address space of a device and what has been touched of it.
+pub(crate) struct Space {
+    sectors: u64,
+    seen: RoaringBitmap,
+    places: [Places; 2],
+    /// For reads, for writes, and last the journal.
+    extents: Vec<Extent>,
+    extent_sectors: u64,
+    unused: Scattered,
+    /// Where the last request went on, if in an extent.
+    current: Option<usize>,
+    /// Behind the last request; no request starts at `u64::MAX`.
+    end: u64,
+}
+
+impl Space {
+    pub(crate) fn new(model: &WorkloadModel, dice: &mut Dice) -> Self {
+        let places = [Op::Read, Op::Write].map(|op| Places {
+            number: 0,
+            uses: VecDeque::new(),
+            latest: None,
+            reuse: Weighted::new(&model.of(op).reuse_requests),
+            returnable: percent_of(MILLION, model.of(op).reused_starts_pct),
+            planned: 0,
+            owed: 0,
+            sequential: 0,
+        });
+        let sectors = model.address_space_gb << 21;
+        let extent_sectors = EXTENT_SECTORS.min(sectors / LEAST_EXTENTS);
+        Self {
+            sectors,
+            extent_sectors,
+            unused: Scattered::new(sectors / extent_sectors, dice),
+            seen: RoaringBitmap::new(),
+            places,
+            extents: vec![Extent::default(); 2 * EXTENTS + 1],
+            current: None,
+            end: u64::MAX,
+        }
+    }
+
+    /// Announces how many of the coming requests are to return.
+    pub(crate) fn plan(&mut self, op: Op, returns: u64) {
+        self.places[op as usize].planned += returns as i64;
+    }
+
+    /// Finds the place of the next request. Where it cannot be as wished, another request makes up for it.
+    pub(crate) fn place(&mut self, visit: &Visit, dice: &mut Dice) -> Sector {
+        self.places[visit.op as usize].number += 1;
+        let start = self.choose(visit, dice);
+        let known = !self.seen.insert(start as u32);
+        self.end = start + visit.sectors;
+        let own = &mut self.places[visit.op as usize];
+        let used = Use { number: own.number, start: start as u32, sectors: visit.sectors as u32 };
+        if known || (visit.role == Role::Data && dice.chance(own.returnable, MILLION)) {
+            if own.uses.len() == HISTORY {
+                own.uses.pop_front();
+            }
+            own.uses.push_back(used);
+        } else if visit.role == Role::Data {
+            own.latest = Some(used);
+        }
+        Sector(start)
+    }
+
+    fn choose(&mut self, visit: &Visit, dice: &mut Dice) -> u64 {
+        let fits = self.end.checked_add(visit.sectors).is_some_and(|end| end <= self.sectors);
+        let known = fits && self.seen.contains(self.end as u32);
+        let own = &mut self.places[visit.op as usize];
+        own.planned -= i64::from(visit.returns);
+        // A sequential request that runs into a place seen before is one of the returns, while any are wanted.
+        let possible = fits && !(known && own.planned + own.owed + i64::from(visit.returns) <= 0);
+        let made_up = !visit.sequential && own.sequential > 0 && visit.role == Role::Data;
+        if possible && (visit.sequential || made_up) {
+            own.owed += i64::from(visit.returns) - i64::from(known);
+            own.sequential -= u64::from(made_up);
+            if let Some(extent) = self.current {
+                self.extents[extent].next = self.end + visit.sectors;
+            }
+            return self.end;
+        }
+        if visit.sequential {
+            own.sequential += 1;
+            own.owed += i64::from(visit.returns);
+            return self.fresh(visit, dice);
+        }
+        own.owed += i64::from(visit.returns);
+        // One that is to return may leave it to those that came by themselves, and one that is not may step in.
+        let wanted = own.owed > 0 && (visit.returns || visit.role == Role::Data);
+        if wanted && let Some(start) = self.seen_before(visit, dice) {
+            self.places[visit.op as usize].owed -= 1;
+            self.current = None;
+            return start;
+        }
+        self.fresh(visit, dice)
+    }
+
+    fn seen_before(&self, visit: &Visit, dice: &mut Dice) -> Option<u64> {
+        let own = &self.places[visit.op as usize];
+        let other = &self.places[1 - visit.op as usize];
+        let allowed = |used: &Use| {
+            u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors
+        };
+        let mut second_best = None;
+        for look in 0..2 * LOOKS {
+            // After as many looks in vain, anything will do.
+            let ago = if look < LOOKS { own.reuse.draw(dice) } else { u64::MAX };
+            let Some(used) = own.back(ago, dice).filter(allowed) else { continue };
+            if u64::from(used.sectors) == visit.sectors {
+                return Some(used.start.into());
+            }
+            second_best = second_best.or(Some(used));
+            if look >= LOOKS {
+                break;
+            }
+        }
+        let last_resort = || own.latest.or(other.latest).filter(allowed);
+        second_best.or_else(last_resort).map(|used| used.start.into())
+    }
+
+    fn fresh(&mut self, visit: &Visit, dice: &mut Dice) -> u64 {
+        let index = match visit.role {
+            Role::Data => visit.op as usize * EXTENTS + dice.below(EXTENTS as u64) as usize,
+            Role::Journal | Role::Commit => 2 * EXTENTS,
+        };
+        let mut start = 0;
+        for _ in 0..TRIES {
+            let extent = &mut self.extents[index];
+            start = extent.next.next_multiple_of(PAGE);
+            if start + visit.sectors > extent.end {
+                let room = visit.sectors.max(self.extent_sectors);
+                start = if room == self.extent_sectors {
+                    self.unused.draw() * room
+                } else {
+                    dice.below((self.sectors - room) / PAGE + 1) * PAGE
+                };
+                extent.end = start + room;
+            }
+            if start == self.end || self.seen.contains(start as u32) {
+                extent.next = start + PAGE;
+            } else {
+                extent.next = start + visit.sectors;
+                break;
+            }
+        }
+        self.current = Some(index);
+        start
+    }
+}
+
+impl Places {
+    /// The use that is closest to `ago` requests ago, or any where none is as old.
+    fn back(&self, ago: u64, dice: &mut Dice) -> Option<Use> {
+        let index = self.number.checked_sub(ago).and_then(|number| {
+            // Most are recent.
+            let recent = self.uses.iter().rev().take(8).position(|used| used.number <= number);
+            let before = match recent {
+                Some(from_end) => self.uses.len() - 1 - from_end,
+                None => self.uses.partition_point(|used| used.number <= number).checked_sub(1)?,
+            };
+            let after = self.uses.get(before + 1).filter(|after| after.number < self.number);
+            let closer = after.is_some_and(|after| after.number - number < number - self.uses[before].number);
+            Some(before + usize::from(closer))
+        });
+        let index = index.unwrap_or_else(|| dice.below(self.uses.len() as u64) as usize);
+        self.uses.get(index).copied()
+    }
+}

@@ -1,0 +1,69 @@
+//! A model as a stream of batches.
+
+use std::sync::Arc;
+
+use emmclab_trace::{Batch, BatchBuilder, Names, Op, Result};
+
+use crate::chapter::Plan;
+use crate::deal::Dice;
+use crate::load::Load;
+use crate::model::WorkloadModel;
+use crate::options::{SynthOptions, Totals};
+use crate::service::Times;
+use crate::space::Space;
+
+/// Makes a trace of a model, batch by batch, in order of arrival. Same model, options and version: same bytes.
+///
+/// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of starts
+/// touched (a compressed bitmap).
+pub struct Synthesizer {
+    plan: Plan,
+    load: Load,
+    space: Space,
+    dice: Dice,
+    /// When everything so far was finished, ns after the first arrival.
+    clock: u64,
+    names: Arc<Names>,
+}
+
+impl Synthesizer {
+    /// Plans a trace of `model`.
+    ///
+    /// # Errors
+    /// [`emmclab_trace::Kind::Config`] where the model or the options are impossible, or ask for more than the
+    /// model's service times allow.
+    pub fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
+        let mut model = model.clone();
+        model.address_space_gb = options.address_space_gb.unwrap_or(model.address_space_gb);
+        model.check()?;
+        let totals = Totals::new(&model, options)?;
+        let reaccess_sizes = [Op::Read, Op::Write].map(|op| {
+            let sizes = &model.of(op).reaccess_kb;
+            sizes.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect()
+        });
+        let mut dice = Dice::new(options.seed);
+        let space = Space::new(&model, &mut dice);
+        let load = Load::new(&model, &totals);
+        let plan = Plan { times: Times::new(&model), model, totals, reaccess_sizes };
+        Ok(Self { plan, load, space, dice: Dice::new(options.seed), clock: 0, names: Arc::default() })
+    }
+
+    /// Requests in the whole trace.
+    pub fn requests(&self) -> u64 {
+        self.plan.totals.requests()
+    }
+}
+
+impl Iterator for Synthesizer {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        let chapter = self.load.next(&mut self.dice)?;
+        let requests = self.plan.make(&chapter, &mut self.clock, &mut self.space, &mut self.dice);
+        let mut builder = BatchBuilder::default();
+        for request in &requests {
+            builder.push(request);
+        }
+        Some(builder.finish(&self.names, &self.names))
+    }
+}

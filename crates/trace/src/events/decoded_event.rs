@@ -1,0 +1,27 @@
+//! A kernel event with its meaning, decoded from its fields.
+
+use super::command::CommandEvent;
+use super::file::FsEvent;
+use super::kernel_event::KernelEvent;
+use super::values::Values;
+
+/// An event of the driver below the block layer, or of a file system above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodedEvent {
+    /// Of the driver.
+    Command(CommandEvent),
+    /// Of a file system.
+    File(FsEvent),
+}
+
+impl DecodedEvent {
+    /// Decodes the fields of an event that the task `pid` caused; `None` where fields are missing.
+    pub fn read(event: KernelEvent, pid: i32, values: &Values) -> Option<Self> {
+        if !event.is_complete_in(values) {
+            return None;
+        }
+        CommandEvent::read(event, values)
+            .map(Self::Command)
+            .or_else(|| FsEvent::read(event, pid, values).map(Self::File))
+    }
+}

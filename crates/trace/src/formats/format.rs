@@ -1,0 +1,76 @@
+//! What a format is: how it is recognised, read and written, and the options of reading.
+
+use std::path::Path;
+
+use emmclab_base::Result;
+
+use super::holds::Holds;
+use super::input::Input;
+use super::time_unit::TimeUnit;
+use crate::atomic_file::AtomicFile;
+use crate::header::Header;
+use crate::sink::Sink;
+use crate::source::Source;
+
+/// A trace format: how to know it, read it and write it.
+#[derive(Debug)]
+pub struct Format {
+    /// The name for `--format`, in lower case.
+    pub name: &'static str,
+    /// One line on what it is and who writes it.
+    pub about: &'static str,
+    /// What its content is known by, in words for `sniff`.
+    pub known_by: &'static str,
+    /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
+    pub extensions: &'static [&'static str],
+    /// How it states times.
+    pub times: Times,
+    /// Whether the first bytes (decompressed) and the file name look like this format.
+    pub sniff: fn(&[u8], &Path) -> bool,
+    /// Starts reading.
+    pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
+    /// What it can hold and how writing starts, where the format can be written.
+    pub writes: Option<(Holds, Create)>,
+}
+
+/// How a format states times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Always in this unit.
+    Fixed(TimeUnit),
+    /// In this unit unless `--time-unit` names another.
+    Open(TimeUnit),
+    /// It orders requests rather than timing them, so that rates mean nothing.
+    Loose,
+    /// In nanoseconds, in a column that any tool may have written.
+    Stored,
+}
+
+/// Starts writing a file.
+pub type Create = fn(AtomicFile, &Header) -> Result<Box<dyn Sink>>;
+
+/// How to read. The default finds out everything by itself.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Name of a format (`emmclab formats`); found by its content where `None`.
+    pub format: Option<String>,
+    /// Skip bad records and count them, rather than stop at the first.
+    pub lenient: bool,
+    /// Column names of a generic CSV in order, comma separated (`arrival,op,sector,sectors,...`).
+    pub columns: Option<String>,
+    /// Unit of times, where the format leaves it open: `s`, `ms`, `us`, `ns`.
+    pub time_unit: Option<String>,
+    /// Unit of addresses and sizes, where the format leaves it open: `sector`, `byte`, `kb`, `page`.
+    pub size_unit: Option<String>,
+    /// Requests that may be held back to put them in order of arrival; [`crate::REORDER_WINDOW`] where `None`.
+    pub reorder_window: Option<usize>,
+    /// Formats that other crates read, tried before those of [`crate::formats::FORMATS`].
+    pub further: &'static [&'static Format],
+}
+
+impl ReadOptions {
+    /// The unit of times that was asked for, or the format's usual one.
+    pub(crate) fn time_unit_or(&self, usual: TimeUnit) -> Result<TimeUnit> {
+        self.time_unit.as_deref().map_or(Ok(usual), TimeUnit::by_name)
+    }
+}

@@ -1,0 +1,47 @@
+//! What a format has a place for.
+
+use emmclab_base::{Flags, Nanos, Op, Request};
+
+use crate::columns::Column;
+
+/// What a format has a place for; [`crate::TraceWriter`] counts the rest as lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Holds {
+    /// The operations; requests of others are left out.
+    pub ops: &'static [Op],
+    /// The columns beside arrival, sector, sectors, op and flags.
+    pub columns: &'static [Column],
+    /// The flags.
+    pub flags: Flags,
+    /// Nanoseconds in the smallest step of its clock.
+    pub tick_ns: i64,
+}
+
+impl Holds {
+    /// All of a trace.
+    pub const EVERYTHING: Holds =
+        Holds { ops: &Op::ALL, columns: &Column::ALL, flags: Flags(u16::MAX), tick_ns: 1 };
+
+    /// True for a format that loses nothing.
+    pub const fn is_everything(&self) -> bool {
+        self.ops.len() == Op::ALL.len() && self.columns.len() == Column::ALL.len() && self.tick_ns == 1
+    }
+
+    /// Whether writing `request` loses what it has in `column`.
+    pub(crate) fn loses(&self, column: Column, request: &Request) -> bool {
+        let time = |time: Option<Nanos>| {
+            time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
+        };
+        match column {
+            Column::Arrival => request.arrival.0 % self.tick_ns != 0,
+            Column::Start => time(request.start),
+            Column::Issue => time(request.issue),
+            Column::Complete => time(request.complete),
+            Column::Sector | Column::Sectors | Column::Op => false,
+            Column::Flags => !self.flags.contains(request.flags),
+            Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
+            Column::Process => request.process.is_some() && !self.columns.contains(&column),
+            Column::Device => request.device.is_some() && !self.columns.contains(&column),
+        }
+    }
+}

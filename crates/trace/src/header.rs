@@ -1,0 +1,32 @@
+//! Where a trace comes from, and the format that its file has.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a trace comes from; stored with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// File name (without folders) or recording it was first read from.
+    pub source: String,
+    /// Name of the format it was first read from.
+    pub format: String,
+    /// How that format was recognised: by `content`, or because `--format` or `--columns` said so.
+    pub recognised: Option<String>,
+    /// The device, where the whole trace is of one.
+    pub device: Option<String>,
+    /// What time 0 is: `unix`, `monotonic` or `relative`.
+    pub clock: String,
+    /// Anything else worth knowing, as the recorder gave it.
+    pub note: Option<String>,
+    /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
+    pub activity: Option<String>,
+}
+
+/// The format that a file is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// Its name.
+    pub format: &'static str,
+    /// `content`, `--format` or `--columns`.
+    pub by: &'static str,
+}

@@ -1,0 +1,54 @@
+//! What reads a file of one format: requests in the order of the file, with names, counts and progress.
+
+use emmclab_base::{Request, Result, Sector};
+
+use crate::batch::Batch;
+use crate::header::Header;
+use crate::ledger::Ledger;
+use crate::names::Names;
+
+/// How far a reader has come, in bytes of the (possibly compressed) input.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Bytes read so far.
+    pub done: u64,
+    /// Bytes in all, where known.
+    pub total: Option<u64>,
+}
+
+/// What can be known of a trace before its requests are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// No request ends behind this sector.
+    pub end: Sector,
+    /// Requests without a recorded completion.
+    pub without_completion: u64,
+}
+
+/// A stream of requests in the order of the file; what each format implements.
+pub trait Source: Send {
+    /// Appends some requests, at most about [`crate::BATCH_ROWS`]; false at the end of the input.
+    ///
+    /// # Errors
+    /// At the first bad record, unless reading is lenient.
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
+    /// Names of processes and devices met so far.
+    fn names(&self) -> (&Names, &Names);
+    /// Counts so far; `kept` and `reordered` are added by the reader.
+    fn ledger(&self) -> Ledger;
+    /// Where the trace comes from.
+    fn header(&self) -> Header;
+    /// How far it has come.
+    fn progress(&self) -> Progress;
+    /// The next batch in order of arrival, for formats that hold such batches; [`crate::TraceReader`] then sorts nothing.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
+        None
+    }
+    /// What the file tells of its requests at once, for formats that say it.
+    fn extent(&self) -> Option<Extent> {
+        None
+    }
+}
