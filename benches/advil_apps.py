@@ -61,10 +61,10 @@ def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
         "trace": Path(name).name.partition(".")[0],
         "seed": options.seed,
         "layer": label,
-        "mean_response_ms": result["mean_response_ms"],
-        "simulated_s": result["simulated_s"],
-        "waf": result["waf"],
-        "written_mb": result["host_bytes_written"] / _MB,
+        "mean_response_ms": result["response.mean_response_ms"],
+        "simulated_s": result["run.simulated_s"],
+        "waf": result["write_amplification.waf"],
+        "written_mb": result["requests.bytes_written"] / _MB,
         **{
             field: sum(counts.get(count, 0) for count in parts) / _MB
             for field, parts in {

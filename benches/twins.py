@@ -34,7 +34,7 @@ def responses(trace: Trace) -> dict[str, float]:
         for name in DEVICES:
             device = Device.preset(name).set({"timing.parallelism": unit})
             result = device.simulate(trace, fold=True)
-            found[f"{name.removeprefix('iiswc15-')} {words}"] = result["mean_response_ms"]
+            found[f"{name.removeprefix('iiswc15-')} {words}"] = result["response.mean_response_ms"]
     return found
 
 

@@ -38,7 +38,7 @@ def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
     assert by_name["static wear levelling"].capacity_change_pct == 0
     for advice in found:
         again = device.set(advice.settings).simulate(trace)
-        assert again["mean_response_ms"] == advice.mean_response_ms, advice.option
+        assert again["response.mean_response_ms"] == advice.mean_response_ms, advice.option
     assert base["trace"] == trace.name
     for order in ORDERS[1:3]:
         ranked = advise(device, [trace], by=order).options
@@ -75,15 +75,18 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
     advised = advise(device, [trace], by="lifetime", fold=True)
     life = advised.life
     assert life is not None
-    assert life.waf > advised.base["waf"], "a full device collects, a new one does not"
-    written, capacity = advised.base["host_bytes_written"], advised.base["capacity_bytes"]
+    assert life.waf > advised.base["write_amplification.waf"], "a full device collects, a new one does not"
+    written, capacity = (
+        advised.base["requests.bytes_written"],
+        advised.base["configuration.capacity_bytes"],
+    )
     assert (life.passes - 1) * written < 0.01 * capacity
     assert life.passes * written >= 0.01 * capacity
     # Every block 3,000 times, shared by all that is written: the host's and what collection moves.
     most = 3000 * 1.07 * capacity / 2**30
     assert most / life.waf * 0.8 < life.host_gb < most / life.waf * 1.2
     assert life.years is not None
-    per_year = written / advised.base["simulated_s"] * 365.25 * 86400 / 2**30
+    per_year = written / advised.base["run.simulated_s"] * 365.25 * 86400 / 2**30
     assert life.years == pytest.approx(life.host_gb / per_year)
     lives = [0 if one.life is None else one.life.host_gb for one in advised.options]
     assert lives == sorted(lives, reverse=True)

@@ -57,7 +57,7 @@ def test_the_command_line_parts_settings_of_layers_and_of_the_device(tmp_path: P
         *("--set", "advil.hot=rewritten", "--set", "timing.parallelism=none"),
     )
     assert [layer["name"] for layer in found["layers"]] == ["pass-through", "advil"]
-    assert found["parallelism"] == "none"
+    assert found["configuration"]["parallelism"] == "none"
     assert found["options"]["layer_settings"] == {"advil.reserved": "16MiB", "advil.hot": "rewritten"}
     shown = emmclab(
         *("simulate", trace, "--device", "small-1gb", "--fold"),

@@ -200,6 +200,16 @@ def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.json"))
 
 
+def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
+    sql = "select {} as p99, {} as waits, mean_response_ms, waf from runs order by all"
+    new, old = (
+        emmclab("query", sql.format(*names), "--results", finished, "--json")
+        for names in (("response_p99_ms", "waits_queue_ms"), ("p99_response_ms", "wait_queue_ms"))
+    )
+    assert (new.returncode, new.stdout) == (0, old.stdout), old.stderr
+    assert len(json.loads(new.stdout)) > 0
+
+
 def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
     done = emmclab("query", "select nothing_like_it from runs", "--results", finished)
     assert done.returncode == 2

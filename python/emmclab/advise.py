@@ -196,25 +196,29 @@ def advise(
 
 
 def _life(device: Device, traces: Sequence[Trace], base: Result, images: Any) -> Life | None:
-    written = base["host_bytes_written"]
+    written = base["requests.bytes_written"]
     collects = next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
     if not written or not collects:
         return None
-    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["capacity_bytes"] / written))
+    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
     run = device.simulate(*traces, precondition="steady:1", passes=passes, fold=True, images=images)
-    if not run["lifetime"] or run["stopped"]:
+    if not run["wear.lifetime"] or run["run.stopped"]:
         return None
-    host_bytes = run["lifetime"]["even_host_bytes"]
+    host_bytes = run["wear.lifetime.even_host_bytes"]
     # As fast as possible is not the trace's own rate.
-    seconds = 0.0 if base["mode"] == "back_to_back" else base["simulated_s"]
+    seconds = 0.0 if base["run.mode"] == "back_to_back" else base["run.simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
-    return Life(run["waf"], host_bytes / 2**30, years, passes)
+    return Life(run["write_amplification.waf"], host_bytes / 2**30, years, passes)
 
 
 def said(life: Life, base: Result) -> str:
     """Say in a sentence where a lifetime comes from."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
-    rate = base["host_bytes_written"] / base["simulated_s"] * 86400 / 2**30 if base["simulated_s"] else 0.0
+    rate = (
+        base["requests.bytes_written"] / base["run.simulated_s"] * 86400 / 2**30
+        if base["run.simulated_s"]
+        else 0.0
+    )
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
         "Lifetime: what the host can write until every block has reached its erase limit, on the device in "
@@ -223,24 +227,24 @@ def said(life: Life, base: Result) -> str:
 
 
 def _advice(option: Option, base: Result, run: Result, life: Life | None) -> Advice:
-    def change(field: str) -> float:
-        return 100 * (run[field] / base[field] - 1) if base[field] else 0.0
+    def change(path: str) -> float:
+        return 100 * (run[path] / base[path] - 1) if base[path] else 0.0
 
     name = option.name.partition(",")[0]
     return Advice(
         option=option.name,
         about=option.about,
         settings=option.settings,
-        mean_response_ms=run["mean_response_ms"],
-        mean_change_pct=change("mean_response_ms"),
-        p99_response_ms=run["p99_response_ms"],
-        p99_change_pct=change("p99_response_ms"),
-        waf=run["waf"],
+        mean_response_ms=run["response.mean_response_ms"],
+        mean_change_pct=change("response.mean_response_ms"),
+        p99_response_ms=run["response.p99_ms"],
+        p99_change_pct=change("response.p99_ms"),
+        waf=run["write_amplification.waf"],
         life=life,
-        energy_mj=run["energy_mj"],
-        capacity_change_pct=change("capacity_bytes"),
-        ram_kb=run["ram_kb"] - base["ram_kb"],
-        note=f"ended early: {run['stopped']}" if run["stopped"] else _NOTES.get(name, ""),
+        energy_mj=run["energy.total_mj"],
+        capacity_change_pct=change("configuration.capacity_bytes"),
+        ram_kb=run["configuration.ram_kb"] - base["configuration.ram_kb"],
+        note=f"ended early: {run['run.stopped']}" if run["run.stopped"] else _NOTES.get(name, ""),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,13 +13,14 @@ from emmclab import _core
 from emmclab.document import Document
 from emmclab.errors import ConfigError
 from emmclab.layers import Setting, stack
+from emmclab.result_fields import at, old_names
 from emmclab.trace import Ledger, Trace, combine, read
 
 #: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
-#: Fields of a result that differ from run to run: they tell of this computer, not of the device.
-WALL_FIELDS = ("wall_s", "page_operations_per_s")
+#: The group of a result that differs from run to run: the cost on this computer.
+WALL_GROUP = "computing"
 
 _ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
@@ -199,7 +201,7 @@ class Device:
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-        >>> result["requests"] > 0 and result["mean_response_ms"] > 0
+        >>> result["requests"]["total"] > 0 and result["response"]["mean_response_ms"] > 0
         True
         """
         if not traces:
@@ -267,38 +269,58 @@ def parse_routing(text: str) -> Any:
 
 
 class Result(Document):
-    """What a run found; a mapping of the fields that `emmclab simulate --json` prints.
+    """What a run found; a mapping of the groups of fields that `emmclab simulate --json` prints.
+
+    A field is also found by its path. The names that fields had before they stood in groups are deprecated.
 
     >>> import emmclab
     >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-    >>> {"mean_response_ms", "p99_response_ms", "waf", "space_utilisation", "block_erases"} <= set(result)
+    >>> result["response"]["p99_ms"] == result["response.p99_ms"]
     True
     """
 
+    def __getitem__(self, field: str) -> Any:
+        if field in self._fields:
+            return self._fields[field]
+        path = field if "." in field else old_names().get(field)
+        if path is None:
+            raise KeyError(field)
+        if path != field:
+            warnings.warn(f"`{field}` is now `{path}`", DeprecationWarning, stacklevel=2)
+        return at(self._fields, path)
+
+    def __contains__(self, field: object) -> bool:
+        return field in self._fields
+
     def __repr__(self) -> str:
-        mean = f"{self['mean_response_ms']:.2f} ms mean response"
+        mean = f"{self['response.mean_response_ms']:.2f} ms mean response"
         return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
 
-    def shown(self, field: str) -> Any:
-        """Give a field to show; None where it is the mean of reads or of writes and there are none.
+    def shown(self, path: str) -> Any:
+        """Give a field to show; None for times of an operation that did not occur and energy without figures.
 
         >>> import emmclab
         >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
-        >>> writes["requests_write"] > 0 and writes.shown("mean_response_ms_write") > 0
+        >>> writes["requests.write"] > 0 and writes.shown("response.write.mean_ms") > 0
         True
         """
-        op = field.rpartition("_")[2]
-        return None if op in ("read", "write") and not self[f"requests_{op}"] else self[field]
+        group, _, rest = path.partition(".")
+        op = rest.partition(".")[0]
+        if op in ("read", "write") and not self["requests"][op]:
+            return None
+        if group == "energy" and not self["energy"]["total_mj"]:
+            return None
+        return self[path]
 
     def deterministic(self) -> dict[str, Any]:
-        """Give the fields that are the same on every computer and in every run.
+        """Give the groups that are the same on every computer and in every run.
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
         >>> sorted(set(result) - set(result.deterministic()))
-        ['page_operations_per_s', 'wall_s']
+        ['computing']
         """
-        return {field: value for field, value in self.to_dict().items() if field not in WALL_FIELDS}
+        return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
 
 
 def presets() -> list[str]:

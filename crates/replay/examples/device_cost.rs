@@ -117,13 +117,13 @@ fn length(requests: u64) -> Result<()> {
     }
     let result = simulation.finish(None, &mut Quiet)?;
     let seconds = processor_s() - begin;
-    let operations = result.page_reads + result.page_programs;
+    let operations = result.flash.page_operations();
     println!(
         "{{\"case\": \"length\", \"requests\": {}, \"page_operations\": {operations}, \"waf\": {:.3}, \
          \"mean_response_ms\": {:.4}, \"ns_per_page_operation\": {:.2}, \"ns_per_request\": {:.2}, \"peak_mb\": {:.1}}}",
-        result.requests,
-        result.waf,
-        result.mean_response_ms,
+        result.requests.total,
+        result.write_amplification.waf,
+        result.response.mean_response_ms,
         seconds * 1e9 / operations as f64,
         seconds * 1e9 / requests as f64,
         peak_mb()

@@ -19,7 +19,6 @@ mod precondition;
 mod result;
 mod rows;
 mod simulation;
-mod states;
 mod tally;
 
 pub use bandwidth::{Bandwidth, bandwidth};
@@ -32,9 +31,10 @@ pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use parallel::{Pair, PairResult, Routing};
 pub use precondition::age_by_traces;
 pub use result::{
-    CacheCounts, Distribution, LayerResult, Lifetime, SecondDevice, SimulationResult, Times, Utilisation,
-    WafByCause,
+    CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
+    Lifetime, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, Requests, ResponseTimes,
+    Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space, Times, Utilisation, WaitTimes, Wear,
+    WriteAmplification,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
-pub use states::States;

@@ -295,8 +295,8 @@ impl Simulation {
             result.host = layers.host_counts();
             (result.layers, result.second_device) = layers.results();
             result.first_writes = layers.first_writes().to_vec();
-            result.host_bytes_read = self.measure.reads.bytes();
-            result.host_bytes_written = self.measure.writes.bytes();
+            result.requests.bytes_read = self.measure.reads.bytes();
+            result.requests.bytes_written = self.measure.writes.bytes();
         }
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
             seen: self.placed.kept,
@@ -304,9 +304,7 @@ impl Simulation {
             ..Ledger::default()
         });
         result.ledger.folded += self.placed.folded;
-        result.wall_s = self.started.elapsed().as_secs_f64();
-        let operations = (result.page_reads + result.page_programs) as f64;
-        result.page_operations_per_s = if result.wall_s > 0.0 { operations / result.wall_s } else { 0.0 };
+        result.computed_in(self.started.elapsed());
         Ok(result)
     }
 

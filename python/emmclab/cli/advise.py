@@ -111,14 +111,14 @@ def advise(
 
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
-        f"{base['mean_response_ms']:,.3f}",
+        f"{base['response.mean_response_ms']:,.3f}",
         "",
-        f"{base['p99_response_ms']:,.3f}",
+        f"{base['response.p99_ms']:,.3f}",
         "",
-        f"{base['waf']:.3f}",
+        f"{base['write_amplification.waf']:.3f}",
         *life_cells(advised.life),
         "",
-        f"{base['ram_kb']}",
+        f"{base['configuration.ram_kb']}",
         "",
     )
     for advice in found:

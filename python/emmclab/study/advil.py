@@ -35,7 +35,7 @@ _BLOCK_BYTES = 4 << 20
 
 def bandwidth(run: dict[str, Any]) -> float:
     """MB that the workload wrote per second of its replay."""
-    return float(run["host_bytes_written"]) / 2**20 / float(run["simulated_s"])
+    return float(run["requests"]["bytes_written"]) / 2**20 / float(run["run"]["simulated_s"])
 
 
 def bandwidths(results: Results, grid: str) -> dict[str, float]:

@@ -271,8 +271,8 @@ def _collection(results: Results) -> Drawing:
         {
             "trace": run["input"],
             "collection": "in idle gaps" if run["settings"]["gc.idle_after_us"] else "on demand",
-            "wait_gc_ms": run["wait_gc_ms"],
-            "write_amplification": run["waf"],
+            "wait_gc_ms": run["waits"]["gc_ms"],
+            "write_amplification": run["write_amplification"]["waf"],
         }
         for run in results.select("idle-gc")
     ]

@@ -59,7 +59,9 @@ def _runs(results: Results, reading: Reading, device: str) -> dict[str, dict[str
 
 def mean_responses(results: Results, reading: Reading, device: str) -> dict[str, float]:
     """Mean response in ms by input."""
-    return {name: run["mean_response_ms"] for name, run in _runs(results, reading, device).items()}
+    return {
+        name: run["response"]["mean_response_ms"] for name, run in _runs(results, reading, device).items()
+    }
 
 
 def reductions(results: Results, reading: Reading, against: str = "iiswc15-4ps") -> dict[str, float]:
@@ -71,7 +73,7 @@ def reductions(results: Results, reading: Reading, against: str = "iiswc15-4ps")
 def ssdsim_reductions(results: Results) -> dict[str, float]:
     """Percent by which 8 KB pages shorten the mean response under SSDsim's rules in full, by application."""
     small, large = (
-        {run["input"]: run["mean_response_ms"] for run in results.select(grid)}
+        {run["input"]: run["response"]["mean_response_ms"] for run in results.select(grid)}
         for grid in ("ssdsim-4k", "ssdsim-8k")
     )
     return {name: 100 * (1 - large[name] / small[name]) for name in results.applications}
@@ -98,6 +100,6 @@ def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
 def utilisation(results: Results, name: str) -> dict[str, float]:
     """Space utilisation of the three devices; it does not depend on the reading."""
     return {
-        device: _runs(results, STRICT, f"iiswc15-{device}")[name]["space_utilisation"]
+        device: _runs(results, STRICT, f"iiswc15-{device}")[name]["space"]["space_utilisation"]
         for device in ("4ps", "8ps", "hps")
     }
