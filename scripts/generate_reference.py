@@ -14,6 +14,7 @@ from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.layers import default_text
 from emmclab.fields import TABLES
+from emmclab.glossary import glossary
 from emmclab.layers import layers
 from emmclab.plots import FIGURES
 from emmclab.result_fields import result_groups
@@ -177,6 +178,20 @@ def result_page() -> str:
     return "".join(parts)
 
 
+def glossary_page() -> str:
+    """Define the words, topic by topic."""
+    parts = ["# Glossary\n\nEach word has one meaning, here, in messages, in results and in the code. "]
+    parts.append("`emmclab explain WORD` prints its definition. 1 KB is 1,024 bytes, as in the papers.\n")
+    for topic in dict.fromkeys(term.topic for term in glossary()):
+        rows = [
+            [f"**{term.term}**", ", ".join(term.also), term.text]
+            for term in glossary()
+            if term.topic == topic
+        ]
+        parts.append(f"\n## {topic}\n\n{table(['word', 'also', 'meaning'], rows)}")
+    return "".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "trace-columns.md": trace_columns,
@@ -184,6 +199,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "profile-fields.md": profile_fields,
     "result-fields.md": result_page,
     "layers.md": layer_settings,
+    "glossary.md": glossary_page,
 }
 
 
