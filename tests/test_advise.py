@@ -50,7 +50,9 @@ def test_on_a_phone_every_figure_of_an_option_is_in_sight(
     trace: emmclab.Trace, browser: Browser, tmp_path: Path
 ) -> None:
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
-    write_advice(advise(device, [trace], lifetime=True, fold=True), "mean", tmp_path / "advice.html")
+    write_advice(
+        advise(device, [trace], lifetime=True, wrap_addresses=True), "mean", tmp_path / "advice.html"
+    )
     visit = Visit(browser, tmp_path / "advice.html", width=390)
     cells = visit.page.locator("#options td:not(:empty)").evaluate_all(
         "cells => cells.map(c => [c.getBoundingClientRect().right, c.dataset.label || ''])"
@@ -64,7 +66,7 @@ def test_on_a_phone_every_figure_of_an_option_is_in_sight(
 
 
 def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emmclab.Trace) -> None:
-    advised = advise(Device.preset("ssdsim"), [trace], fold=True)
+    advised = advise(Device.preset("ssdsim"), [trace], wrap_addresses=True)
     assert "packed writes" in advised.refused
     assert "queue" in advised.refused["packed writes"]
     assert {advice.option for advice in advised.options}.isdisjoint(advised.refused)
@@ -72,7 +74,7 @@ def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emm
 
 def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
-    advised = advise(device, [trace], by="lifetime", fold=True)
+    advised = advise(device, [trace], by="lifetime", wrap_addresses=True)
     life = advised.life
     assert life is not None
     assert life.waf > advised.base["write_amplification.waf"], "a full device collects, a new one does not"
@@ -94,7 +96,7 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
 
 
 def test_a_device_without_collection_has_no_lifetime(trace: emmclab.Trace) -> None:
-    advised = advise(Device.preset("ssdsim"), [trace], lifetime=True, fold=True)
+    advised = advise(Device.preset("ssdsim"), [trace], lifetime=True, wrap_addresses=True)
     assert advised.life is None
     assert all(one.life is None for one in advised.options)
 

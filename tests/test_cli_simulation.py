@@ -11,6 +11,7 @@ import pytest
 import emmclab as api
 from conftest import emmclab, emmclab_json
 from emmclab.result_fields import at, old_names, result_fields
+from emmclab.study import Study
 
 #: Keys that other programs look for at any depth of the JSON; there is one of each.
 HEADLINES = [
@@ -23,7 +24,7 @@ HEADLINES = [
 
 
 #: The made-up traces end a little behind the smallest device.
-SMALL = ("--device", "small-1gb", "--fold")
+SMALL = ("--device", "small-1gb", "--wrap-addresses")
 
 
 def _still(result: dict[str, Any]) -> dict[str, Any]:
@@ -187,12 +188,31 @@ def test_all_faults_of_a_device_file_are_listed_at_once(trace: Path, tmp_path: P
     assert "timing.paralelism" in done.stderr and "power.wake" in done.stderr
 
 
-def test_a_trace_beyond_the_device_is_refused_unless_folded(tmp_path: Path) -> None:
+def test_a_trace_beyond_the_device_is_refused_unless_addresses_are_wrapped(tmp_path: Path) -> None:
     path = tmp_path / "far.txt"
     path.write_text("999999992\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
     refused = emmclab("simulate", path, "--device", "small-1gb")
-    assert refused.returncode == 2 and "--fold" in refused.stderr
-    assert emmclab_json("simulate", path, "--device", "small-1gb", "--fold")["ledger"]["folded"] == 1
+    assert refused.returncode == 2 and "--wrap-addresses" in refused.stderr
+    assert (
+        emmclab_json("simulate", path, "--device", "small-1gb", "--wrap-addresses")["ledger"]["folded"] == 1
+    )
+
+
+def test_the_former_name_of_wrapping_still_works_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "far.txt"
+    path.write_text("999999992\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
+    for command in ("simulate", "advise"):
+        done = emmclab(command, path, "--device", "small-1gb", "--fold", "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)
+        assert done.stderr.count("--fold is deprecated; its name is --wrap-addresses") == 1
+    assert "--fold" not in emmclab("simulate", "--help").stdout
+    trace, device = api.read(path), api.Device.preset("small-1gb")
+    with pytest.deprecated_call():
+        old = device.simulate(trace, fold=True)
+    assert old.deterministic() == device.simulate(trace, wrap_addresses=True).deterministic()
+    grid = 'name = "g"\ndevices = ["small-1gb"]\nfold = true\n'
+    study = Study.parse(f'name = "s"\ninputs = ["Idle"]\n[[grid]]\n{grid}', "s.toml")
+    assert study.grids[0].wrap_addresses
 
 
 def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_path: Path) -> None:
@@ -201,10 +221,14 @@ def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_
     events = tmp_path / "rows.parquet"
     done = emmclab("simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events)
     assert (done.returncode, done.stdout) == (2, "") and not events.exists()
-    for words in ("5 of 5 requests end behind", "4 of 5 requests have no recorded completion", "--fold"):
+    for words in (
+        "5 of 5 requests end behind",
+        "4 of 5 requests have no recorded completion",
+        "--wrap-addresses",
+    ):
         assert words in done.stderr
-    assert emmclab("simulate", path, *SMALL, "--fold", "--mode", "closed").returncode == 2
-    assert emmclab("simulate", path, *SMALL, "--fold").returncode == 0
+    assert emmclab("simulate", path, *SMALL, "--wrap-addresses", "--mode", "closed").returncode == 2
+    assert emmclab("simulate", path, *SMALL, "--wrap-addresses").returncode == 0
 
 
 def test_compare_states_the_gain_by_both_definitions(tmp_path: Path) -> None:

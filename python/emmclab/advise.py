@@ -201,7 +201,7 @@ def _life(device: Device, traces: Sequence[Trace], base: Result, images: Any) ->
     if not written or not collects:
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
-    run = device.simulate(*traces, precondition="steady:1", passes=passes, fold=True, images=images)
+    run = device.simulate(*traces, precondition="steady:1", passes=passes, wrap_addresses=True, images=images)
     if not run["wear.lifetime"] or run["run.stopped"]:
         return None
     host_bytes = run["wear.lifetime.even_host_bytes"]

@@ -90,7 +90,7 @@ class Device:
     def beside(self, card: Device, routing: str, *traces: Trace) -> dict[str, Any]:
         """Drive traces at their recorded times through this device and a card beside it.
 
-        Addresses beyond a device are folded.
+        Addresses beyond a device are wrapped (modulo its capacity).
 
         Gives the fields of the core's result: `requests`, `response` (mean and percentiles in ms), and
         requests and bytes of each of the two.
@@ -162,7 +162,7 @@ class Device:
         rate: float = 1.0,
         start_offset_ns: int = 0,
         passes: int = 1,
-        fold: bool = False,
+        wrap_addresses: bool = False,
         seed: int = 1,
         check: bool = False,
         events: str | PathLike[str] | None = None,
@@ -171,6 +171,7 @@ class Device:
         layer_settings: Mapping[str, Setting] | None = None,
         second: Device | str | None = None,
         first_writes: int = 0,
+        fold: bool | None = None,
         progress: SimulationProgress | None = None,
     ) -> Result:
         """Drive traces (several: on one clock, starts aligned) through the device.
@@ -184,7 +185,8 @@ class Device:
             rate: factor on the rate of arrivals.
             start_offset_ns: time of the first arrival on the simulated clock.
             passes: how often the traces are replayed, one after the other.
-            fold: fold the addresses of a trace that is larger than the device; else it is refused.
+            wrap_addresses: wrap addresses beyond the device (modulo its capacity); else a trace with such
+                addresses is refused.
             seed: seed of random preconditioning.
             check: check every invariant and the contents against a reference model (slow).
             events: Parquet file for one row per request: times, subrequests, waits by cause.
@@ -193,6 +195,7 @@ class Device:
             layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
             second: a device beside it, for layers that use one.
             first_writes: with layers, keep so many of the first writes that reach the device.
+            fold: deprecated name of `wrap_addresses`.
             progress: called after each batch.
 
         Raises:
@@ -211,12 +214,15 @@ class Device:
         if not _RATES[0] <= rate <= _RATES[1]:
             hint = "1 keeps the recorded times, 2 halves them"
             raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
+        if fold is not None:
+            warnings.warn("`fold` is now `wrap_addresses`", DeprecationWarning, stacklevel=2)
+            wrap_addresses |= fold
         aging = parse_precondition(precondition)
         options = {
             "mode": mode,
             "rate": rate,
             "start_offset": start_offset_ns,
-            "fold": fold,
+            "fold": wrap_addresses,
             "seed": seed,
             "check": check,
             "first_writes": first_writes,
@@ -238,7 +244,9 @@ class Device:
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
-        said = options | {"precondition": precondition, "passes": passes}
+        # The core's name of the option.
+        del options["fold"]
+        said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
         if layers:
             said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
             said["second"] = None if beside is None else beside.name

@@ -100,7 +100,7 @@ fn closed_loop_keeps_think_time_after_the_simulated_completion() {
 }
 
 #[test]
-fn a_trace_beyond_the_device_is_refused_or_folded_and_counted() {
+fn a_trace_beyond_the_device_is_refused_or_wrapped_and_counted() {
     let beyond = [recorded(0, 1, 0), recorded(10_000, 10_001, 200)];
     let mut simulation = Simulation::new(&config(), &ReplayOptions::default(), None).unwrap();
     simulation.push(&beyond[0], &mut Quiet).unwrap();

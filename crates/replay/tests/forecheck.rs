@@ -47,11 +47,11 @@ fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {
         assert!(words.contains(part), "{words}");
     }
     let hint = error.hint_text().unwrap();
-    assert!(hint.contains("--fold") && hint.contains("--mode open"), "{hint}");
+    assert!(hint.contains("--wrap-addresses") && hint.contains("--mode open"), "{hint}");
 }
 
 #[test]
-fn folding_and_the_open_loop_ask_for_nothing_and_read_nothing() {
+fn wrapped_addresses_and_the_open_loop_ask_for_nothing_and_read_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let far = written(folder.path(), "far.ssdsim", FAR);
     let bad = written(folder.path(), "bad.ssdsim", &["0 0 8 8 0", "nonsense"]);

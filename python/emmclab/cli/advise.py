@@ -23,6 +23,7 @@ from emmclab.cli.simulation import (
     Mode,
     Precondition,
     Settings,
+    Wrap,
     configured,
 )
 
@@ -44,6 +45,7 @@ def advise(
     ] = "mean",
     mode: Mode = "open",
     precondition: Precondition = "none",
+    wrap_addresses: Wrap = False,
     fold: Fold = False,
     images: Images = None,
     lifetime: Annotated[
@@ -73,7 +75,7 @@ def advise(
             progress=note,
             mode=mode,
             precondition=precondition,
-            fold=fold,
+            wrap_addresses=wrap_addresses or fold,
             images=images,
         )
     if html is not None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.cli.console import say
 from emmclab.cli.meter import Meter
 from emmclab.device import Device, Result, presets
 from emmclab.errors import ConfigError
@@ -61,12 +62,25 @@ Rate = Annotated[
 Passes = Annotated[
     int, typer.Option(metavar="N", help="Replay the trace so often.", rich_help_panel="Replay")
 ]
-Fold = Annotated[
+Wrap = Annotated[
     bool,
     typer.Option(
-        "--fold", help="Fold the addresses of a trace larger than the device.", rich_help_panel="Replay"
+        "--wrap-addresses",
+        help="Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.",
+        rich_help_panel="Replay",
     ),
 ]
+
+
+def _formerly_fold(given: bool) -> bool:
+    """Say that `--fold` has another name now."""
+    if given:
+        say("note: --fold is deprecated; its name is --wrap-addresses")
+    return given
+
+
+#: The name of `--wrap-addresses` while "fold" had two meanings.
+Fold = Annotated[bool, typer.Option("--fold", hidden=True, callback=_formerly_fold)]
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
@@ -114,6 +128,7 @@ class Replay:
     precondition: Precondition = "none"
     rate: Rate = 1.0
     passes: Passes = 1
+    wrap_addresses: Wrap = False
     fold: Fold = False
     seed: Seed = 1
     check: Check = False
@@ -125,7 +140,9 @@ class Replay:
         """Simulate under a progress meter."""
         names = ", ".join(trace.name for trace in traces)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
-            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self), **software)
+            options = asdict(self)
+            options["wrap_addresses"] |= options.pop("fold")
+            return device.simulate(*traces, events=events, progress=meter.note, **options, **software)
 
 
 class _SimulationMeter(Meter):

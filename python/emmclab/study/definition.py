@@ -43,7 +43,7 @@ class Grid:
     set: Mapping[str, Setting] = field(default_factory=dict)
     precondition: str = "none"
     rate: float = 1.0
-    fold: bool = False
+    wrap_addresses: bool = False
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
     #: A second device beside each, and the ways of sharing requests with it.
@@ -172,7 +172,7 @@ class Study:
                     "mode": mode,
                     "precondition": grid.precondition,
                     "rate": grid.rate,
-                    "fold": grid.fold,
+                    "wrap_addresses": grid.wrap_addresses,
                 }
                 if grid.card:
                     digest = Device.named(grid.card).digest
@@ -208,7 +208,8 @@ def _grid(read: _Table) -> Grid:
         set=read.table("set", (str, int, float, bool)),
         precondition=read.text("precondition", "none"),
         rate=read.one("rate", (int, float), 1.0),
-        fold=read.one("fold", bool, False),
+        # `fold` is the deprecated name.
+        wrap_addresses=read.one("wrap_addresses", bool, False) or read.one("fold", bool, False),
         requests=read.one("requests", int, 0),
         card=read.text("card", ""),
         routings=read.many("routings", str, ()),
