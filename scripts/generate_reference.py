@@ -37,8 +37,8 @@ def command_line() -> str:
     group: Any = typer.main.get_command(application())
     parts = [
         "# Command line\n\n",
-        "Data go to stdout, words to stderr. Exit codes: 0 done, 1 failed run, 2 bad input or option, ",
-        "130 Ctrl-C, 141 nobody reads stdout. `NO_COLOR` is obeyed; ",
+        "Results go to stdout, messages to stderr. Exit codes: 0 done, 1 failed run, 2 bad input or option, ",
+        "130 Ctrl-C, 141 closed pipe. `NO_COLOR` is obeyed; ",
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]
     for name, command in group.commands.items():

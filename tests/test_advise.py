@@ -33,8 +33,8 @@ def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
     means = [advice.mean_response_ms for advice in found]
     assert means == sorted(means)
     by_name = {advice.option: advice for advice in found}
-    assert by_name["write cache"].ram_kb == 512
-    assert by_name["SLC write cache"].capacity_change_pct < 0
+    assert by_name["write buffer"].ram_kb == 512
+    assert by_name["SLC cache"].capacity_change_pct < 0
     assert by_name["static wear levelling"].capacity_change_pct == 0
     for advice in found:
         again = device.set(advice.settings).simulate(trace)
@@ -125,7 +125,7 @@ def test_sharing_with_a_card_moves_the_bytes_it_says(trace: emmclab.Trace) -> No
 
 @pytest.mark.parametrize("text", ["striping", "striping:x", "internal:4", "by_mood:4", ""])
 def test_an_impossible_routing_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="no way to share"):
+    with pytest.raises(ConfigError, match="not a way to share"):
         parse_routing(text)
 
 
@@ -141,7 +141,7 @@ def test_a_card_and_its_routings_go_together() -> None:
     text = 'name = "x"\ninputs = ["Idle"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\n'
     with pytest.raises(ConfigError, match="go together"):
         Study.parse(text + 'card = "sdcard"\n', "x.toml")
-    with pytest.raises(ConfigError, match="no way to share"):
+    with pytest.raises(ConfigError, match="not a way to share"):
         Study.parse(text + 'card = "sdcard"\nroutings = ["sideways"]\n', "x.toml")
     with pytest.raises(ConfigError, match="open loop"):
         Study.parse(text + 'card = "sdcard"\nroutings = ["internal"]\nmodes = ["closed"]\n', "x.toml")

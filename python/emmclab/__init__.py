@@ -13,7 +13,7 @@ True
 an `EmmclabError` with `file`, `line`, `field` and `hint` where they are known.
 
 Beside what stands here: `emmclab.workload` (synthetic traces, and models taken from traces), `emmclab.layers`
-(host software above a device), `emmclab.study` and `emmclab.claims` (papers run anew), `emmclab.advise`,
+(host software above a device), `emmclab.study` and `emmclab.claims` (papers reproduced), `emmclab.advise`,
 `emmclab.probe`, `emmclab.published`, and `emmclab.report` and `emmclab.plots` (pages and figures).
 """
 

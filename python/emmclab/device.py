@@ -50,7 +50,7 @@ class Device:
 
     @staticmethod
     def file(path: str | PathLike[str]) -> Device:
-        """Read a device from a TOML file; what it does not say has its default.
+        """Read a device from a TOML file; settings that it omits have their defaults.
 
         >>> Device.file("no-such-device.toml")
         Traceback (most recent call last):
@@ -177,10 +177,10 @@ class Device:
         """Drive traces (several: on one clock, starts aligned) through the device.
 
         Args:
-            traces: what the host asks.
+            traces: the workload.
             mode: `open` (recorded arrival times), `closed` (recorded think times) or `back_to_back` (each
                 when its predecessor is complete).
-            precondition: what the device holds before: `none`, `sequential:PCT`, `random:PCT`,
+            precondition: data on the device before the run: `none`, `sequential:PCT`, `random:PCT`,
                 `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
             rate: factor on the rate of arrivals.
             start_offset_ns: time of the first arrival on the simulated clock.
@@ -269,7 +269,7 @@ def parse_routing(text: str) -> Any:
     if field is not None and amount.isdecimal():
         return {word: {field: int(amount)}}
     raise ConfigError(
-        f"`{text}` is no way to share requests with a card",
+        f"`{text}` is not a way to share requests with a card",
         kind="config",
         field="routing",
         hint="internal, striping:KB, by_file:MB or by_size:KB",
@@ -277,7 +277,7 @@ def parse_routing(text: str) -> Any:
 
 
 class Result(Document):
-    """What a run found; a mapping of the groups of fields that `emmclab simulate --json` prints.
+    """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
 
     A field is also found by its path. The names that fields had before they stood in groups are deprecated.
 
@@ -354,13 +354,13 @@ def parse_precondition(text: str) -> Any:
             number = float(amount) if amount else (_ENOUGH_CAPACITIES if word == "steady" else 100.0)
         except ValueError:
             raise ConfigError(
-                f"`{amount}` is no number", kind="config", field="precondition", hint=f"as `{word}:90`"
+                f"`{amount}` is not a number", kind="config", field="precondition", hint=f"as `{word}:90`"
             ) from None
         return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
     if Path(text).exists():
         return Path(text)
     raise ConfigError(
-        f"`{text}` is no way to precondition a device",
+        f"`{text}` is not a way to precondition a device",
         kind="config",
         field="precondition",
         hint="none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
@@ -368,7 +368,7 @@ def parse_precondition(text: str) -> Any:
 
 
 def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:
-    """Feed the trace until its end or the device's; give the ledger of what was read."""
+    """Feed the trace until its end or the device's; give the ledger of the reader."""
     requests = 0
     while (batch := stream.next()) is not None and run.feed(batch):
         requests += len(batch)

@@ -41,7 +41,7 @@ def advise(
     device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
     by: Annotated[
-        str, typer.Option(metavar="mean|p99|waf|lifetime", help="What the options are ranked by.")
+        str, typer.Option(metavar="mean|p99|waf|lifetime", help="Figure by which the options are ranked.")
     ] = "mean",
     mode: Mode = "open",
     precondition: Precondition = "none",
@@ -52,14 +52,14 @@ def advise(
         bool,
         typer.Option(
             "--lifetime",
-            help="Also say how long the device lives, on one in use: seconds more for each option and 32 GB.",
+            help="Also estimate the lifetime, on a used device: some seconds more per option and 32 GB.",
         ),
     ] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Try design options on your own trace and rank them, with what each costs."""
+    """Simulate design options under a trace and rank them, with the cost of each."""
     configuration = configured(device, settings)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:

@@ -34,7 +34,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B,...",
-            help="The devices, presets or TOML files; the first is the one that others are compared with.",
+            help="Devices: presets or TOML files; the first is the baseline.",
             autocompletion=device_names,
             rich_help_panel="Device",
         ),

@@ -162,7 +162,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
     first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
     if explained["file_format"] != explained["format"]:
-        first += f", recognised by {explained['format_recognised_by'] or 'what was not recorded'}"
+        first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))
     for name in ("device", "note"):

@@ -76,7 +76,7 @@ def show_result(console: Console, result: Result) -> None:
     most = max(waits.values(), default=0.0)
     if most > 0:
         console.print()
-        table = framed("Where the response time goes (means)")
+        table = framed("Parts of the mean response time")
         for heading in ("", "", "ms"):
             table.add_column(heading, justify="right" if heading == "ms" else "left")
         for cause, value in waits.items():
@@ -99,7 +99,7 @@ def show_result(console: Console, result: Result) -> None:
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
-    """Say by trace what the best use of space gains over the worst: IISWC 2015, Figure 9, both ways."""
+    """Give the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
     lines = []
     for trace in dict.fromkeys(result["trace"] for result in results):
         rows = [result for result in results if result["trace"] == trace and result["requests.bytes_written"]]
@@ -123,7 +123,7 @@ def _words(name: str) -> str:
 
 
 def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
-    """Print what a layer did: counts, and bytes in MB."""
+    """Print the counts of a layer, bytes in MB."""
     table = framed(f"Layer: {layer['name']}")
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")

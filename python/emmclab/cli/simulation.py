@@ -60,7 +60,7 @@ Rate = Annotated[
     float, typer.Option(metavar="FACTOR", help="Factor on the rate of arrivals.", rich_help_panel="Replay")
 ]
 Passes = Annotated[
-    int, typer.Option(metavar="N", help="Replay the trace so often.", rich_help_panel="Replay")
+    int, typer.Option(metavar="N", help="Number of passes over the trace.", rich_help_panel="Replay")
 ]
 Wrap = Annotated[
     bool,
@@ -73,7 +73,7 @@ Wrap = Annotated[
 
 
 def _formerly_fold(given: bool) -> bool:
-    """Say that `--fold` has another name now."""
+    """Print a note that `--fold` has been renamed."""
     if given:
         say("note: --fold is deprecated; its name is --wrap-addresses")
     return given
@@ -95,7 +95,7 @@ Check = Annotated[
 Images = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Keep preconditioned devices there and reuse them.", rich_help_panel="Replay"
+        metavar="DIR", help="Folder of preconditioned devices, for reuse.", rich_help_panel="Replay"
     ),
 ]
 
@@ -104,7 +104,7 @@ Layers = Annotated[
     typer.Option(
         "--layer",
         metavar="NAME",
-        help="Software above the device (`emmclab layers`); again for one below it. "
+        help="Host software above the device (`emmclab layers`); repeated: the next one below. "
         "Settings: --set NAME.KEY=VALUE.",
         rich_help_panel="Layers",
     ),
@@ -114,7 +114,7 @@ Second = Annotated[
     typer.Option(
         "--device2",
         metavar="PRESET|FILE",
-        help="A device beside it, for layers with second_device=true.",
+        help="Second device, for layers with second_device=true.",
         rich_help_panel="Layers",
     ),
 ]
@@ -146,7 +146,7 @@ class Replay:
 
 
 class _SimulationMeter(Meter):
-    """A meter that also tells the simulated time."""
+    """A meter that also prints the simulated time."""
 
     def note(self, done: int, total: int | None, requests: int, simulated_s: float) -> None:
         base = self.what.partition(",")[0]
@@ -169,7 +169,7 @@ def configured(name: str, settings: Sequence[str]) -> Device:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                f"`{setting}` is no KEY=VALUE",
+                f"`{setting}` is not KEY=VALUE",
                 kind="config",
                 field="--set",
                 hint="as `--set timing.parallelism=both`",

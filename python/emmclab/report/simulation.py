@@ -180,8 +180,8 @@ FIGURES = (
     ),
     Figure(
         "waits",
-        "Where the response time goes",
-        "Means of its parts; they add up to the mean response.",
+        "Parts of the response time",
+        "Means; the parts add up to the mean response.",
         simulated.waits,
     ),
     Figure(
@@ -192,7 +192,7 @@ FIGURES = (
     ),
     Figure(
         "utilisation",
-        "How busy the parts are",
+        "Utilisation of the device",
         "Share of the simulated time.",
         simulated.utilisation,
         each=True,
@@ -204,7 +204,7 @@ FIGURES = (
     Figure(
         "valid_units",
         "Valid data in full blocks",
-        "Blocks by valid map units: what a collection would move.",
+        "Full blocks by valid map units, which a collection would have to move.",
         simulated.valid_units,
         each=True,
     ),

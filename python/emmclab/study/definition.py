@@ -1,4 +1,4 @@
-"""What a study is: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
+"""Definition of a study: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Study:
         read.done()
         if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(
-                f"{file}: `{study.name}` is no name for a study",
+                f"{file}: `{study.name}` is not a valid name of a study",
                 kind="config",
                 file=file,
                 field="name",
@@ -134,7 +134,7 @@ class Study:
         sources_of: dict[str, str] = {}
 
         def find(name: str, seed: int, requests: int = 0) -> Input:
-            """Find an input; a trace and its twin of the same name are told apart by their files."""
+            """Find an input; a trace and its twin of the same name are distinguished by their files."""
             found = Input.of(name, seed, requests)
             if sources_of.setdefault(found.name, found.source) != found.source:
                 found = replace(found, name=f"{found.name} ({Path(name).name})")
@@ -162,12 +162,12 @@ class Study:
                 raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
             for device, values, mode, routing in points:
                 settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
-                place = f"{device} {settings}"
-                if place not in known:
+                point = f"{device} {settings}"
+                if point not in known:
                     made = Device.named(device)
                     if settings != "{}":
                         made = made.set(json.loads(settings))
-                    known[place] = (made.name, made.digest)
+                    known[point] = (made.name, made.digest)
                 options = {
                     "mode": mode,
                     "precondition": grid.precondition,
@@ -187,7 +187,7 @@ class Study:
                     }
                 for source in sources:
                     wanted.setdefault(source, []).append(
-                        Cell(grid.name, source, device, settings, *known[place], json.dumps(options))
+                        Cell(grid.name, source, device, settings, *known[point], json.dumps(options))
                     )
         return [cell for cells in wanted.values() for cell in cells]
 
@@ -236,7 +236,7 @@ def _grid(read: _Table) -> Grid:
 
 
 class _Table:
-    """A TOML table being read; what is not asked for is unknown."""
+    """A TOML table being read; keys that are never asked for are unknown."""
 
     def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
         self._table, self._file, self._place = table, file, place
@@ -288,7 +288,7 @@ class _Table:
         return [_Table(part, self._file, f"{key}[{number}].") for number, part in enumerate(parts, 1)]
 
     def done(self) -> None:
-        """Refuse what was not asked for."""
+        """Refuse keys that were never asked for."""
         for key in self._table:
             if key not in self._asked:
                 near = difflib.get_close_matches(key, self._asked, n=1)

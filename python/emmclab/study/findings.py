@@ -1,4 +1,4 @@
-"""What came out beyond the paper, in words, each from the results at hand."""
+"""Findings beyond the paper, in words, computed from the results."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _workloads(results: Results, names: Iterable[str]) -> list[str]:
 
 
 def _said(results: Results, values: dict[str, float], unit: str) -> str:
-    """Say what recorded traces show."""
+    """Give the values of recorded traces in words."""
     parts = [f"{name} {values[name]:+.1f} {unit}" for name in results.recorded if name in values]
     return f" Recorded: {', '.join(parts)}." if parts else ""
 
@@ -85,7 +85,7 @@ def low_rate_service(results: Results) -> Measurement:
         f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
         {"low": min(sleepy), "high": max(sleepy), "ratio": min(sleepy) / statistics.median(rest)},
         f"Below one request a second the device sleeps before {asleep:.0f} % of the requests (median of the "
-        f"five), and whoever wakes it pays. {out_of_reach}",
+        f"five), and the request that wakes it waits. {out_of_reach}",
     )
 
 
@@ -162,10 +162,10 @@ def ram_for_data(results: Results) -> Measurement:
         f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of "
         "read units were there",
         {"write_hit": write_hit, "read_hit": read_hit},
-        f"Hits are not the point of a write cache: it answers before the flash is programmed, and the mean "
+        f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
         f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
-        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. What is in a "
-        "cache is lost with the power." + _said(results, gains, "% mean response with a write cache"),
+        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. Data in a "
+        "write buffer is lost with the power." + _said(results, gains, "% mean response with a write buffer"),
     )
 
 

@@ -41,7 +41,7 @@ _APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a function found: in words, as the values that are checked, and what a reader should know."""
+    """Result of a measure: in words, as the values that are checked, and a note for the reader."""
 
     text: str
     values: dict[str, float]

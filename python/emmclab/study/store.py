@@ -52,7 +52,7 @@ class Store:
         write_whole(self.place(cell.key), text)
 
     def sweep(self) -> None:
-        """Remove what a killed run left unfinished."""
+        """Remove unfinished files of a killed run."""
         sweep(self.folder)
         sweep(self._cells)
 
