@@ -13,7 +13,7 @@ import emmclab
 from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.layers import default_text
-from emmclab.fields import TABLES
+from emmclab.fields import LEDGER_MEANINGS, TABLES
 from emmclab.glossary import glossary
 from emmclab.layers import layers
 from emmclab.plots import FIGURES
@@ -83,12 +83,15 @@ def trace_columns() -> str:
         ]
         for column in _core.trace_columns()
     ]
-    ledger = [[f"`{field}`", label] for field, label in _core.ledger_labels().items()]
+    ledger = [
+        [f"`{field}`", label, LEDGER_MEANINGS.get(field, label)]
+        for field, label in _core.ledger_labels().items()
+    ]
     return (
-        "# Columns of a trace\n\nIn Parquet, Arrow, CSV and Python alike. Rows stand in order of arrival.\n\n"
+        "# Columns of a trace\n\nIn Parquet, Arrow, CSV and Python alike. Rows are in order of arrival.\n\n"
         + table(["column", "type", "unit", "may be missing", "meaning"], rows)
-        + "\n## Ledger\n\nStored with the trace and printed on top of every output.\n\n"
-        + table(["field", "counts"], ledger)
+        + "\n## Ledger\n\nStored with the trace and printed above every output.\n\n"
+        + table(["field", "label", "counts"], ledger)
     )
 
 

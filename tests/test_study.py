@@ -181,7 +181,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("seeds", "seed", "did you mean `seeds`"),
         ("devices", "device", "did you mean `devices`"),
         ("[grid.axes]", "[grid.axis]", "did you mean `axes`"),
-        ("seeds = [1, 2]", 'seeds = ["1"]', "a list of int"),
+        ("seeds = [1, 2]", 'seeds = ["1"]', "a list of numbers"),
         ('"open", "closed"', '"open", "half"', "open, closed or back_to_back"),
         ('name = "small"', 'name = "../small"', "letters, digits"),
         ("timing.parallelism", "timing.paralelism", "did you mean `parallelism`"),

@@ -354,7 +354,10 @@ def parse_precondition(text: str) -> Any:
             number = float(amount) if amount else (_ENOUGH_CAPACITIES if word == "steady" else 100.0)
         except ValueError:
             raise ConfigError(
-                f"`{amount}` is not a number", kind="config", field="precondition", hint=f"as `{word}:90`"
+                f"`{amount}` is not a number",
+                kind="config",
+                field="precondition",
+                hint="as `steady:4`" if word == "steady" else f"as `{word}:90`",
             ) from None
         return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
     if Path(text).exists():

@@ -14,6 +14,17 @@ from emmclab.device import Result
 from emmclab.profile import ledger_line
 
 
+def device_before(result: Result) -> str:
+    """Describe the data on the device before a run.
+
+    >>> import emmclab
+    >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    'device: new (empty)'
+    """
+    state = result["options"]["precondition"]
+    return "device: new (empty)" if state == "none" else f"device: preconditioned, {state}"
+
+
 def show_provenance(console: Console, results: Sequence[Result]) -> None:
     """Print the ledger of each trace and what decides the results."""
     seen: set[str] = set()
@@ -26,7 +37,7 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
     first = results[0]
     console.print(
         Text(
-            f"{first['run.mode']} loop, preconditioned: {first['options']['precondition']}, "
+            f"{first['run.mode']} loop, {device_before(first)}, "
             f"rate x{first['options']['rate']:g}, seed {first['options']['seed']}",
             "dim",
         )

@@ -235,6 +235,20 @@ def _grid(read: _Table) -> Grid:
     return grid
 
 
+#: Hints by the type of a key, and of the elements of its list.
+_FORMS = {
+    str: 'write text: `{key} = "..."`',
+    int: "write a number: `{key} = 1`",
+    bool: "write `{key} = true` or `{key} = false`",
+    list: 'write a list: `{key} = ["...", "..."]`',
+    dict: "write a table: `[{key}]`",
+}
+_LISTS = {
+    str: 'write a list of text: `{key} = ["...", "..."]`',
+    int: "write a list of numbers: `{key} = [1, 2]`",
+}
+
+
 class _Table:
     """A TOML table being read; keys that are never asked for are unknown."""
 
@@ -253,8 +267,8 @@ class _Table:
             return default
         value = self._table[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            names = ", ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise self.fault(key, f"`{value}` is of the wrong type", f"give a value of type {names}")
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            raise self.fault(key, f"`{value}` is of the wrong type", _FORMS[kinds[0]].format(key=key))
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -266,7 +280,7 @@ class _Table:
         values = self.one(key, (list, tuple), default)
         for value in values:
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise self.fault(key, f"`{value}` is of the wrong type", f"a list of {kind.__name__}")
+                raise self.fault(key, f"`{value}` is of the wrong type", _LISTS[kind].format(key=key))
         if not values and default is None:
             raise self.fault(key, "this list is empty", "name at least one")
         return tuple(values)
