@@ -2,10 +2,10 @@
 
     .venv/bin/python benches/advil_apps.py TRACE... [--mode MODE] [--reserved 256MB] [--seed 1] [--json FILE]
 
-The eMMC of the Galaxy S II, full of data, with a part of the microSD card as the reserved area; addresses are
-folded into 12 GB. Printed for each trace and layer: mean response, simulated time, write amplification of the
-eMMC, and MB logged, moved to the original area (with padding) and kept hot. A name that comes with emmclab
-(`emmclab synth`) stands for a trace, with its seed.
+The eMMC of the Galaxy S II, full of data, with a part of the microSD card as the reserved area; addresses
+are wrapped into 12 GB. Printed for each trace and layer: mean response, simulated time, write amplification
+of the eMMC, and MB logged, moved to the original area (with padding) and kept hot. A name that comes with
+emmclab (`emmclab synth`) stands for a trace, with its seed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
     result = Device.preset("galaxys2").simulate(
         opened(name, options.seed),
         mode=options.mode,
-        fold=True,
+        wrap_addresses=True,
         precondition="sequential:100",
         layers=[layer],
         layer_settings={f"{layer}.{key}": value for key, value in chosen.items()},
@@ -61,10 +61,10 @@ def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
         "trace": Path(name).name.partition(".")[0],
         "seed": options.seed,
         "layer": label,
-        "mean_response_ms": result["mean_response_ms"],
-        "simulated_s": result["simulated_s"],
-        "waf": result["waf"],
-        "written_mb": result["host_bytes_written"] / _MB,
+        "mean_response_ms": result["response.mean_response_ms"],
+        "simulated_s": result["run.simulated_s"],
+        "waf": result["write_amplification.waf"],
+        "written_mb": result["requests.bytes_written"] / _MB,
         **{
             field: sum(counts.get(count, 0) for count in parts) / _MB
             for field, parts in {

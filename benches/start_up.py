@@ -25,8 +25,8 @@ COMMANDS = {
     "emmclab formats --json": ["-m", "emmclab", "formats", "--json"],
     "emmclab formats, as a table": ["-m", "emmclab", "formats"],
     "emmclab profile --json": ["-m", "emmclab", "profile", "--json", TRACE],
-    "emmclab simulate --json": ["-m", "emmclab", "simulate", "--json", "--fold", TRACE],
-    "emmclab compare --json": ["-m", "emmclab", "compare", "--json", "--fold", TRACE],
+    "emmclab simulate --json": ["-m", "emmclab", "simulate", "--json", "--wrap-addresses", TRACE],
+    "emmclab compare --json": ["-m", "emmclab", "compare", "--json", "--wrap-addresses", TRACE],
 }
 
 

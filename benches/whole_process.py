@@ -84,7 +84,7 @@ def cases(traces: Path, folder: Path) -> Iterator[Case]:
     subprocess.run(cargo, check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = str(target / "release" / "examples" / "whole_process")
-    cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--fold", "--device"]
+    cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--wrap-addresses", "--device"]
     if (traces / TELEGRAM).exists():
         for label, path in make_telegram(traces / TELEGRAM, folder).items():
             for device in ("iiswc15-4ps", "ssdsim"):

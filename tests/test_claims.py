@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,21 @@ from emmclab.errors import ConfigError
 from emmclab.study import Results
 from emmclab.study.readings import PRIMARY, readings
 
+PAPERS = ["iiswc15", "implications", "advil12"]
+#: Claims of IISWC 2015 that are not reproduced in full.
+OTHERS = {
+    "iiswc-throughput-write": DIRECTION,
+    "iiswc-c4": DIRECTION,
+    "iiswc-fig4-small": DIRECTION,
+    "iiswc-fig6": DIRECTION,
+    "iiswc-tracer-overhead": CANNOT,
+    "iiswc-impl1-sdcard": DIRECTION,
+    "iiswc-impl2-idle-gc": DIRECTION,
+    "iiswc-impl3-ram": DIRECTION,
+    "iiswc-impl5-slc": CANNOT,
+    "iiswc-hps-mrt-max": DIRECTION,
+    "iiswc-hps-util-max": DIRECTION,
+}
 FIELDS = ["id", "source", "claim", "published", "measured", "tolerance", "verdict", "reason"]
 
 
@@ -38,12 +54,34 @@ def test_the_ledger_has_every_published_claim_and_no_other() -> None:
     assert {rule.id for rule in rules("iiswc15")} == set(said("iiswc15"))
 
 
-def test_every_tolerance_has_its_reason() -> None:
-    for rule in rules("iiswc15"):
-        if rule.cannot:
-            assert len(rule.cannot.split()) > 8, rule.id
-        else:
-            assert ":" in rule.tolerance or ";" in rule.tolerance or "," in rule.tolerance, rule.id
+def test_what_cannot_be_checked_says_what_is_missing() -> None:
+    for paper in PAPERS:
+        for rule in rules(paper):
+            assert not rule.cannot or len(rule.cannot.split()) > 8, rule.id
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_tolerance_states_the_numbers_that_are_checked(paper: str) -> None:
+    """The text is shown, `within` decides: in the unit of the value, or in percent of the figure."""
+    for rule in rules(paper):
+        text = rule.tolerance.replace("two", "2").replace("nine of ten", "10 %")
+        stated = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+        for check in rule.checks:
+            if check.published is None or not check.within:
+                continue
+            limits = [*stated, *(abs(check.published) * number / 100 for number in stated)]
+            rounding = max(0.05, 0.06 * check.within)
+            assert any(abs(check.within - limit) <= rounding for limit in limits), (rule.id, check, text)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_check_can_change_a_verdict(paper: str) -> None:
+    for rule in rules(paper):
+        for check in rule.checks:
+            verdicts = {
+                verdict((check,), {check.value: value}) for value in (check.published or 0.0, -1e12, 1e12)
+            }
+            assert len(verdicts) > 1, (rule.id, check)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +152,10 @@ def test_claims_come_as_a_list_of_objects(reproduced: Path) -> None:
             assert len(claim["reason"].split()) > 8
         else:
             assert any(letter.isdigit() for letter in claim["measured"])
-    assert sum(claim["verdict"] in (REPRODUCED, DIRECTION) for claim in claims) > len(claims) / 2
+    others = {claim["id"]: claim["verdict"] for claim in claims if claim["verdict"] != REPRODUCED}
+    assert others == OTHERS, (
+        "a verdict that changes, for better or worse, is a change of the model to explain"
+    )
 
 
 def test_an_unknown_paper_is_refused(tmp_path: Path) -> None:
@@ -143,7 +184,7 @@ def test_readings_are_all_sixteen_and_agree_with_single_runs(results: Results) -
         emmclab.Device.preset(name).set({"timing.write_complete": PRIMARY.write_complete}).simulate(trace)
         for name in ("iiswc15-4ps", "iiswc15-hps")
     ]
-    movie = 100 * (1 - means[1]["mean_response_ms"] / means[0]["mean_response_ms"])
+    movie = 100 * (1 - means[1]["response.mean_response_ms"] / means[0]["response.mean_response_ms"])
     assert found[PRIMARY]["worst"] == pytest.approx(movie)
 
 

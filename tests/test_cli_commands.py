@@ -172,7 +172,7 @@ def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
 def test_convert_says_what_the_target_has_no_place_for(trace: Path, tmp_path: Path) -> None:
     done = emmclab("convert", trace, tmp_path / "chat.ssdsim", "--to", "ssdsim")
     assert done.returncode == 0, done.stderr
-    assert "note: the format has no place for" in done.stderr
+    assert "note: the format cannot store" in done.stderr
     assert "complete_ns of 400 requests" in done.stderr
 
 

@@ -38,7 +38,7 @@ def test_a_name_that_is_no_utf8_is_shown_with_a_replacement(oddly_named: bytes, 
         ("head", oddly_named),
         ("explain", oddly_named, "--json"),
         ("convert", oddly_named, oddly_named + b".parquet", "--json"),
-        ("simulate", oddly_named, "--fold", "--html", "run.html"),
+        ("simulate", oddly_named, "--wrap-addresses", "--html", "run.html"),
     ):
         run(*words, folder=tmp_path)
 

@@ -10,41 +10,78 @@ import pytest
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
+from emmclab.result_fields import at, old_names, result_fields
+from emmclab.study import Study
 
-NAMES = [
-    "requests",
+#: Keys that other programs look for at any depth of the JSON; there is one of each.
+HEADLINES = [
     "mean_response_ms",
-    "p50_response_ms",
-    "p99_response_ms",
     "mean_service_ms",
+    "no_wait_pct",
     "space_utilisation",
-    "waf",
-    "page_reads",
-    "page_programs",
-    "block_erases",
-    "gc_count",
-    "simulated_s",
-    "wall_s",
     "page_operations_per_s",
-    "mean_response_ms_read",
-    "mean_response_ms_write",
 ]
 
 
 #: The made-up traces end a little behind the smallest device.
-SMALL = ("--device", "small-1gb", "--fold")
+SMALL = ("--device", "small-1gb", "--wrap-addresses")
 
 
 def _still(result: dict[str, Any]) -> dict[str, Any]:
     """The fields that do not depend on this computer."""
-    return {name: value for name, value in result.items() if name not in ("wall_s", "page_operations_per_s")}
+    return {name: value for name, value in result.items() if name != "computing"}
 
 
-def test_simulate_gives_every_named_field_with_the_ledger(trace: Path) -> None:
-    result = emmclab_json("simulate", trace, "--device", "iiswc15-hps")
-    assert set(NAMES) <= set(result)
-    assert result["requests"] == result["ledger"]["kept"] == 400
-    assert result["parallelism"] == "none" and result["mode"] == "open"
+def _keys(value: object) -> list[str]:
+    """Every key at any depth."""
+    if isinstance(value, dict):
+        return [*value, *(key for part in value.values() for key in _keys(part))]
+    return [key for part in value for key in _keys(part)] if isinstance(value, list) else []
+
+
+def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> None:
+    settings = (
+        "--set",
+        "cache.size_kb=512",
+        "--set",
+        "host.merge_max_kb=64",
+        "--set",
+        "controller.queue_depth=1",
+    )
+    result = emmclab_json("simulate", trace, "--device", "iiswc15-hps", *settings)
+    not_here = {"space.gain_ratio", "layers", "second_device", "first_writes"}
+    described = {field.path for field in result_fields()} - not_here
+    for path in described:
+        at(result, path)
+    groups = {name: group for name, group in result.items() if name not in ("ledger", "options")}
+    parts = {
+        f"{name}.{part}"
+        for name, group in groups.items()
+        if isinstance(group, dict) and name not in ("response", "service")
+        for part in group
+    }
+    undescribed = {part for part in parts if not any(f"{path}.".startswith(f"{part}.") for path in described)}
+    assert undescribed == set() and set(result) == {path.partition(".")[0] for path in described}
+    assert result["requests"]["total"] == result["ledger"]["kept"] == 400
+    assert result["configuration"]["parallelism"] == "none" and result["run"]["mode"] == "open"
+
+
+def test_each_headline_of_a_result_stands_in_it_once(trace: Path) -> None:
+    keys = _keys(emmclab_json("simulate", trace, "--device", "iiswc15-hps"))
+    assert [keys.count(name) for name in HEADLINES] == [1] * len(HEADLINES)
+
+
+def test_names_of_flat_results_still_work_in_python(trace: Path) -> None:
+    result = api.Device.preset("iiswc15-hps").simulate(api.read(trace))
+    with pytest.deprecated_call(match=r"response\.p99_ms"):
+        assert result["p99_response_ms"] == result["response"]["p99_ms"] == result["response.p99_ms"]
+    for name, path in old_names().items():
+        if name != "space_gain_ratio" and not name.startswith(("waf_by", "states")):
+            with pytest.deprecated_call():
+                assert result[name] == result[path], name
+    assert "waf" not in result
+    with pytest.raises(KeyError):
+        result["no_such_field"]
 
 
 def test_two_runs_give_the_same_result(trace: Path) -> None:
@@ -64,12 +101,16 @@ def test_compare_puts_every_trace_on_every_device(trace: Path, other_trace: Path
     assert words.returncode == 0 and "ledger: 400 seen, 400 kept" in words.stdout
 
 
+def _programs_and_utilisation(result: dict[str, Any]) -> tuple[int, float]:
+    return result["flash"]["page_programs"]["total"], round(result["space"]["space_utilisation"], 4)
+
+
 def test_a_20_kb_write_takes_8_8_and_4_kb_pages_of_a_hybrid_device(tmp_path: Path) -> None:
     path = tmp_path / "one.txt"
     path.write_text("0\t\t40\t\t20480\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
     hybrid, pure = emmclab_json("compare", path, "--devices", "iiswc15-hps,iiswc15-8ps")
-    assert (hybrid["page_programs"], hybrid["space_utilisation"]) == (3, 1.0)
-    assert (pure["page_programs"], round(pure["space_utilisation"], 4)) == (3, 0.8333)
+    assert _programs_and_utilisation(hybrid) == (3, 1.0)
+    assert _programs_and_utilisation(pure) == (3, 0.8333)
 
 
 def test_rows_of_requests_add_up_to_the_means(trace: Path, tmp_path: Path) -> None:
@@ -77,9 +118,9 @@ def test_rows_of_requests_add_up_to_the_means(trace: Path, tmp_path: Path) -> No
     path = tmp_path / "rows.parquet"
     result = emmclab_json("simulate", trace, "--device", "iiswc15-4ps", "--events", path)
     rows = arrow.read_table(path).to_pylist()
-    assert len(rows) == result["requests"]
+    assert len(rows) == result["requests"]["total"]
     mean = sum(row["complete_ns"] - row["arrival_ns"] for row in rows) / len(rows) / 1e6
-    assert mean == pytest.approx(result["mean_response_ms"], rel=1e-9)
+    assert mean == pytest.approx(result["response"]["mean_response_ms"], rel=1e-9)
     for row in rows:
         waits = sum(value for name, value in row.items() if name.startswith("wait_"))
         assert waits == row["complete_ns"] - row["arrival_ns"]
@@ -96,7 +137,7 @@ def test_a_device_is_aged_by_a_trace_and_kept(trace: Path, other_trace: Path, tm
 
 def test_passes_repeat_the_trace_and_the_checker_agrees(trace: Path) -> None:
     result = emmclab_json("simulate", trace, *SMALL, "--passes", "3", "--check")
-    assert result["requests"] == 3 * 400
+    assert result["requests"]["total"] == 3 * 400
 
 
 def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> None:
@@ -113,7 +154,7 @@ def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> N
     path = tmp_path / "many.txt"
     path.write_text("\n".join(lines))
     result = emmclab_json("simulate", path, "--device", small)
-    assert result["stopped"] and result["requests"] < 300
+    assert result["run"]["stopped"] and result["requests"]["total"] < 300
 
 
 @pytest.mark.parametrize(
@@ -147,12 +188,31 @@ def test_all_faults_of_a_device_file_are_listed_at_once(trace: Path, tmp_path: P
     assert "timing.paralelism" in done.stderr and "power.wake" in done.stderr
 
 
-def test_a_trace_beyond_the_device_is_refused_unless_folded(tmp_path: Path) -> None:
+def test_a_trace_beyond_the_device_is_refused_unless_addresses_are_wrapped(tmp_path: Path) -> None:
     path = tmp_path / "far.txt"
     path.write_text("999999992\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
     refused = emmclab("simulate", path, "--device", "small-1gb")
-    assert refused.returncode == 2 and "--fold" in refused.stderr
-    assert emmclab_json("simulate", path, "--device", "small-1gb", "--fold")["ledger"]["folded"] == 1
+    assert refused.returncode == 2 and "--wrap-addresses" in refused.stderr
+    assert (
+        emmclab_json("simulate", path, "--device", "small-1gb", "--wrap-addresses")["ledger"]["folded"] == 1
+    )
+
+
+def test_the_former_name_of_wrapping_still_works_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "far.txt"
+    path.write_text("999999992\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3\n")
+    for command in ("simulate", "advise"):
+        done = emmclab(command, path, "--device", "small-1gb", "--fold", "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)
+        assert done.stderr.count("--fold is deprecated; its name is --wrap-addresses") == 1
+    assert "--fold" not in emmclab("simulate", "--help").stdout
+    trace, device = api.read(path), api.Device.preset("small-1gb")
+    with pytest.deprecated_call():
+        old = device.simulate(trace, fold=True)
+    assert old.deterministic() == device.simulate(trace, wrap_addresses=True).deterministic()
+    grid = 'name = "g"\ndevices = ["small-1gb"]\nfold = true\n'
+    study = Study.parse(f'name = "s"\ninputs = ["Idle"]\n[[grid]]\n{grid}', "s.toml")
+    assert study.grids[0].wrap_addresses
 
 
 def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_path: Path) -> None:
@@ -161,10 +221,14 @@ def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_
     events = tmp_path / "rows.parquet"
     done = emmclab("simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events)
     assert (done.returncode, done.stdout) == (2, "") and not events.exists()
-    for words in ("5 of 5 requests end behind", "4 of 5 requests have no recorded completion", "--fold"):
+    for words in (
+        "5 of 5 requests end behind",
+        "4 of 5 requests have no recorded completion",
+        "--wrap-addresses",
+    ):
         assert words in done.stderr
-    assert emmclab("simulate", path, *SMALL, "--fold", "--mode", "closed").returncode == 2
-    assert emmclab("simulate", path, *SMALL, "--fold").returncode == 0
+    assert emmclab("simulate", path, *SMALL, "--wrap-addresses", "--mode", "closed").returncode == 2
+    assert emmclab("simulate", path, *SMALL, "--wrap-addresses").returncode == 0
 
 
 def test_compare_states_the_gain_by_both_definitions(tmp_path: Path) -> None:
@@ -173,7 +237,7 @@ def test_compare_states_the_gain_by_both_definitions(tmp_path: Path) -> None:
     words = emmclab("compare", path).stdout
     assert "iiswc15-hps over iiswc15-8ps: +20.00 % as a ratio, +16.67 points as a difference" in words
     pure, hybrid = emmclab_json("compare", path, "--devices", "iiswc15-8ps,iiswc15-hps")
-    assert (pure["space_gain_ratio"], round(hybrid["space_gain_ratio"], 9)) == (0, 0.2)
+    assert (pure["space"]["gain_ratio"], round(hybrid["space"]["gain_ratio"], 9)) == (0, 0.2)
 
 
 def test_devices_are_listed_and_explained() -> None:
@@ -187,9 +251,9 @@ def test_messaging_means_on_the_paper_s_devices(shared_traces: Path) -> None:
     path = shared_traces / "nexus5" / "log106_Messaging.txt"
     for parallelism, expected in (("none", (3.75, 2.10, 2.01)), ("both", (1.53, 1.46, 1.40))):
         results = emmclab_json("compare", path, "--set", f"timing.parallelism={parallelism}")
-        found = [result["mean_response_ms"] for result in results]
+        found = [result["response"]["mean_response_ms"] for result in results]
         assert found == pytest.approx(expected, rel=0.02)
-        utilisation = [result["space_utilisation"] for result in results]
+        utilisation = [result["space"]["space_utilisation"] for result in results]
         assert utilisation == pytest.approx((1, 0.779, 1), rel=0.001)
 
 

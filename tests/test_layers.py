@@ -22,7 +22,7 @@ def _advil(requests: int = 12_000, **settings: str | bool) -> dict[str, object]:
     result = Device.preset("small-1gb").simulate(
         benchmark("RandomWrite", requests=requests),
         mode="back_to_back",
-        fold=True,
+        wrap_addresses=True,
         layers=["advil"],
         layer_settings=SMALL | settings,
         second="small-1gb",
@@ -52,15 +52,15 @@ def test_the_command_line_parts_settings_of_layers_and_of_the_device(tmp_path: P
     trace = tmp_path / "random.parquet"
     benchmark("RandomWrite", requests=6000).write(trace)
     found = emmclab_json(
-        *("simulate", trace, "--device", "small-1gb", "--fold", "--mode", "back_to_back"),
+        *("simulate", trace, "--device", "small-1gb", "--wrap-addresses", "--mode", "back_to_back"),
         *("--layer", "pass-through", "--layer", "advil", "--set", "advil.reserved=16MiB"),
         *("--set", "advil.hot=rewritten", "--set", "timing.parallelism=none"),
     )
     assert [layer["name"] for layer in found["layers"]] == ["pass-through", "advil"]
-    assert found["parallelism"] == "none"
+    assert found["configuration"]["parallelism"] == "none"
     assert found["options"]["layer_settings"] == {"advil.reserved": "16MiB", "advil.hot": "rewritten"}
     shown = emmclab(
-        *("simulate", trace, "--device", "small-1gb", "--fold"),
+        *("simulate", trace, "--device", "small-1gb", "--wrap-addresses"),
         *("--layer", "advil", "--set", "advil.reserved=16MB"),
     )
     assert shown.returncode == 0
@@ -133,7 +133,7 @@ def small(folder: Path) -> Results:
         ('"galaxys2"', '"small-1gb"'),
         ('"microsd-class10"', '"small-1gb"'),
         ('"12GB"', '"900MB"'),
-        ("fold = true", "fold = true\nrequests = 9000"),
+        ("wrap_addresses = true", "wrap_addresses = true\nrequests = 9000"),
         ('"sequential:100"', '"none"'),
         ("[grid.layer_settings]\n", '[grid.layer_settings]\n"advil.reserved" = "8MB"\n'),
         ('"advil.reserved" = "8MB"\n"ressd', '"ressd.reserved" = "8MB"\n"ressd'),

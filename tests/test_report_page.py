@@ -37,7 +37,7 @@ def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathF
     path = tmp_path_factory.mktemp("page") / "simulated.html"
     devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
     traces = [emmclab.read(path) for path in (trace, other_trace)]
-    write_simulation_report(emmclab.compare(traces, devices, fold=True), devices, path)
+    write_simulation_report(emmclab.compare(traces, devices, wrap_addresses=True), devices, path)
     return path
 
 

@@ -56,8 +56,8 @@ LIGHT = [
     ["explain", str(emmclab.bundled()[0])],
     ["profile", str(emmclab.bundled()[0]), "--json"],
     ["profile", str(emmclab.bundled()[0])],
-    ["simulate", str(emmclab.bundled()[0]), "--fold", "--json"],
-    ["compare", str(emmclab.bundled()[0]), "--fold", "--json"],
+    ["simulate", str(emmclab.bundled()[0]), "--wrap-addresses", "--json"],
+    ["compare", str(emmclab.bundled()[0]), "--wrap-addresses", "--json"],
 ]
 
 
@@ -68,7 +68,7 @@ def test_commands_import_only_what_they_need(arguments: list[str]) -> None:
 
 
 def test_a_run_waits_for_nothing_that_only_digests_and_notebooks_need() -> None:
-    words = ["simulate", str(emmclab.bundled()[0]), "--fold", "--json"]
+    words = ["simulate", str(emmclab.bundled()[0]), "--wrap-addresses", "--json"]
     found = modules_after(f"from emmclab.cli import main; assert main({words!r}) == 0")
     assert not {"_hashlib", "html", "random", "tempfile"} & (found - modules_after("import typer"))
 

@@ -181,7 +181,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("seeds", "seed", "did you mean `seeds`"),
         ("devices", "device", "did you mean `devices`"),
         ("[grid.axes]", "[grid.axis]", "did you mean `axes`"),
-        ("seeds = [1, 2]", 'seeds = ["1"]', "a list of int"),
+        ("seeds = [1, 2]", 'seeds = ["1"]', "a list of numbers"),
         ('"open", "closed"', '"open", "half"', "open, closed or back_to_back"),
         ('name = "small"', 'name = "../small"', "letters, digits"),
         ("timing.parallelism", "timing.paralelism", "did you mean `parallelism`"),
@@ -198,6 +198,16 @@ def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str
     assert "error: " in done.stderr and "hint: " in done.stderr
     assert says in done.stderr
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.json"))
+
+
+def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
+    sql = "select {} as p99, {} as waits, mean_response_ms, waf from runs order by all"
+    new, old = (
+        emmclab("query", sql.format(*names), "--results", finished, "--json")
+        for names in (("response_p99_ms", "waits_queue_ms"), ("p99_response_ms", "wait_queue_ms"))
+    )
+    assert (new.returncode, new.stdout) == (0, old.stdout), old.stderr
+    assert len(json.loads(new.stdout)) > 0
 
 
 def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:

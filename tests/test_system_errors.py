@@ -49,7 +49,7 @@ def test_a_text_that_is_no_utf8(arguments: list[str], latin: Path, trace: Path) 
         ["profile", "{trace}", "--figures", "{file}"],
         ["profile", "{trace}", "--html", "{file}/page.html"],
         ["convert", "{trace}", "{file}/out.csv"],
-        ["simulate", "{trace}", "--images", "{file}", "--precondition", "random:1", "--fold"],
+        ["simulate", "{trace}", "--images", "{file}", "--precondition", "random:1", "--wrap-addresses"],
     ],
     ids=lambda words: f"{words[0]} {words[-2]}",
 )

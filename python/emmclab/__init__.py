@@ -6,14 +6,14 @@
 >>> 0 < profile["requests"] <= trace.ledger["kept"]
 True
 >>> result = emmclab.Device.preset("nexus5").simulate(trace)
->>> result["mean_response_ms"] > 0
+>>> result["response"]["mean_response_ms"] > 0
 True
 
 `Profile` and `Result` are mappings: `list(profile)` names the fields, which end in their unit. Every error is
 an `EmmclabError` with `file`, `line`, `field` and `hint` where they are known.
 
 Beside what stands here: `emmclab.workload` (synthetic traces, and models taken from traces), `emmclab.layers`
-(host software above a device), `emmclab.study` and `emmclab.claims` (papers run anew), `emmclab.advise`,
+(host software above a device), `emmclab.study` and `emmclab.claims` (papers reproduced), `emmclab.advise`,
 `emmclab.probe`, `emmclab.published`, and `emmclab.report` and `emmclab.plots` (pages and figures).
 """
 

@@ -7,7 +7,7 @@ import sys
 def main() -> int:
     """Run the command line in a process of its own; return the exit code.
 
-    What is imported stays until the end, so that no collection need walk it: a seventh of the start.
+    Imported objects stay until the end; excluding them from collections saves a seventh of the start.
     """
     gc.disable()
     from emmclab.cli import prepared

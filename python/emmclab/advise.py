@@ -1,4 +1,4 @@
-"""Design options tried on one's own trace: what each gains, and what it costs."""
+"""Design options simulated under a trace: the gain and the cost of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDERS = ("mean", "p99", "waf", "lifetime")
 
 @dataclass(frozen=True)
 class Option:
-    """A change of a device: settings by dotted key, and what it means in a sentence."""
+    """A change of a device: settings by dotted key, with a description."""
 
     name: str
     about: str
@@ -57,7 +57,7 @@ class Advice:
     capacity_change_pct: float
     #: RAM that the device needs on top.
     ram_kb: int
-    #: What the option risks or needs beside that.
+    #: Further risks and needs of the option.
     note: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Advised:
-    """What came out: the device as it is, the options, best first, and what it cannot have and why."""
+    """Results: the device as it is, the options, best first, and those refused, with the reason."""
 
     base: Result
     life: Life | None
@@ -76,10 +76,10 @@ class Advised:
 
 
 _NOTES = {
-    "write cache": "written data is lost with the power until a flush",
+    "write buffer": "written data is lost with the power until a flush",
     "command queue": "needs eMMC 5.1 and a host that uses it",
     "packed writes": "needs eMMC 4.5 and a host that packs",
-    "SLC write cache": "SLC mode at half the read and a third of the program and erase time is an assumption",
+    "SLC cache": "SLC mode at half the read and a third of the program and erase time is an assumption",
 }
 
 
@@ -94,11 +94,15 @@ def options(device: Device) -> list[Option]:
     slc_blocks = max(int(number(group + "blocks") // 8), int(number("gc.hard_free_blocks")) + 3)
     found = [
         Option("packed writes", "the host packs up to 32 waiting writes", {"host.packed_writes": 32}),
-        Option("merging", "the host merges neighbours up to 512 KB", {"host.merge_max_kb": 512}),
-        Option("command queue", "32 commands inside the device", {"controller.queue_depth": 32}),
-        Option("write cache", "512 KB, written back at once", {"cache.size_kb": 512}),
         Option(
-            "write cache, 4 MB",
+            "request merging",
+            "the host merges requests of neighbouring addresses up to 512 KB",
+            {"host.merge_max_kb": 512},
+        ),
+        Option("command queue", "32 commands inside the device", {"controller.queue_depth": 32}),
+        Option("write buffer", "512 KB, written back at once", {"cache.size_kb": 512}),
+        Option(
+            "write buffer, 4 MB",
             "4 MB, whole erase blocks leave when room is short",
             {"cache.size_kb": 4096, "cache.policy": "block_lru", "cache.write_back": "when_full"},
         ),
@@ -114,7 +118,7 @@ def options(device: Device) -> list[Option]:
             },
         ),
         Option(
-            "SLC write cache",
+            "SLC cache",
             "an eighth of the first block group in SLC mode, for writes up to 16 KB",
             {
                 "slc.mode": "cache",
@@ -141,7 +145,7 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
 
 
 _YEAR_S = 365.25 * 86400
-#: What a trace has to write for its lifetime, as a share of the capacity, and the most passes for it.
+#: Share of the capacity that a trace has to write for an estimate of the lifetime, and the most passes.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
 
@@ -196,51 +200,55 @@ def advise(
 
 
 def _life(device: Device, traces: Sequence[Trace], base: Result, images: Any) -> Life | None:
-    written = base["host_bytes_written"]
+    written = base["requests.bytes_written"]
     collects = next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
     if not written or not collects:
         return None
-    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["capacity_bytes"] / written))
-    run = device.simulate(*traces, precondition="steady:1", passes=passes, fold=True, images=images)
-    if not run["lifetime"] or run["stopped"]:
+    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
+    run = device.simulate(*traces, precondition="steady:1", passes=passes, wrap_addresses=True, images=images)
+    if not run["wear.lifetime"] or run["run.stopped"]:
         return None
-    host_bytes = run["lifetime"]["even_host_bytes"]
+    host_bytes = run["wear.lifetime.even_host_bytes"]
     # As fast as possible is not the trace's own rate.
-    seconds = 0.0 if base["mode"] == "back_to_back" else base["simulated_s"]
+    seconds = 0.0 if base["run.mode"] == "back_to_back" else base["run.simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
-    return Life(run["waf"], host_bytes / 2**30, years, passes)
+    return Life(run["write_amplification.waf"], host_bytes / 2**30, years, passes)
 
 
 def said(life: Life, base: Result) -> str:
     """Say in a sentence where a lifetime comes from."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
-    rate = base["host_bytes_written"] / base["simulated_s"] * 86400 / 2**30 if base["simulated_s"] else 0.0
+    rate = (
+        base["requests.bytes_written"] / base["run.simulated_s"] * 86400 / 2**30
+        if base["run.simulated_s"]
+        else 0.0
+    )
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
-        "Lifetime: what the host can write until every block has reached its erase limit, on the device in "
-        f"use (full, overwritten at random once, then this trace {times}){own}."
+        "Lifetime: bytes that the host can write until every block has reached its erase limit, on a used "
+        f"device (full, overwritten at random once, then this trace {times}){own}."
     )
 
 
 def _advice(option: Option, base: Result, run: Result, life: Life | None) -> Advice:
-    def change(field: str) -> float:
-        return 100 * (run[field] / base[field] - 1) if base[field] else 0.0
+    def change(path: str) -> float:
+        return 100 * (run[path] / base[path] - 1) if base[path] else 0.0
 
     name = option.name.partition(",")[0]
     return Advice(
         option=option.name,
         about=option.about,
         settings=option.settings,
-        mean_response_ms=run["mean_response_ms"],
-        mean_change_pct=change("mean_response_ms"),
-        p99_response_ms=run["p99_response_ms"],
-        p99_change_pct=change("p99_response_ms"),
-        waf=run["waf"],
+        mean_response_ms=run["response.mean_response_ms"],
+        mean_change_pct=change("response.mean_response_ms"),
+        p99_response_ms=run["response.p99_ms"],
+        p99_change_pct=change("response.p99_ms"),
+        waf=run["write_amplification.waf"],
         life=life,
-        energy_mj=run["energy_mj"],
-        capacity_change_pct=change("capacity_bytes"),
-        ram_kb=run["ram_kb"] - base["ram_kb"],
-        note=f"ended early: {run['stopped']}" if run["stopped"] else _NOTES.get(name, ""),
+        energy_mj=run["energy.total_mj"],
+        capacity_change_pct=change("configuration.capacity_bytes"),
+        ram_kb=run["configuration.ram_kb"] - base["configuration.ram_kb"],
+        note=f"ended early: {run['run.stopped']}" if run["run.stopped"] else _NOTES.get(name, ""),
     )
 
 

@@ -11,7 +11,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.trace import Trace, read
 
-#: What tells the results of fio from a trace, and where it stands.
+#: Text by which results of fio are recognised, and the bytes in which it occurs.
 _FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16
 
 
@@ -28,7 +28,7 @@ def calibrate(
     Args:
         source: a trace with start (or issue) and completion, or a file of `fio --output-format=json`.
         name: the name of the preset.
-        capacity_gb: what the host sees.
+        capacity_gb: capacity that the host sees.
         seed: of the search and the error bars; the same seed gives the same preset.
         skip_packed: leave packed commands of a trace out, whose entries a device may program one by one.
 

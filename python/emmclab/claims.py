@@ -1,4 +1,4 @@
-"""The claims ledger: what a paper says, how it is computed, what came out, and a verdict."""
+"""The claims ledger: the statements of a paper, the measure of each, its result, and a verdict."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Check:
 class Rule:
     """A claim as the ledger declares it; tolerances are set, with their reason, before any result is seen.
 
-    `cannot` says why nothing of it can be checked, `unchecked` which part of it no check covers.
+    `cannot` gives the reason if no part can be checked, `unchecked` the part that no check covers.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim with what came out."""
+    """A claim with its result."""
 
     id: str
     source: str
@@ -164,7 +164,7 @@ def verdict(checks: tuple[Check, ...], values: dict[str, float], whole: bool = T
 
 
 def open_parts(rule: Rule, values: dict[str, float]) -> str:
-    """Say which parts of a claim are not checked; empty where all are.
+    """Name the parts of a claim that are not checked; empty if all are.
 
     >>> open_parts(Rule("x", checks=(Check("a", 1, part="one at noon"),)), {})
     'Not checked: one at noon.'

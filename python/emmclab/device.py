@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,13 +13,14 @@ from emmclab import _core
 from emmclab.document import Document
 from emmclab.errors import ConfigError
 from emmclab.layers import Setting, stack
+from emmclab.result_fields import at, old_names
 from emmclab.trace import Ledger, Trace, combine, read
 
 #: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
-#: Fields of a result that differ from run to run: they tell of this computer, not of the device.
-WALL_FIELDS = ("wall_s", "page_operations_per_s")
+#: The group of a result that differs from run to run: the cost on this computer.
+WALL_GROUP = "computing"
 
 _ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
@@ -48,7 +50,7 @@ class Device:
 
     @staticmethod
     def file(path: str | PathLike[str]) -> Device:
-        """Read a device from a TOML file; what it does not say has its default.
+        """Read a device from a TOML file; settings that it omits have their defaults.
 
         >>> Device.file("no-such-device.toml")
         Traceback (most recent call last):
@@ -88,7 +90,7 @@ class Device:
     def beside(self, card: Device, routing: str, *traces: Trace) -> dict[str, Any]:
         """Drive traces at their recorded times through this device and a card beside it.
 
-        Addresses beyond a device are folded.
+        Addresses beyond a device are wrapped (modulo its capacity).
 
         Gives the fields of the core's result: `requests`, `response` (mean and percentiles in ms), and
         requests and bytes of each of the two.
@@ -160,7 +162,7 @@ class Device:
         rate: float = 1.0,
         start_offset_ns: int = 0,
         passes: int = 1,
-        fold: bool = False,
+        wrap_addresses: bool = False,
         seed: int = 1,
         check: bool = False,
         events: str | PathLike[str] | None = None,
@@ -169,20 +171,22 @@ class Device:
         layer_settings: Mapping[str, Setting] | None = None,
         second: Device | str | None = None,
         first_writes: int = 0,
+        fold: bool | None = None,
         progress: SimulationProgress | None = None,
     ) -> Result:
         """Drive traces (several: on one clock, starts aligned) through the device.
 
         Args:
-            traces: what the host asks.
+            traces: the workload.
             mode: `open` (recorded arrival times), `closed` (recorded think times) or `back_to_back` (each
                 when its predecessor is complete).
-            precondition: what the device holds before: `none`, `sequential:PCT`, `random:PCT`,
+            precondition: data on the device before the run: `none`, `sequential:PCT`, `random:PCT`,
                 `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
             rate: factor on the rate of arrivals.
             start_offset_ns: time of the first arrival on the simulated clock.
             passes: how often the traces are replayed, one after the other.
-            fold: fold the addresses of a trace that is larger than the device; else it is refused.
+            wrap_addresses: wrap addresses beyond the device (modulo its capacity); else a trace with such
+                addresses is refused.
             seed: seed of random preconditioning.
             check: check every invariant and the contents against a reference model (slow).
             events: Parquet file for one row per request: times, subrequests, waits by cause.
@@ -191,6 +195,7 @@ class Device:
             layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
             second: a device beside it, for layers that use one.
             first_writes: with layers, keep so many of the first writes that reach the device.
+            fold: deprecated name of `wrap_addresses`.
             progress: called after each batch.
 
         Raises:
@@ -199,7 +204,7 @@ class Device:
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-        >>> result["requests"] > 0 and result["mean_response_ms"] > 0
+        >>> result["requests"]["total"] > 0 and result["response"]["mean_response_ms"] > 0
         True
         """
         if not traces:
@@ -209,12 +214,15 @@ class Device:
         if not _RATES[0] <= rate <= _RATES[1]:
             hint = "1 keeps the recorded times, 2 halves them"
             raise ConfigError(f"a rate of {rate} is impossible", kind="config", field="rate", hint=hint)
+        if fold is not None:
+            warnings.warn("`fold` is now `wrap_addresses`", DeprecationWarning, stacklevel=2)
+            wrap_addresses |= fold
         aging = parse_precondition(precondition)
         options = {
             "mode": mode,
             "rate": rate,
             "start_offset": start_offset_ns,
-            "fold": fold,
+            "fold": wrap_addresses,
             "seed": seed,
             "check": check,
             "first_writes": first_writes,
@@ -236,7 +244,9 @@ class Device:
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
-        said = options | {"precondition": precondition, "passes": passes}
+        # The core's name of the option.
+        del options["fold"]
+        said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
         if layers:
             said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
             said["second"] = None if beside is None else beside.name
@@ -259,7 +269,7 @@ def parse_routing(text: str) -> Any:
     if field is not None and amount.isdecimal():
         return {word: {field: int(amount)}}
     raise ConfigError(
-        f"`{text}` is no way to share requests with a card",
+        f"`{text}` is not a way to share requests with a card",
         kind="config",
         field="routing",
         hint="internal, striping:KB, by_file:MB or by_size:KB",
@@ -267,38 +277,58 @@ def parse_routing(text: str) -> Any:
 
 
 class Result(Document):
-    """What a run found; a mapping of the fields that `emmclab simulate --json` prints.
+    """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
+
+    A field is also found by its path. The names that fields had before they stood in groups are deprecated.
 
     >>> import emmclab
     >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-    >>> {"mean_response_ms", "p99_response_ms", "waf", "space_utilisation", "block_erases"} <= set(result)
+    >>> result["response"]["p99_ms"] == result["response.p99_ms"]
     True
     """
 
+    def __getitem__(self, field: str) -> Any:
+        if field in self._fields:
+            return self._fields[field]
+        path = field if "." in field else old_names().get(field)
+        if path is None:
+            raise KeyError(field)
+        if path != field:
+            warnings.warn(f"`{field}` is now `{path}`", DeprecationWarning, stacklevel=2)
+        return at(self._fields, path)
+
+    def __contains__(self, field: object) -> bool:
+        return field in self._fields
+
     def __repr__(self) -> str:
-        mean = f"{self['mean_response_ms']:.2f} ms mean response"
+        mean = f"{self['response.mean_response_ms']:.2f} ms mean response"
         return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
 
-    def shown(self, field: str) -> Any:
-        """Give a field to show; None where it is the mean of reads or of writes and there are none.
+    def shown(self, path: str) -> Any:
+        """Give a field to show; None for times of an operation that did not occur and energy without figures.
 
         >>> import emmclab
         >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
-        >>> writes["requests_write"] > 0 and writes.shown("mean_response_ms_write") > 0
+        >>> writes["requests.write"] > 0 and writes.shown("response.write.mean_ms") > 0
         True
         """
-        op = field.rpartition("_")[2]
-        return None if op in ("read", "write") and not self[f"requests_{op}"] else self[field]
+        group, _, rest = path.partition(".")
+        op = rest.partition(".")[0]
+        if op in ("read", "write") and not self["requests"][op]:
+            return None
+        if group == "energy" and not self["energy"]["total_mj"]:
+            return None
+        return self[path]
 
     def deterministic(self) -> dict[str, Any]:
-        """Give the fields that are the same on every computer and in every run.
+        """Give the groups that are the same on every computer and in every run.
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
         >>> sorted(set(result) - set(result.deterministic()))
-        ['page_operations_per_s', 'wall_s']
+        ['computing']
         """
-        return {field: value for field, value in self.to_dict().items() if field not in WALL_FIELDS}
+        return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
 
 
 def presets() -> list[str]:
@@ -324,13 +354,16 @@ def parse_precondition(text: str) -> Any:
             number = float(amount) if amount else (_ENOUGH_CAPACITIES if word == "steady" else 100.0)
         except ValueError:
             raise ConfigError(
-                f"`{amount}` is no number", kind="config", field="precondition", hint=f"as `{word}:90`"
+                f"`{amount}` is not a number",
+                kind="config",
+                field="precondition",
+                hint="as `steady:4`" if word == "steady" else f"as `{word}:90`",
             ) from None
         return {"steady_state": {"most_capacities": number}} if word == "steady" else {word: number}
     if Path(text).exists():
         return Path(text)
     raise ConfigError(
-        f"`{text}` is no way to precondition a device",
+        f"`{text}` is not a way to precondition a device",
         kind="config",
         field="precondition",
         hint="none, sequential:PCT, random:PCT, steady[:CAPACITIES], or the path of a trace",
@@ -338,7 +371,7 @@ def parse_precondition(text: str) -> Any:
 
 
 def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:
-    """Feed the trace until its end or the device's; give the ledger of what was read."""
+    """Feed the trace until its end or the device's; give the ledger of the reader."""
     requests = 0
     while (batch := stream.next()) is not None and run.feed(batch):
         requests += len(batch)

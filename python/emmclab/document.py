@@ -1,4 +1,4 @@
-"""What the core hands over as JSON: fields by name, in order."""
+"""Results of the core, from JSON: fields by name, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exceptions of emmclab: one tree, each with its place and a hint."""
+"""The exceptions of emmclab: one tree, each with file, line or field, and a hint."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class InputError(EmmclabError, OSError):
 
     @classmethod
     def of(cls, error: OSError, file: str | PathLike[str] | None = None, hint: str | None = None) -> Self:
-        """Make one of a refusal of the operating system; `file` and `hint` where it does not tell them.
+        """Make one of an error of the operating system; `file` and `hint` override its own.
 
         >>> InputError.of(FileNotFoundError(2, "No such file or directory", "gone.txt")).hint
         'check the path; the folder of an output has to exist'
@@ -97,4 +97,4 @@ class ConfigError(EmmclabError, ValueError):
 
 
 class UnsupportedError(EmmclabError):
-    """The target cannot hold what it was given."""
+    """The target cannot represent the input."""

@@ -70,5 +70,22 @@ TIMING_FIELDS = (
     ),
 )
 
+#: Meaning of the counts of a ledger, by field.
+LEDGER_MEANINGS = {
+    "seen": "records of the input: lines, rows or events",
+    "paired": "requests whose arrival and completion events were matched",
+    "kept": "requests in the trace",
+    "skipped": "bad records left out under `--lenient`, and records of a kind that is no request",
+    "split": "requests that the block layer split",
+    "merged": "requests that the block layer merged into another",
+    "requeued": "requests that the driver gave back and issued again",
+    "reordered": "requests that stood before one of earlier arrival, and were sorted",
+    "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
+    "ambiguous": "requests whose events match in more than one way",
+    "unpaired": "requests without a completion, or the reverse, at the edges of a recording",
+    "lost": "records that the recorder reports as lost",
+    "folded": "requests whose address was wrapped into a smaller device",
+}
+
 #: Both tables with their titles.
 TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", TIMING_FIELDS))

@@ -12,7 +12,7 @@ from emmclab.errors import FormatError, InputError
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
-    """Read a text; `hint` says what to do where the file cannot be read.
+    """Read a text; `hint` is the advice if the file cannot be read.
 
     Raises:
         InputError: the operating system refuses.
@@ -32,7 +32,7 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
 
 
 def printable(path: str | PathLike[str]) -> str:
-    """Give a file name as text to print and to store; what is no UTF-8 becomes a replacement character.
+    """Give a file name as text to print and to store; bytes that are not UTF-8 become replacement characters.
 
     >>> printable("trace.txt")
     'trace.txt'

@@ -1,4 +1,4 @@
-"""What the paper has no table for, in words."""
+"""Statistics beyond the tables of the paper, in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from emmclab.profile import Profile
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
-    """Say what the paper has no table for: working set, hot pages, queue, idle time, power saving."""
+    """Describe what the tables of the paper lack: working set, hot pages, queue, idle time, power saving."""
     found: list[tuple[str, str]] = []
     if (pages := profile["working_set"]) is not None:
         found.append(
@@ -33,7 +33,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
                 "Idle time",
                 f"{gc['idle_s']:,.0f} s ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} block reclaims "
                 f"of {gc['block_ms']:,.0f} ms fit whole into single gaps, "
-                f"{gc['blocks_needed']:,} are needed for what is written",
+                f"{gc['blocks_needed']:,} are needed for the bytes written",
             )
         )
     power = profile["power_saving"]

@@ -99,7 +99,7 @@ class Profile(Document):
 
 
 def ledger_line(ledger: Mapping[str, int]) -> str:
-    """Say what became of everything that was read.
+    """Give the ledger in a line.
 
     >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155})
     '5,702 seen, 5,702 kept, 1,155 headers stripped'

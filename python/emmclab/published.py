@@ -41,7 +41,7 @@ def published_row(name: str) -> dict[str, Any] | None:
 
 
 def doubts(row: dict[str, Any], column: str) -> str:
-    """Say why a published figure cannot be right; empty where nothing contradicts it.
+    """Give the reason why a published figure cannot be right; empty where no figure contradicts it.
 
     >>> doubts(published()["rows"][0], "requests")
     ''

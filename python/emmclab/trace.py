@@ -26,7 +26,7 @@ Ledger = dict[str, int]
 #: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
 Progress = Callable[[int, int | None, int], None]
 
-#: Endings that say how a file is stored, not what it holds.
+#: Endings of compression, which say nothing about the format.
 _ENDINGS = {
     *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
     *(".gz", ".xz", ".zst", ".zstd"),
@@ -37,15 +37,15 @@ class Written(NamedTuple):
     """What became of a trace that was written."""
 
     ledger: Ledger
-    """What was seen, kept and changed on reading."""
+    """Counts of requests seen, kept and changed on reading."""
     left_out: int
-    """Requests of operations that the target has no place for."""
+    """Requests whose operation the target format cannot store."""
     lost: dict[str, int]
-    """By column, requests whose value the target has no place for."""
+    """By column, requests whose value the target format cannot store."""
 
 
 class Trace:
-    """A recorded stream of requests; it is read anew, in bounded memory, each time it is used.
+    """A recorded stream of requests; each use reads it again, in bounded memory.
 
     >>> trace = read(bundled()[0])
     >>> trace.ledger["kept"] > 0
@@ -71,7 +71,7 @@ class Trace:
 
     @property
     def ledger(self) -> Ledger:
-        """What was seen, kept, skipped, split, merged, reordered, stripped or lost. Reads the trace once.
+        """Counts of requests: seen, kept, skipped, split, merged, reordered, lost. Reads the trace once.
 
         >>> read(bundled()[0]).ledger["skipped"]
         0
@@ -123,7 +123,7 @@ class Trace:
         True
 
         Raises:
-            EmmclabError: at the first bad record, with its place and a hint.
+            EmmclabError: at the first bad record, with file, line, field and a hint.
         """
         stream = self.open()
         requests = 0
@@ -167,7 +167,7 @@ class Trace:
     ) -> Written:
         """Write the trace in another format, by the ending of `path` where none is given.
 
-        The file appears when it is whole, and never otherwise. What the format has no place for is counted.
+        The file appears only when it is complete. Values that the format cannot store are counted.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -252,7 +252,7 @@ def read(
 
     Raises:
         InputError: the file cannot be read.
-        FormatError: it is of no known format, or not what the format says.
+        FormatError: its format is unknown, or its content breaks the format.
 
     >>> read(bundled()[0]).name
     'browser-cache'
@@ -302,7 +302,7 @@ def combine(traces: Sequence[Trace]) -> Trace:
         stream = trace.open()
         if isinstance(stream, _core.Reader):
             return stream
-        # What is made rather than read has no file to begin again at: it gets one while it is needed.
+        # A generated trace has no file to read from again: it gets a temporary one.
         folder = folder or tempfile.TemporaryDirectory(prefix="emmclab-")
         path = Path(folder.name) / f"{place}.parquet"
         if not path.exists():

@@ -114,7 +114,7 @@ class Workload:
 
 
 def benchmarks() -> dict[str, str]:
-    """List the benchmarks that come with emmclab, each with what it does.
+    """List the benchmarks that come with emmclab, each with its description.
 
     >>> "Postmark" in benchmarks()
     True

@@ -1,6 +1,6 @@
 //! What a device is asked: a command and what it asks beside its operation.
 
-use emmclab_trace::{Flags, Nanos, Op, Request};
+use emmclab_base::{Flags, Nanos, Op, Request};
 
 /// What a command asks beside its operation, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Counts that every run keeps: the first listener of the device's events.
 
-use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
+use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, Cause, Collection, DataMoved, GcStarted,

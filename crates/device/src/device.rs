@@ -1,6 +1,6 @@
 //! The device: takes requests in order of arrival, says when each completes.
 
-use emmclab_trace::{Nanos, Result};
+use emmclab_base::{Nanos, Result};
 
 use crate::command::Command;
 use crate::controller::{Below, Controller};
@@ -68,7 +68,7 @@ impl Device {
     /// or the device has stopped ([`Device::stop`]).
     ///
     /// # Errors
-    /// [`Kind::Value`](emmclab_trace::Kind::Value) for a request beyond the device, [`Kind::Order`](emmclab_trace::Kind::Order)
+    /// [`Kind::Value`](emmclab_base::Kind::Value) for a request beyond the device, [`Kind::Order`](emmclab_base::Kind::Order)
     /// for one that comes before its predecessor.
     #[inline(always)]
     #[expect(
@@ -84,7 +84,7 @@ impl Device {
     /// taken as a command of its own. Returns the completion of all, or `None` where the device has stopped.
     ///
     /// # Errors
-    /// As [`Device::submit`]; [`Kind::Value`](emmclab_trace::Kind::Value) also for entries that cannot be packed.
+    /// As [`Device::submit`]; [`Kind::Value`](emmclab_base::Kind::Value) also for entries that cannot be packed.
     pub fn submit_packed<O: Observer>(
         &mut self,
         entries: &[Command],
@@ -166,7 +166,7 @@ impl Device {
     }
 
     /// Its blocks, plane by plane.
-    pub fn blocks(&self) -> impl Iterator<Item = Block> {
+    pub fn blocks(&self) -> impl Iterator<Item = Block> + Clone {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
     }
 

@@ -5,7 +5,7 @@
 //! into one block, which is one event for listeners that do not ask for units) carry the beginning and end of the whole move.
 #![expect(clippy::inline_always, reason = "fields of events that no listener reads are then eliminated")]
 
-use emmclab_trace::{Nanos, Op};
+use emmclab_base::{Nanos, Op};
 
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 

@@ -1,6 +1,6 @@
 //! Counts and addresses, worked out once from the settings.
 
-use emmclab_trace::{Bytes, Nanos, SECTOR_BYTES};
+use emmclab_base::{Bytes, Nanos, SECTOR_BYTES};
 
 use crate::ids::{BlockId, PlaneId, PoolId, Ppn};
 use crate::settings::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 /// Before every run. Differences to it would overflow.
 pub(crate) const NEVER: Nanos = Nanos(i64::MIN);

@@ -3,7 +3,7 @@
 //! Little-endian words: a mark, the version of the layout, then the state of the FTL and the blocks under it (`ftl/state.rs`). Times,
 //! counters and requests in flight are not part of it.
 
-use emmclab_trace::Result;
+use emmclab_base::Result;
 
 use crate::device::Device;
 use crate::load::DeviceConfig;
@@ -25,7 +25,7 @@ impl Device {
     /// The device that an image was made of.
     ///
     /// # Errors
-    /// [`Kind::Truncated`](emmclab_trace::Kind::Truncated) where the image is damaged or of another device.
+    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) where the image is damaged or of another device.
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         let mut image = Reader::new(image);

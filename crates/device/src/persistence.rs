@@ -35,7 +35,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use crate::command::{Command, Modifiers};
 use crate::device::Device;

@@ -1,6 +1,6 @@
 //! Little-endian words of an image, written and read with care.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result};
 
 /// Words being written.
 #[derive(Default)]

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{command, config};
+use emmclab_base::Op::{Discard, Write};
 use emmclab_device::checker::Checker;
 use emmclab_device::{Device, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
-use emmclab_trace::Op::{Discard, Write};
 
 /// Passes events on after changing them.
 struct Tampered<'a, F> {
@@ -46,7 +46,7 @@ fn a_page_programmed_twice_or_out_of_order_is_seen() {
 
 #[test]
 fn data_in_the_wrong_place_is_seen() {
-    let swap = |_: &mut PageProgrammed<'_>, units: &mut [UnitWritten]| units[0].logical ^= 1;
+    let swap = |_: &mut PageProgrammed<'_>, units: &mut [UnitWritten]| units[0].lpn.0 ^= 1;
     assert!(verdict(swap).is_err());
 }
 

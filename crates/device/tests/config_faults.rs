@@ -1,7 +1,7 @@
 //! Nothing given is ignored, and all faults come at once.
 
+use emmclab_base::Kind;
 use emmclab_device::{DeviceConfig, presets};
-use emmclab_trace::Kind;
 
 #[test]
 fn every_preset_is_valid_and_keeps_its_name() {

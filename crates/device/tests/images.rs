@@ -4,8 +4,8 @@
 mod common;
 
 use common::{command, config};
+use emmclab_base::Op::{Read, Write};
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
-use emmclab_trace::Op::{Read, Write};
 use proptest::prelude::*;
 
 fn collecting() -> DeviceConfig {

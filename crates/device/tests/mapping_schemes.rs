@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Completions, command, config, run};
+use emmclab_base::Nanos;
+use emmclab_base::Op::{Discard, Read, Write};
 use emmclab_device::checker::Checker;
 use emmclab_device::{Cause, Command, Counters, Device, DeviceConfig, Quiet};
-use emmclab_trace::Nanos;
-use emmclab_trace::Op::{Discard, Read, Write};
 
 const BLOCK_MAPPED: [&str; 4] = ["block", "bast", "fast", "superblock"];
 
@@ -26,14 +26,14 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
 /// Fills the device in order, and then writes the given pages; counts of the second part.
 fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> Counters {
     let mut device = Device::new(config);
-    let logical = u64::from(device.geometry().logical_units);
+    let logical = u64::from(device.geometry().lpn_units);
     let write = |device: &mut Device, page: u64| {
         let arrival = Nanos(device.idle_from().0.max(0));
         let command = Command::new(arrival, Write, page * 8, 8);
         device.submit(&command, &mut Quiet).unwrap();
         assert_eq!(device.stop(), None);
     };
-    (0..logical).for_each(|page| write(&mut device, page));
+    (0..lpn).for_each(|page| write(&mut device, page));
     device.rewind();
     pages.for_each(|page| write(&mut device, page % logical));
     device.counters().clone()
@@ -100,7 +100,7 @@ fn a_part_of_a_page_is_read_modified_and_written() {
         &config,
         &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)],
     );
-    assert_eq!(device.counters().merges, 1);
+    assert_eq!(device.counters().read_modify_writes, 1);
     assert_eq!(device.counters().page_programs[Cause::Host as usize], 3);
     let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival) / 1000).collect();
     assert_eq!(took, [1000, 1100, 1000]);

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{command, config};
+use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::persistence::Persistence;
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers};
-use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
 fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -165,7 +165,7 @@ proptest! {
         ]);
         let mut device = Device::new(&config);
         let geometry = device.geometry();
-        let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        let sectors = u64::from(geometry.lpn_units) * u64::from(geometry.unit_sectors);
         let (mut persistence, mut checker) = (Persistence::of(&device), Checker::of(&device));
         let commands = stream(&steps, sectors);
         let (mut cuts, mut at) = (Vec::new(), 0);
@@ -217,7 +217,7 @@ proptest! {
         ]);
         let mut device = Device::new(&config);
         let geometry = device.geometry();
-        let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+        let sectors = u64::from(geometry.lpn_units) * u64::from(geometry.unit_sectors);
         let mut persistence = Persistence::of(&device);
         let mut cuts = Vec::new();
         for command in stream(&steps, sectors) {

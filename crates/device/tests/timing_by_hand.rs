@@ -4,9 +4,9 @@
 mod common;
 
 use common::{command, config, responses_us, run};
-use emmclab_device::{Command, DeviceConfig};
-use emmclab_trace::Nanos;
-use emmclab_trace::Op::{Flush, Read, Write};
+use emmclab_base::Nanos;
+use emmclab_base::Op::{Flush, Read, Write};
+use emmclab_device::{BlockId, Command, DeviceConfig};
 
 #[test]
 fn one_request_takes_its_array_time() {
@@ -159,12 +159,12 @@ fn a_partial_overwrite_reads_the_rest_first() {
     let settings = [("mapping.unit_kb", "8"), ("geometry.block_groups.0.page_kb", "8")];
     let (device, events) = run(&config(&settings), &[command(0, Write, 0, 8), command(5000, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [1000.0, 1100.0]);
-    assert_eq!(device.counters().merges, 1);
+    assert_eq!(device.counters().read_modify_writes, 1);
     // With a finer map the other half simply stays where it is.
     let settings = [("mapping.unit_kb", "4"), settings[1]];
     let (device, events) = run(&config(&settings), &[command(0, Write, 0, 8), command(5000, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [1000.0, 1000.0]);
-    assert_eq!((device.counters().merges, device.blocks()[0].valid), (0, 2));
+    assert_eq!((device.counters().read_modify_writes, device.block(BlockId(0)).valid), (0, 2));
 }
 
 #[test]

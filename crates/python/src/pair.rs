@@ -63,13 +63,13 @@ impl From<SimulationResult> for PairResult {
             result.layers.first().and_then(|layer| layer.counters.get(name)).copied().unwrap_or_default()
         };
         Self {
-            requests: result.requests,
-            response: result.response,
+            requests: result.requests.total,
+            response: result.response.all(),
             internal_requests: count("internal_requests"),
             card_requests: count("card_requests"),
             internal_bytes: count("internal_bytes"),
             card_bytes: count("card_bytes"),
-            stopped: result.stopped,
+            stopped: result.run.stopped,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use emmclab_device::{Command, Device, DeviceConfig, FETCHED, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, PREFETCHED, Quiet};
 use emmclab_replay::{ReplayOptions, Simulation};
 use emmclab_trace::{Error, Nanos, Op, Request, Result, Sector};
 use rand_pcg::Pcg64;
@@ -13,7 +13,7 @@ use rand_pcg::rand_core::Rng;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Writes that are timed; whole runs of those that are fetched together.
-const TIMED: u64 = 4_000_000 / FETCHED as u64 * FETCHED as u64;
+const TIMED: u64 = 4_000_000 / PREFETCHED as u64 * PREFETCHED as u64;
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -75,9 +75,9 @@ fn size(gb: u64) -> Result<()> {
     let unit_sectors = u64::from(device.geometry().unit_sectors);
     // As a run does it, with an eye on the requests that come next.
     let mut random_writes = |device: &mut Device, count: u64| {
-        for _ in 0..count.div_ceil(FETCHED as u64) {
-            let next: [u64; FETCHED] = std::array::from_fn(|_| ((random.next_u64() >> 32) * units) >> 32);
-            device.fetch(&next.map(|unit| unit * unit_sectors));
+        for _ in 0..count.div_ceil(PREFETCHED as u64) {
+            let next: [u64; PREFETCHED] = std::array::from_fn(|_| ((random.next_u64() >> 32) * units) >> 32);
+            device.prefetch(&next.map(|unit| unit * unit_sectors));
             next.iter().try_for_each(|unit| write(device, *unit, 1))?;
         }
         Ok::<(), Error>(())
@@ -117,13 +117,13 @@ fn length(requests: u64) -> Result<()> {
     }
     let result = simulation.finish(None, &mut Quiet)?;
     let seconds = processor_s() - begin;
-    let operations = result.page_reads + result.page_programs;
+    let operations = result.flash.page_operations();
     println!(
         "{{\"case\": \"length\", \"requests\": {}, \"page_operations\": {operations}, \"waf\": {:.3}, \
          \"mean_response_ms\": {:.4}, \"ns_per_page_operation\": {:.2}, \"ns_per_request\": {:.2}, \"peak_mb\": {:.1}}}",
-        result.requests,
-        result.waf,
-        result.mean_response_ms,
+        result.requests.total,
+        result.write_amplification.waf,
+        result.response.mean_response_ms,
         seconds * 1e9 / operations as f64,
         seconds * 1e9 / requests as f64,
         peak_mb()

@@ -72,9 +72,9 @@ fn trace() -> Result<()> {
             };
             let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
             let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
-            let operations = result.page_reads + result.page_programs;
+            let operations = result.flash.page_operations();
             report(
-                &format!("{name} on {preset}, {} requests, whole", result.requests),
+                &format!("{name} on {preset}, {} requests, whole", result.requests.total),
                 begin.elapsed().as_secs_f64(),
                 operations,
                 "page operations",
@@ -104,7 +104,7 @@ fn replay_only(input: &TraceInput) -> Result<()> {
         }
         best = best.min(begin.elapsed().as_secs_f64());
         let result = simulation.finish(None, &mut Quiet)?;
-        operations = result.page_reads + result.page_programs;
+        operations = result.flash.page_operations();
     }
     report("  replay alone on iiswc15-4ps", best, operations, "page operations");
     Ok(())

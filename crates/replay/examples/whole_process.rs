@@ -16,12 +16,12 @@ fn main() -> Result<()> {
     let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
     println!(
         "{} requests on {}, mean response {:.6} ms, WAF {:.4}: {:.4} s, {:.2} million page operations/s",
-        result.requests,
+        result.requests.total,
         result.device,
-        result.mean_response_ms,
-        result.waf,
-        result.wall_s,
-        result.page_operations_per_s / 1e6
+        result.response.mean_response_ms,
+        result.write_amplification.waf,
+        result.computing.wall_s,
+        result.computing.page_operations_per_s / 1e6
     );
     Ok(())
 }

@@ -16,7 +16,6 @@ mod preflight;
 mod result;
 mod rows;
 mod simulation;
-mod states;
 mod tally;
 mod wrap_addresses;
 
@@ -29,9 +28,10 @@ pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use precondition::age_by_traces;
 pub use preflight::preflight;
 pub use result::{
-    CacheCounts, Distribution, LayerResult, Lifetime, SecondDevice, SimulationResult, Times, Utilisation,
-    WafByCause,
+    CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
+    Lifetime, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, Requests, ResponseTimes,
+    Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space, Times, Utilisation, WaitTimes, Wear,
+    WriteAmplification,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
-pub use states::States;

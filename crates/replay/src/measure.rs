@@ -1,6 +1,6 @@
 //! Measurement: an observer that sums up completions.
 
-use emmclab_device::{Observer, RequestCompleted, Waits};
+use emmclab_device::{LatencyBreakdown, Observer, RequestCompleted};
 use emmclab_trace::{Op, SECTOR_BYTES};
 
 use crate::result::Times;
@@ -69,7 +69,7 @@ impl Kinds {
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn add(&mut self, event: &RequestCompleted) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
-        let Waits { queue_ns, controller_ns, bus_ns, array_ns, gc_ns, wake_up_ns } = event.waits;
+        let LatencyBreakdown { queue_ns, controller_ns, bus_ns, array_ns, gc_ns, wake_up_ns } = event.waits;
         self.count += 1;
         self.sectors += u64::from(event.sectors);
         self.sums

@@ -39,7 +39,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
                 Bytes(found.furthest.saturating_mul(SECTOR_BYTES)),
             ));
             hints.push(
-                "take a larger device, or fold the addresses into this one (--fold; the ledger counts them)",
+                "take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)",
             );
         }
         if found.incomplete > 0 {

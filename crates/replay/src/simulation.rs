@@ -8,7 +8,7 @@ mod open_loop;
 
 use std::time::Instant;
 
-use emmclab_device::{Device, DeviceConfig, FETCHED, Observer};
+use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result};
 
@@ -101,11 +101,11 @@ impl Simulation {
     /// invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
-        for from in (0..batch.len()).step_by(FETCHED) {
-            let next = from..batch.len().min(from + FETCHED);
+        for from in (0..batch.len()).step_by(PREFETCHED) {
+            let next = from..batch.len().min(from + PREFETCHED);
             if self.engine.is_bare() {
                 batch.fetch(next.clone());
-                self.engine.device_mut().fetch(&batch.first_sectors()[next.clone()]);
+                self.engine.device_mut().prefetch(&batch.first_sectors()[next.clone()]);
             }
             let goes_on = if self.engine.is_bare() && self.pace.is_open() {
                 self.feed_open(batch.range(next), observer)?
@@ -156,13 +156,13 @@ impl Simulation {
         self.engine.finish(observer)?;
         let device = self.engine.device();
         let mut result = SimulationResult::new(&self.config, device, &self.measure, self.options.mode);
-        result.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
+        result.run.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
         result.host = self.engine.host_counts();
         if let Some(layers) = self.engine.layers() {
             result.layers = layers.results();
             result.first_writes = layers.first_writes().to_vec();
-            result.host_bytes_read = self.measure.reads.bytes();
-            result.host_bytes_written = self.measure.writes.bytes();
+            result.requests.bytes_read = self.measure.reads.bytes();
+            result.requests.bytes_written = self.measure.writes.bytes();
         }
         let second = self.second.take().zip(self.engine.second());
         result.second_device = second.map(|(name, (device, host))| SecondDevice::new(name, device, host));
@@ -172,9 +172,7 @@ impl Simulation {
             ..Ledger::default()
         });
         result.ledger.folded += self.placed.wrapped;
-        result.wall_s = self.started.elapsed().as_secs_f64();
-        let operations = (result.page_reads + result.page_programs) as f64;
-        result.page_operations_per_s = if result.wall_s > 0.0 { operations / result.wall_s } else { 0.0 };
+        result.computed_in(self.started.elapsed());
         Ok(result)
     }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_replay::{
-    ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
+    Computing, ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
 };
 use emmclab_trace::{Nanos, Op, Request, Sector, TraceInput};
 
@@ -71,7 +71,7 @@ fn open_loop_keeps_recorded_times_scaled_and_moved() {
     let requests = [recorded(500, 600, 0), recorded(700, 800, 1), recorded(1500, 1600, 2)];
     let (result, arrivals) = run(&config(), &ReplayOptions::default(), &requests);
     assert_eq!(arrivals, [0, 200, 1000]);
-    assert!((result.mean_response_ms - 1.6).abs() < 1e-12);
+    assert!((result.response.mean_response_ms - 1.6).abs() < 1e-12);
     let options = ReplayOptions {
         rate: Rate::new(2.0).unwrap(),
         start_offset: Nanos::from_micros(50),
@@ -107,7 +107,7 @@ fn a_trace_beyond_the_device_is_refused_or_wrapped_and_counted() {
     assert!(simulation.push(&beyond[1], &mut Quiet).is_err());
     let options = ReplayOptions { wrap_addresses: true, check: true, ..ReplayOptions::default() };
     let (result, _) = run(&config(), &options, &beyond);
-    assert_eq!((result.requests, result.ledger.folded), (2, 1));
+    assert_eq!((result.requests.total, result.ledger.folded), (2, 1));
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn a_device_that_runs_full_ends_the_run_and_says_so() {
     config.set("geometry.block_groups.0.blocks", "2").unwrap();
     let requests: Vec<_> = (0..40).map(|i| recorded(i * 2000, i * 2000 + 1, 0)).collect();
     let (result, _) = run(&config, &ReplayOptions::default(), &requests);
-    assert_eq!(result.requests, 32);
-    assert!(result.stopped.unwrap().contains("full"));
+    assert_eq!(result.requests.total, 32);
+    assert!(result.run.stopped.unwrap().contains("full"));
 }
 
 #[test]
@@ -133,12 +133,12 @@ fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
     let requests: Vec<_> =
         (0..400_000).map(|i| recorded(i * 2000, i * 2000 + 1, (i * i % 3001) as u64)).collect();
     let (result, _) = run(&config, &ReplayOptions::default(), &requests);
-    assert!(result.stopped.as_deref().unwrap().contains("worn out"), "{:?}", result.stopped);
+    assert!(result.run.stopped.as_deref().unwrap().contains("worn out"), "{:?}", result.run.stopped);
     // Two spares in each of four planes, and one block more than spares in one of them.
-    assert!((3..=9).contains(&result.bad_blocks), "{}", result.bad_blocks);
-    let lifetime = result.lifetime.unwrap();
+    assert!((3..=9).contains(&result.wear.bad_blocks), "{}", result.wear.bad_blocks);
+    let lifetime = result.wear.lifetime.unwrap();
     // The most worn block is at its limit, so that is what was written; even wear would have gone further.
-    assert_eq!(lifetime.first_block_host_bytes, result.host_bytes_written as f64);
+    assert_eq!(lifetime.first_block_host_bytes, result.requests.bytes_written as f64);
     assert!(lifetime.even_host_bytes > lifetime.first_block_host_bytes);
 }
 
@@ -150,17 +150,18 @@ fn parts_of_waf_and_of_the_response_time_add_up() {
     let requests: Vec<_> =
         (0..3000).map(|i| recorded(i * 500, i * 500 + 1, (i * 7919 % 3800) as u64)).collect();
     let (result, _) = run(&config, &options, &requests);
-    let waf = result.waf_by_cause;
-    assert!(result.waf > 1.5 && (waf.host + waf.gc + waf.wear - result.waf).abs() < 1e-12);
-    let parts = result.wait_queue_ms
-        + result.wait_controller_ms
-        + result.wait_bus_ms
-        + result.wait_array_ms
-        + result.wait_gc_ms
-        + result.wait_wake_up_ms;
-    assert!((parts - result.mean_response_ms).abs() < 1e-9 && result.wait_gc_ms > 0.0);
-    assert_eq!(result.page_programs, result.page_programs_host + result.page_programs_gc);
-    assert_eq!(result.erase_counts.blocks.iter().sum::<u64>(), 256);
+    let waf = result.write_amplification;
+    assert!(waf.waf > 1.5 && (waf.host + waf.gc + waf.wear - waf.waf).abs() < 1e-12);
+    let parts = result.waits.queue_ms
+        + result.waits.controller_ms
+        + result.waits.bus_ms
+        + result.waits.array_ms
+        + result.waits.gc_ms
+        + result.waits.wake_up_ms;
+    assert!((parts - result.response.mean_response_ms).abs() < 1e-9 && result.waits.gc_ms > 0.0);
+    let programs = result.flash.page_programs;
+    assert_eq!(programs.total, programs.host + programs.gc + programs.wear);
+    assert_eq!(result.wear.erase_counts.blocks.iter().sum::<u64>(), 256);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn the_same_input_gives_the_same_result_and_options_count() {
         let requests: Vec<_> =
             (0..2000).map(|i| recorded(i * 500, i * 500 + 1, (i * 31 % 3800) as u64)).collect();
         let mut result = run(&config, &options, &requests).0;
-        (result.wall_s, result.page_operations_per_s) = (0.0, 0.0);
+        result.computing = Computing::default();
         serde_json::to_string(&result).unwrap()
     };
     assert_eq!(run_once(1), run_once(1));
@@ -198,7 +199,7 @@ fn an_aged_device_from_the_store_is_the_device_that_was_saved() {
                     .unwrap();
             }
             let mut result = simulation.finish(None, &mut Quiet).unwrap();
-            (result.wall_s, result.page_operations_per_s) = (0.0, 0.0);
+            result.computing = Computing::default();
             serde_json::to_string(&result).unwrap()
         };
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
@@ -260,11 +261,14 @@ fn a_device_aged_by_a_trace_holds_it_and_is_kept_by_the_bytes_of_the_trace() {
         emmclab_replay::age_by_traces(&small(), vec![input.clone()], Some(&store)).unwrap()
     };
     let device = age(&input);
-    assert!((0..300).all(|unit| device.lookup(unit).is_some()) && device.lookup(300).is_none());
+    assert!(
+        (0..300).all(|unit| device.lookup(emmclab_device::Lpn(unit)).is_some())
+            && device.lookup(emmclab_device::Lpn(300)).is_none()
+    );
     assert_eq!((age(&input).to_image(), images()), (device.to_image(), 1));
     age(&trace(folder.path(), "a", 1_000_000, 1000, 299));
     assert_eq!(images(), 2);
     let simulation = Simulation::on(&small(), &ReplayOptions::default(), device);
     let result = simulation.finish(None, &mut Quiet).unwrap();
-    assert_eq!((result.requests, result.page_programs), (0, 0));
+    assert_eq!((result.requests.total, result.flash.page_programs.total), (0, 0));
 }

@@ -70,7 +70,7 @@ fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
     let (_, reported_alone) = run(&config(&[]), &burst(9));
     let saved = last(&reported_alone) - last(&reported);
     assert!((saved - (7 * 200_000 - header_ns)).abs() < 100, "{saved}");
-    assert!(packed.mean_response_ms > 0.0 && alone.host.is_none());
+    assert!(packed.response.mean_response_ms > 0.0 && alone.host.is_none());
 }
 
 #[test]
@@ -184,7 +184,7 @@ proptest! {
         }).collect();
         let (result, reported) = run(&config, &requests);
         prop_assert_eq!(reported.len(), requests.len());
-        prop_assert_eq!(result.requests as usize, requests.len());
+        prop_assert_eq!(result.requests.total as usize, requests.len());
         for (event, request) in reported.iter().zip(&requests) {
             prop_assert_eq!((event.op, event.sector, event.sectors), (request.op, request.sector.0, request.sectors));
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);

@@ -17,12 +17,12 @@ fn messaging(preset: &str, settings: &[(&str, &str)]) -> Option<SimulationResult
     let result = simulate(&config, &mut traces, &options, &mut Quiet).unwrap();
     println!(
         "{preset} {settings:?}: mean {:.3} (read {:.3}, write {:.3}) ms, utilisation {:.4}",
-        result.mean_response_ms,
-        result.mean_response_ms_read,
-        result.mean_response_ms_write,
-        result.space_utilisation
+        result.response.mean_response_ms,
+        result.response.read.mean_ms,
+        result.response.write.mean_ms,
+        result.space.space_utilisation
     );
-    assert_eq!((result.requests, result.requests_read + result.requests_write), (5702, 5702));
+    assert_eq!((result.requests.total, result.requests.read + result.requests.write), (5702, 5702));
     Some(result)
 }
 
@@ -37,8 +37,8 @@ fn mean_response_and_utilisation_two_way() {
         [("iiswc15-4ps", 3.75, 1.0), ("iiswc15-8ps", 2.10, 0.779), ("iiswc15-hps", 2.01, 1.0)]
     {
         let Some(result) = messaging(preset, &[]) else { return };
-        close(result.mean_response_ms, response, 0.02);
-        close(result.space_utilisation, utilisation, 0.001);
+        close(result.response.mean_response_ms, response, 0.02);
+        close(result.space.space_utilisation, utilisation, 0.001);
     }
 }
 
@@ -48,16 +48,16 @@ fn mean_response_and_utilisation_eight_way() {
         [("iiswc15-4ps", 1.53, 1.0), ("iiswc15-8ps", 1.46, 0.779), ("iiswc15-hps", 1.40, 1.0)]
     {
         let Some(result) = messaging(preset, &[("timing.parallelism", "both")]) else { return };
-        close(result.mean_response_ms, response, 0.02);
-        close(result.space_utilisation, utilisation, 0.001);
+        close(result.response.mean_response_ms, response, 0.02);
+        close(result.space.space_utilisation, utilisation, 0.001);
     }
 }
 
 #[test]
 fn ssdsim_settings_give_ssdsim_means() {
     let Some(result) = messaging("ssdsim", &[]) else { return };
-    close(result.mean_response_ms, 2.53, 0.05);
-    close(result.mean_response_ms_write, 2.55, 0.05);
+    close(result.response.mean_response_ms, 2.53, 0.05);
+    close(result.response.write.mean_ms, 2.55, 0.05);
     let eight = [
         ("geometry.block_groups.0.page_kb", "8"),
         ("geometry.block_groups.0.blocks", "8192"),
@@ -66,6 +66,6 @@ fn ssdsim_settings_give_ssdsim_means() {
         ("mapping.unit_kb", "8"),
     ];
     let Some(result) = messaging("ssdsim", &eight) else { return };
-    close(result.mean_response_ms, 1.23, 0.05);
-    close(result.mean_response_ms_write, 1.22, 0.05);
+    close(result.response.mean_response_ms, 1.23, 0.05);
+    close(result.response.write.mean_ms, 1.22, 0.05);
 }

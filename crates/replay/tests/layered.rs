@@ -3,7 +3,7 @@
 
 use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{Mode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_replay::{Computing, Mode, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Flags, Kind, Nanos, Op, Request, Sector};
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn run(
         assert!(simulation.push(request, &mut Quiet).unwrap());
     }
     let mut result = simulation.finish(None, &mut Quiet).unwrap();
-    (result.wall_s, result.page_operations_per_s) = (0.0, 0.0);
+    result.computing = Computing::default();
     result
 }
 
@@ -145,8 +145,8 @@ fn the_same_input_gives_the_same_result() {
     assert!(count(&one, "switches") > 0 && one.layers[1].name == "ressd");
     let written: u64 =
         requests.iter().filter(|r| r.op == Op::Write).map(|r| u64::from(r.sectors) * 512).sum();
-    assert_eq!(one.host_bytes_written, written, "what the workload wrote, not what the layers did");
-    assert_eq!(one.requests, 5000);
+    assert_eq!(one.requests.bytes_written, written, "what the workload wrote, not what the layers did");
+    assert_eq!(one.requests.total, 5000);
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn logged_writes_take_what_the_second_device_takes() {
     assert!(logged.first_writes.is_empty());
     assert_eq!(count(&logged, "logged_writes"), 500);
     assert_eq!(logged.second_device.as_ref().unwrap().host_bytes_written, 500 * 4096);
-    assert_eq!(logged.page_programs, 0, "nothing came to the device");
+    assert_eq!(logged.flash.page_programs.total, 0, "nothing came to the device");
     // The card is the same device, and takes the same time for the same writes in sequence.
     let sequence: Vec<_> =
         (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 8), 8)).collect();
-    assert_eq!(logged.simulated_s, run(&[], false, &options, &sequence).simulated_s);
+    assert_eq!(logged.run.simulated_s, run(&[], false, &options, &sequence).run.simulated_s);
 }
 
 #[test]
@@ -186,20 +186,20 @@ fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
     assert_eq!(patient.layers[0].held_full, 0);
     assert_eq!(count(&patient, "logged_writes"), 12_000);
     assert!(count(&patient, "moved_bytes") > 0);
-    assert!(patient.mean_response_ms < hurried.mean_response_ms);
+    assert!(patient.response.mean_response_ms < hurried.response.mean_response_ms);
 }
 
 #[test]
 fn the_parts_of_a_response_add_up() {
     let options = ReplayOptions::default();
     let result = run(&[advil()], false, &options, &requests(4000, 1 << 20, 500));
-    let parts = result.wait_queue_ms
-        + result.wait_controller_ms
-        + result.wait_bus_ms
-        + result.wait_array_ms
-        + result.wait_gc_ms
-        + result.wait_wake_up_ms;
-    assert!((parts - result.mean_response_ms).abs() < 1e-6 * parts);
+    let parts = result.waits.queue_ms
+        + result.waits.controller_ms
+        + result.waits.bus_ms
+        + result.waits.array_ms
+        + result.waits.gc_ms
+        + result.waits.wake_up_ms;
+    assert!((parts - result.response.mean_response_ms).abs() < 1e-6 * parts);
 }
 
 #[test]
@@ -262,7 +262,7 @@ proptest! {
             request
         }).collect();
         let (result, reported) = reported(&config, &layers, &requests);
-        prop_assert_eq!(result.requests as usize, requests.len());
+        prop_assert_eq!(result.requests.total as usize, requests.len());
         let mut seen: Vec<_> = reported.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
         // The first one comes at time 0.
         let zero = requests[0].arrival.0;

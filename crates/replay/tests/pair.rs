@@ -66,33 +66,33 @@ fn bytes(result: &SimulationResult) -> (u64, u64) {
 #[test]
 fn striping_helps_long_requests_and_hurts_short_ones_on_the_card() {
     let long = [(0, 0, 32)];
-    assert_eq!(run(&internal(), &long).response.mean_ms, 8.0);
+    assert_eq!(run(&internal(), &long).response.mean_response_ms, 8.0);
     // Four pages on each: the card needs 12 ms for its half.
     let striped = run(&striping(4), &long);
-    assert_eq!(striped.response.mean_ms, 12.0);
+    assert_eq!(striped.response.mean_response_ms, 12.0);
     assert_eq!(bytes(&striped), (16384, 16384));
     let parts = (count(&striped, "internal_requests"), count(&striped, "card_requests"));
-    assert_eq!((parts, striped.requests), ((1, 1), 1));
+    assert_eq!((parts, striped.requests.total), ((1, 1), 1));
     let short = [(0, 0, 4), (100_000, 4, 4)];
-    assert_eq!(run(&striping(4), &short).response.mean_ms, 2.0);
+    assert_eq!(run(&striping(4), &short).response.mean_response_ms, 2.0);
 }
 
 #[test]
 fn routing_by_file_cuts_at_the_border_and_by_size_sends_large_ones_to_the_card() {
     let result = run(&pair("by_file", "border", "1MB"), &[(0, 1020, 8), (100_000, 0, 4), (200_000, 2048, 4)]);
     assert_eq!(bytes(&result), (8192, 8192));
-    assert_eq!(result.response.mean_ms, (3.0 + 1.0 + 3.0) / 3.0);
+    assert_eq!(result.response.mean_response_ms, (3.0 + 1.0 + 3.0) / 3.0);
     let result = run(&pair("by_size", "longest", "4KB"), &[(0, 0, 4), (0, 64, 8)]);
     assert_eq!(bytes(&result), (4096, 8192));
-    assert!((result.response.max_ms - 6.0).abs() < 0.01);
+    assert!((result.response.percentiles.max_ms - 6.0).abs() < 0.01);
 }
 
 #[test]
 fn stripes_over_a_card_a_third_as_fast_make_even_a_burst_slower() {
     let burst: Vec<_> = (0..8u32).map(|i| (0, u64::from(i) * 4, 4)).collect();
-    assert_eq!(run(&internal(), &burst).response.mean_ms, 4.5);
+    assert_eq!(run(&internal(), &burst).response.mean_response_ms, 4.5);
     // 1 to 4 ms inside, 3 to 12 ms on the card.
-    assert_eq!(run(&striping(4), &burst).response.mean_ms, 5.0);
+    assert_eq!(run(&striping(4), &burst).response.mean_response_ms, 5.0);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn both_devices_of_a_pair_may_be_used_ones_behind_a_queue_of_the_host() {
     for host in [result.host.unwrap(), card.host.unwrap()] {
         assert!(host.merged > 100 && host.packs > 50, "{host:?}");
     }
-    assert!(card.waf >= 1.0 && result.requests == 3000);
+    assert!(card.waf >= 1.0 && result.requests.total == 3000);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_pair_that_stops_counts_what_was_complete() {
         goes_on = goes_on && simulation.push(&request, &mut Quiet).unwrap();
     }
     let result = simulation.finish(None, &mut Quiet).unwrap();
-    assert!(!goes_on && result.stopped.unwrap().contains("full"));
+    assert!(!goes_on && result.run.stopped.unwrap().contains("full"));
     // 128 pages fit on the card, of every second request the first.
-    assert_eq!(result.requests, 128 + 129);
+    assert_eq!(result.requests.total, 128 + 129);
 }

@@ -47,7 +47,7 @@ fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {
         assert!(words.contains(part), "{words}");
     }
     let hint = error.hint_text().unwrap();
-    assert!(hint.contains("--fold") && hint.contains("--mode open"), "{hint}");
+    assert!(hint.contains("--wrap-addresses") && hint.contains("--mode open"), "{hint}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn run(
         assert!(simulation.push(request, &mut reported).unwrap());
     }
     let mut result = simulation.finish(None, &mut reported).unwrap();
-    (result.wall_s, result.page_operations_per_s) = (0.0, 0.0);
+    result.computing = Default::default();
     reported.0.sort_by_key(|event| event.id);
     reported.0.sort_by_key(|event| event.arrival);
     (result, reported.0)
@@ -94,7 +94,7 @@ fn pass_through_over_a_reordering_device_completes_as_the_bare_device() {
         let passed = alone.windows(2).filter(|pair| pair[1].complete < pair[0].complete).count();
         assert!(mode != Mode::Open || gap_us > 300 || passed > 50, "{passed} requests passed others");
         through.layers.clear();
-        assert_eq!((bare.page_programs, bare.response), (through.page_programs, through.response));
+        assert_eq!((bare.flash.page_programs, bare.response), (through.flash.page_programs, through.response));
     }
 }
 
@@ -193,7 +193,7 @@ proptest! {
             prop_assert!(simulation.push(request, &mut reported).unwrap());
         }
         let result = simulation.finish(None, &mut reported).unwrap();
-        prop_assert_eq!(result.requests as usize, requests.len());
+        prop_assert_eq!(result.requests.total as usize, requests.len());
         let sorted = |mut all: Vec<(u8, u64, u32)>| { all.sort_unstable(); all };
         let seen = reported.0.iter().map(|event| (event.op as u8, event.sector, event.sectors)).collect();
         let asked = requests.iter().map(|request| (request.op as u8, request.sector.0, request.sectors)).collect();

@@ -1,7 +1,7 @@
 """The command line: one file per command.
 
-Only the command that runs is imported, and of what takes long to import (tables, charts, SQL, studies) only
-what it needs.
+Only the command that runs is imported, and of slow imports (tables, charts, SQL, studies) only those that it
+needs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def emmclab(
         bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
     ] = False,
 ) -> None:
-    """A laboratory for the flash storage of phones and boards: what a workload asks, and what that means."""
+    """A laboratory for the flash storage of phones and boards: record, characterise and simulate its I/O."""
     if version:
         put(f"emmclab {__version__}")
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""What a trace tells beside its requests: commands of the driver, waits for durability, journals."""
+"""The activity of a trace beside its requests: driver commands, waits for durability, journals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab.cli.show import framed
 
 
 def show_activity(console: Console, activity: dict[str, Any]) -> None:
-    """Print what was recorded beside the requests."""
+    """Print the activity that was recorded beside the requests."""
     for host in activity.get("hosts", []):
         table = framed(f"Commands of {escape(host['host'])}, busy for {host['busy_ns'] / 1e6:,.1f} ms")
         for name in ("", "count", "KB", "packed", "reliable", "retries", "errors", "mean ms", "longest ms"):

@@ -23,6 +23,7 @@ from emmclab.cli.simulation import (
     Mode,
     Precondition,
     Settings,
+    Wrap,
     configured,
 )
 
@@ -40,24 +41,25 @@ def advise(
     device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
     by: Annotated[
-        str, typer.Option(metavar="mean|p99|waf|lifetime", help="What the options are ranked by.")
+        str, typer.Option(metavar="mean|p99|waf|lifetime", help="Figure by which the options are ranked.")
     ] = "mean",
     mode: Mode = "open",
     precondition: Precondition = "none",
+    wrap_addresses: Wrap = False,
     fold: Fold = False,
     images: Images = None,
     lifetime: Annotated[
         bool,
         typer.Option(
             "--lifetime",
-            help="Also say how long the device lives, on one in use: seconds more for each option and 32 GB.",
+            help="Also estimate the lifetime, on a used device: some seconds more per option and 32 GB.",
         ),
     ] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Try design options on your own trace and rank them, with what each costs."""
+    """Simulate design options under a trace and rank them, with the cost of each."""
     configuration = configured(device, settings)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:
@@ -73,7 +75,7 @@ def advise(
             progress=note,
             mode=mode,
             precondition=precondition,
-            fold=fold,
+            wrap_addresses=wrap_addresses or fold,
             images=images,
         )
     if html is not None:
@@ -111,14 +113,14 @@ def advise(
 
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
-        f"{base['mean_response_ms']:,.3f}",
+        f"{base['response.mean_response_ms']:,.3f}",
         "",
-        f"{base['p99_response_ms']:,.3f}",
+        f"{base['response.p99_ms']:,.3f}",
         "",
-        f"{base['waf']:.3f}",
+        f"{base['write_amplification.waf']:.3f}",
         *life_cells(advised.life),
         "",
-        f"{base['ram_kb']}",
+        f"{base['configuration.ram_kb']}",
         "",
     )
     for advice in found:

@@ -37,10 +37,10 @@ def calibrate(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="The preset; stdout where not given."),
+        typer.Option("-o", "--output", metavar="FILE", help="Output file: the preset; default: stdout."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the preset; that of the file where not given.")
+        str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
     ] = None,
     capacity_gb: Annotated[int, typer.Option(metavar="GB", help="Capacity that the host sees.")] = 32,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same preset.")] = 1,
@@ -48,7 +48,7 @@ def calibrate(
         bool,
         typer.Option(
             "--skip-packed",
-            help="Leave packed commands of a trace out, whose entries a device may program one by one.",
+            help="Ignore packed commands: a device may program their entries one by one.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -29,7 +29,7 @@ def claims(
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Hold a paper's claims against what comes out; runs what is not finished of its study."""
+    """Compare the claims of a paper with the results of its study; runs missing cells."""
     from emmclab.claims import judge, rules, to_json
     from emmclab.study import Study
 
@@ -62,7 +62,7 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
 
 
 def counted(judged: list[Claim]) -> str:
-    """Say how many claims have which verdict."""
+    """Count the claims by verdict, in a sentence."""
     from emmclab.claims import counts
 
     return ", ".join(f"{count} {name}" for name, count in counts(judged).items()) + f", of {len(judged)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,7 +34,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B,...",
-            help="The devices, presets or TOML files; the first is the one that others are compared with.",
+            help="Devices: presets or TOML files; the first is the baseline.",
             autocompletion=device_names,
             rich_help_panel="Device",
         ),
@@ -58,7 +58,7 @@ def compare(
     sources = distinct([reading.open(path) for path in traces])
     results = [replay.run(device, [source]) for source in sources for device in configurations]
     if as_json:
-        print_json([result.to_dict() | {"space_gain_ratio": gain} for result, gain in _gains(results)])
+        print_json([_with_gain(result, gain) for result, gain in _gains(results)])
     else:
         from emmclab.cli.show_runs import show_compared_results
 
@@ -70,12 +70,18 @@ def compare(
         say(f"report: {html}")
 
 
+def _with_gain(result: Result, gain: float) -> dict[str, Any]:
+    fields = result.to_dict()
+    fields["space"]["gain_ratio"] = gain
+    return fields
+
+
 def _gains(results: list[Result]) -> list[tuple[Result, float]]:
     """Put to each result how much better it uses its space than the first device, as a ratio - 1."""
     first: dict[str, float] = {}
     for result in results:
-        first.setdefault(result["trace"], result["space_utilisation"])
+        first.setdefault(result["trace"], result["space.space_utilisation"])
     return [
-        (result, result["space_utilisation"] / base - 1 if (base := first[result["trace"]]) else 0.0)
+        (result, result["space.space_utilisation"] / base - 1 if (base := first[result["trace"]]) else 0.0)
         for result in results
     ]

@@ -30,7 +30,7 @@ def compare_profiles(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of synthetic traces.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Put Tables III and IV of two traces side by side; differences in percent of the first."""
+    """Compare Tables III and IV of two traces; differences in percent of the first."""
     profiles = [run(open_input(name, seed)) for name in (first, second)]
     rows = differences(*profiles)
     if as_json:

@@ -1,4 +1,4 @@
-"""Data to stdout, words to stderr."""
+"""Results to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Columns of output that goes to a file or a pipe, where nothing says how wide the reader's window is.
+#: Columns of output to a file or a pipe, which have no width.
 _PIPE_WIDTH = 160
 
 
-class ClosedPipe(Exception):  # noqa: N818 - not an error: whoever reads has seen enough.
-    """Nobody reads stdout any more. Not a `BrokenPipeError`, of which typer would make its own exit code."""
+class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough.
+    """The reader of stdout has closed it. Not a `BrokenPipeError`: typer has an exit code for that."""
 
 
 def stdout() -> Console:
@@ -35,7 +35,7 @@ def stderr() -> Console:
 
 
 def say(text: str) -> None:
-    """Say a line on stderr, where nobody may be listening."""
+    """Print a line on stderr, which may be closed."""
     with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 

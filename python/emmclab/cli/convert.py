@@ -33,7 +33,7 @@ def convert(
     *,
     trace: TraceFile,
     output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")
+        Path, typer.Argument(metavar="OUT", help="The file to write; its ending selects the format.")
     ],
     to: Annotated[
         str | None,
@@ -44,7 +44,7 @@ def convert(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trace in another format. The output appears when it is whole, and never otherwise."""
+    """Write a trace in another format. The output file appears only when it is complete."""
     with contextlib.suppress(FileNotFoundError):
         if output.samefile(trace):
             raise ConfigError(
@@ -62,10 +62,10 @@ def convert(
     else:
         stdout().print(f"{output}: {ledger_line(written.ledger)}", markup=False, soft_wrap=True)
     if written.left_out:
-        _note(f"{written.left_out:,} requests were left out: the format has no place for their operation")
+        _note(f"{written.left_out:,} requests were left out: the format cannot store their operation")
     if written.lost:
         values = ", ".join(f"{column} of {count:,} requests" for column, count in written.lost.items())
-        _note(f"the format has no place for {values}")
+        _note(f"the format cannot store {values}")
 
 
 def _note(text: str) -> None:

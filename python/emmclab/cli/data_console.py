@@ -15,7 +15,7 @@ _UNBOUNDED = 10_000
 
 
 class DataConsole(Console):
-    """A console that loses no digit, and leaves a closed pipe to the one place of exit codes."""
+    """A console that prints every digit; a closed pipe ends the command with its exit code."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; a table that is wider than the terminal goes beyond its edge, rather than be cut."""

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    html: Annotated[Path, typer.Option(metavar="FILE", help="Where the report page goes.")] = Path(
+    html: Annotated[Path, typer.Option(metavar="FILE", help="Output file: the report page.")] = Path(
         "emmclab-demo.html"
     ),
     as_json: AsJson = False,
@@ -33,7 +33,8 @@ def demo(
     paths = bundled()
     if not paths:
         raise EmmclabError(
-            "no trace came with this installation", hint="install it anew, or run `make demo` in a clone"
+            "no trace came with this installation",
+            hint="install emmclab again, or run `make demo` in a clone",
         )
     profiles = [run(read(path)) for path in paths]
     write_report(profiles, html)

@@ -28,7 +28,7 @@ def devices(as_json: AsJson = False) -> None:
     table = framed("Devices")
     for heading in ("Name", "Flash\nGB", "Pages\nKB", "Units"):
         table.add_column(heading, justify="left" if heading == "Name" else "right")
-    table.add_column("What it stands for")
+    table.add_column("Description")
     for row in rows:
         pages = " + ".join(f"{size:g}" for size in row["page_kb"])
         table.add_row(row["name"], f"{row['flash_gb']:,.1f}", pages, str(row["planes"]), Text(row["about"]))

@@ -1,8 +1,10 @@
-"""`emmclab explain TRACE` and `emmclab explain DEVICE`."""
+"""`emmclab explain TRACE|DEVICE|WORD`, and `emmclab explain --glossary`."""
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +20,8 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
 from emmclab.device import Device
+from emmclab.errors import ConfigError, InputError
+from emmclab.glossary import Term, define, glossary, words
 
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
@@ -30,26 +34,47 @@ _CLOCKS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/]")(
-        with_groups(explain)
-    )
+    app.command(
+        epilog="Examples: [cyan]emmclab explain trace.txt[/], [cyan]emmclab explain nexus5[/], "
+        "[cyan]emmclab explain watermark[/]"
+    )(with_groups(explain))
 
 
 def explain(
     *,
-    trace: Annotated[
-        Path,
-        typer.Argument(metavar="TRACE|DEVICE", help="A trace, the name of a device, or its TOML file."),
-    ],
+    what: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="TRACE|DEVICE|WORD",
+            help="A trace, the name of a device, its TOML file, or a word of the glossary.",
+        ),
+    ] = None,
+    whole_glossary: Annotated[
+        bool, typer.Option("--glossary", help="Print every word with its meaning.")
+    ] = False,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a trace is and tells (format, clock, ledger, columns), or what each setting of a device is."""
+    """Describe a trace (format, clock, ledger, columns), the settings of a device, or a word."""
+    if whole_glossary:
+        _explain_terms(glossary(), as_json)
+        return
+    if what is None:
+        raise ConfigError(
+            "there is nothing to explain",
+            kind="config",
+            field="TRACE|DEVICE|WORD",
+            hint="name a trace, a device or a word, or give --glossary",
+        )
+    trace = what
     if not trace.exists() and str(trace) in _core.device_presets():
         _explain_device(Device.preset(str(trace)), as_json)
         return
     if trace.suffix == ".toml":
         _explain_device(Device.file(trace), as_json)
+        return
+    if not trace.exists() and _is_word(str(trace)):
+        _explain_word(str(trace), as_json)
         return
     source = reading.open(trace)
     with Meter(f"read {source.name}") as meter:
@@ -77,6 +102,44 @@ def explain(
         _show(stdout(), explained)
 
 
+def _is_word(text: str) -> bool:
+    """Tell whether an argument that names no file may be meant as a word: a path has a slash or an ending."""
+    return define(text) is not None or not ("/" in text or "." in text or text == "-")
+
+
+def _explain_word(word: str, as_json: bool) -> None:
+    term = define(word)
+    if term is None:
+        near = difflib.get_close_matches(word.casefold(), [*words(), *_core.device_presets()], n=1)
+        more = "`emmclab devices` lists devices, `emmclab explain --glossary` words"
+        raise InputError(
+            f"`{word}` is neither a file, nor a device, nor a word of the glossary",
+            kind="io",
+            field="TRACE|DEVICE|WORD",
+            hint=f"did you mean `{near[0]}`? {more}" if near else more,
+        )
+    _explain_terms([term], as_json)
+
+
+def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {"term": term.term, "topic": term.topic, "meaning": term.text, "also": list(term.also)}
+                for term in terms
+            ]
+        )
+        return
+    console = stdout()
+    topic = ""
+    for term in terms:
+        if term.topic != topic and len(terms) > 1:
+            console.print(Text(f"\n{term.topic}" if topic else term.topic, "bold underline"))
+            topic = term.topic
+        also = f" ({', '.join(term.also)})" if term.also else ""
+        console.print(Text.assemble((term.term, "bold"), f"{also}: {term.text}"))
+
+
 def _explain_device(device: Device, as_json: bool) -> None:
     settings = device.explain()
     if as_json:
@@ -99,7 +162,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
     first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
     if explained["file_format"] != explained["format"]:
-        first += f", recognised by {explained['format_recognised_by'] or 'what was not recorded'}"
+        first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))
     for name in ("device", "note"):

@@ -24,11 +24,12 @@ def fit(
     *,
     trace: TraceFile,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The model; stdout where not given.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Output file: the model; default: stdout."),
     ] = None,
     reading: Reading,
 ) -> None:
-    """Take a workload model from a trace: its behaviour without its addresses, names and times."""
+    """Fit a workload model to a trace: its behaviour without its addresses, names and times."""
     recorded = reading.open(trace)
     with Meter(f"fit {recorded.name}") as meter:
         model = fit_workload(recorded, progress=meter)

@@ -21,7 +21,9 @@ def register(app: typer.Typer) -> None:
 def head(
     *,
     trace: TraceFile,
-    requests: Annotated[int, typer.Option("-n", "--requests", help="How many.", min=1, max=100_000)] = 10,
+    requests: Annotated[
+        int, typer.Option("-n", "--requests", help="Number of requests.", min=1, max=100_000)
+    ] = 10,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:

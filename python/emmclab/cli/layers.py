@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def layers(as_json: AsJson = False) -> None:
-    """List the layers that can lie above a device, with their settings."""
+    """List the layers (host software above a device) with their settings."""
     rows = kinds()
     if as_json:
         print_json(rows)

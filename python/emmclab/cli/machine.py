@@ -31,9 +31,11 @@ SshOption = Annotated[
     typer.Option(metavar="WORD", help="A word for the ssh client, as -p; may be repeated."),
 ]
 Adb = Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")]
-Serial = Annotated[str | None, typer.Option(metavar="SERIAL", help="Which phone, where adb knows several.")]
+Serial = Annotated[
+    str | None, typer.Option(metavar="SERIAL", help="Serial number of the phone, if adb knows several.")
+]
 BufferKb = Annotated[
-    int | None, typer.Option(metavar="KB", help="Ring buffer of each CPU; larger where events are lost.")
+    int | None, typer.Option(metavar="KB", help="Ring buffer of each CPU; a larger one loses fewer events.")
 ]
 
 
@@ -81,5 +83,7 @@ def parse_duration(text: str, option: str = "--duration") -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not 0 < seconds < 10**9:
-        raise ConfigError(f"`{text}` is no duration", kind="config", field=option, hint="as 60s, 10m or 2h")
+        raise ConfigError(
+            f"`{text}` is not a duration", kind="config", field=option, hint="as 60s, 10m or 2h"
+        )
     return seconds

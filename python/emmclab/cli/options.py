@@ -31,7 +31,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Read as this format, rather than find it by content.",
+        help="Format of the input; else it is recognised by content.",
         autocompletion=_format_names,
         rich_help_panel="Reading",
     ),
@@ -51,7 +51,7 @@ TimeUnit = Annotated[
     str | None,
     typer.Option(
         metavar="UNIT",
-        help="Unit of times where the format leaves it open: s, ms, us, ns.",
+        help="Unit of times, for formats that do not define it: s, ms, us, ns.",
         rich_help_panel="Reading",
     ),
 ]
@@ -59,7 +59,7 @@ SizeUnit = Annotated[
     str | None,
     typer.Option(
         metavar="UNIT",
-        help="Unit of addresses and sizes where the format leaves it open: sector, byte, kb, page.",
+        help="Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
         rich_help_panel="Reading",
     ),
 ]
@@ -68,7 +68,7 @@ ReorderWindow = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Requests that may be held back to put them in order of arrival; 65,536 unless given.",
+        help="Window in which requests are sorted by arrival; default: 65,536 requests.",
         rich_help_panel="Reading",
     ),
 ]
@@ -87,7 +87,7 @@ class Reading:
     reorder_window: ReorderWindow = None
 
     def open(self, path: Path) -> Trace:
-        """Open one trace with these options; `-` is what comes in on stdin."""
+        """Open one trace with these options; `-` is stdin."""
         return read("/dev/stdin" if str(path) == "-" else path, **asdict(self))
 
 

@@ -45,7 +45,8 @@ def probe_command(
     write: Annotated[
         bool,
         typer.Option(
-            "--write", help="Also write: destroys the first part of a real target. Simulated ones always are."
+            "--write",
+            help="Also write: destroys the first part of a real target. Simulated ones are always written.",
         ),
     ] = False,
     yes: Annotated[
@@ -107,10 +108,10 @@ def _confirm(path: Path) -> None:
     """Ask before data is destroyed."""
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"--write destroys what is on {path}",
+            f"--write destroys the data on {path}",
             kind="config",
             field="--write",
-            hint="give --yes where nobody can be asked",
+            hint="give --yes, since stdin is not a terminal",
         )
     stderr().print(f"This destroys data on {path}.", style="bold red", markup=False)
     if not typer.confirm("Overwrite it?", err=True):

@@ -29,18 +29,18 @@ def profile(
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write the report page, one file without a network."),
+        typer.Option(metavar="FILE", help="Also write the report page: one file that needs no network."),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write each figure as SVG, and its data as CSV.")
     ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Only what stands side by side.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Print the comparison only.")] = False,
     together: Annotated[
         bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
     ] = False,
     reading: Reading,
 ) -> None:
-    """Characterise traces: Tables III and IV, distributions, and a verdict in plain words."""
+    """Characterise traces: Tables III and IV, distributions, findings."""
     sources = distinct([reading.open(path) for path in traces])
     if together:
         sources = [combine(sources)]

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def published(as_json: AsJson = False) -> None:
-    """Print the paper's Tables III and IV, and name the figures in them that cannot be right."""
+    """Print Tables III and IV of the paper, and mark figures that contradict others."""
     tables = published_tables()
     if as_json:
         print_json(tables)

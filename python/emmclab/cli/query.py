@@ -27,13 +27,13 @@ def query(
         str,
         typer.Argument(
             metavar="SQL",
-            help="A question to the tables of all studies (runs, profiles, size_distribution, ...).",
+            help="A query on the tables of all studies (runs, profiles, size_distribution, ...).",
         ),
     ],
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Ask results in SQL (DuckDB's); any notebook can read the same Parquet files."""
+    """Query results in SQL (DuckDB's); any notebook can read the same Parquet files."""
     from emmclab.study.store import query as ask
 
     folders = sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []

@@ -47,7 +47,8 @@ def register(app: typer.Typer) -> None:
 def record(
     *,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Record while this runs here.")
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND ...]", help="Record while this command runs on this host."),
     ] = None,
     duration: Duration = None,
     output: Annotated[
@@ -57,7 +58,7 @@ def record(
     machine: Machine,
     as_json: AsJson = False,
 ) -> None:
-    """Record what is asked of block devices: this host, a machine over ssh, or a phone over adb.
+    """Record the requests to block devices of this host, of a machine over ssh, or of a phone over adb.
 
     Ends with the command, after the duration, on Ctrl-C, or when the link breaks: always with a whole file.
     """
@@ -95,7 +96,7 @@ def record(
 
 
 def _nearly_full(output: Path) -> str | None:
-    """Say so where there is too little space left for what is written at the end."""
+    """Give a message if the disk has too little space left for the end of the file."""
     try:
         free = shutil.disk_usage(output.resolve().parent).free
     except OSError:
@@ -120,7 +121,7 @@ def _run(
                         f"`{command[0]}` cannot be run: {error.strerror}", kind="config", field="COMMAND"
                     ) from None
             begin = time.monotonic()
-            written, told = 0, begin
+            written, reported = 0, begin
             while not ending.asked and not recorder.has_ended():
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
@@ -132,8 +133,8 @@ def _run(
                     break
                 if child is not None and child.poll() is not None:
                     break
-                if now - told >= _LINE_S:
-                    told = now
+                if now - reported >= _LINE_S:
+                    reported = now
                     say(f"{now - begin:,.0f} s, {written:,} requests")
             batches, ledger, header, early, remarks = recorder.stop()
             for batch in batches:

@@ -19,14 +19,14 @@ def register(app: typer.Typer) -> None:
 
 def report(
     study: StudyName,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
     figures: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
     ] = None,
     results: ResultsFolder = RESULTS,
 ) -> None:
-    """Draw the page of a study that has been run, without running anything."""
+    """Write the page of a finished study, without running anything."""
     from emmclab.study import Results, Study
 
     name = Study.named(study).name

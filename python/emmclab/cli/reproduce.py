@@ -37,7 +37,7 @@ def reproduce(
     ] = "iiswc15",
     jobs: Jobs = 0,
     fresh: Fresh = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
     figures: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
@@ -46,7 +46,7 @@ def reproduce(
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Run a paper's whole study and write one page: every table, figure and claim beside what came out."""
+    """Run the whole study of a paper and write one page: each table, figure and claim beside the result."""
     from emmclab.claims import judge, rules, to_json
     from emmclab.study import Study
     from emmclab.study.paper_page import write_page

@@ -21,7 +21,7 @@ def run(
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study: every cell that is not finished. A killed run goes on where it stood."""
+    """Run a study. Finished cells are kept, so an interrupted run continues."""
     from emmclab.study import Study
 
     chosen = Study.named(study)

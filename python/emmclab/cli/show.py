@@ -158,7 +158,7 @@ def _rows_of_all(profile: Profile, figure: str) -> list[dict[str, Any]]:
 
 
 def _notes(console: Console, profile: Profile) -> None:
-    """Print what the paper has no table for, one line each."""
+    """Print statistics beyond the tables of the paper, one line each."""
     console.print()
     for name, text in notes(profile):
         console.print(Text.assemble((f"{name}: ", "bold"), text))

@@ -38,14 +38,14 @@ def simulate(
     events: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write one row per request (times, waits by cause) to this Parquet file."
+            metavar="FILE", help="Output file: one row per request (times, waits by cause), as Parquet."
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay traces (several: at once, on one clock) on a simulated eMMC device."""
+    """Replay traces (several: together, on one clock) on a simulated eMMC device."""
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own)
     opened = [reading.open(path) for path in traces]

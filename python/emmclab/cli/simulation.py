@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.cli.console import say
 from emmclab.cli.meter import Meter
 from emmclab.device import Device, Result, presets
 from emmclab.errors import ConfigError
@@ -59,14 +60,27 @@ Rate = Annotated[
     float, typer.Option(metavar="FACTOR", help="Factor on the rate of arrivals.", rich_help_panel="Replay")
 ]
 Passes = Annotated[
-    int, typer.Option(metavar="N", help="Replay the trace so often.", rich_help_panel="Replay")
+    int, typer.Option(metavar="N", help="Number of passes over the trace.", rich_help_panel="Replay")
 ]
-Fold = Annotated[
+Wrap = Annotated[
     bool,
     typer.Option(
-        "--fold", help="Fold the addresses of a trace larger than the device.", rich_help_panel="Replay"
+        "--wrap-addresses",
+        help="Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.",
+        rich_help_panel="Replay",
     ),
 ]
+
+
+def _formerly_fold(given: bool) -> bool:
+    """Print a note that `--fold` has been renamed."""
+    if given:
+        say("note: --fold is deprecated; its name is --wrap-addresses")
+    return given
+
+
+#: The name of `--wrap-addresses` while "fold" had two meanings.
+Fold = Annotated[bool, typer.Option("--fold", hidden=True, callback=_formerly_fold)]
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
 ]
@@ -81,7 +95,7 @@ Check = Annotated[
 Images = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Keep preconditioned devices there and reuse them.", rich_help_panel="Replay"
+        metavar="DIR", help="Folder of preconditioned devices, for reuse.", rich_help_panel="Replay"
     ),
 ]
 
@@ -90,7 +104,7 @@ Layers = Annotated[
     typer.Option(
         "--layer",
         metavar="NAME",
-        help="Software above the device (`emmclab layers`); again for one below it. "
+        help="Host software above the device (`emmclab layers`); repeated: the next one below. "
         "Settings: --set NAME.KEY=VALUE.",
         rich_help_panel="Layers",
     ),
@@ -100,7 +114,7 @@ Second = Annotated[
     typer.Option(
         "--device2",
         metavar="PRESET|FILE",
-        help="A device beside it, for layers with second_device=true.",
+        help="Second device, for layers with second_device=true.",
         rich_help_panel="Layers",
     ),
 ]
@@ -114,6 +128,7 @@ class Replay:
     precondition: Precondition = "none"
     rate: Rate = 1.0
     passes: Passes = 1
+    wrap_addresses: Wrap = False
     fold: Fold = False
     seed: Seed = 1
     check: Check = False
@@ -125,11 +140,13 @@ class Replay:
         """Simulate under a progress meter."""
         names = ", ".join(trace.name for trace in traces)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
-            return device.simulate(*traces, events=events, progress=meter.note, **asdict(self), **software)
+            options = asdict(self)
+            options["wrap_addresses"] |= options.pop("fold")
+            return device.simulate(*traces, events=events, progress=meter.note, **options, **software)
 
 
 class _SimulationMeter(Meter):
-    """A meter that also tells the simulated time."""
+    """A meter that also prints the simulated time."""
 
     def note(self, done: int, total: int | None, requests: int, simulated_s: float) -> None:
         base = self.what.partition(",")[0]
@@ -152,7 +169,7 @@ def configured(name: str, settings: Sequence[str]) -> Device:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                f"`{setting}` is no KEY=VALUE",
+                f"`{setting}` is not KEY=VALUE",
                 kind="config",
                 field="--set",
                 hint="as `--set timing.parallelism=both`",

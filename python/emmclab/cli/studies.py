@@ -29,7 +29,7 @@ Fresh = Annotated[
     bool,
     typer.Option(
         "--fresh/--resume",
-        help="Run everything anew, or only what is not finished or was made by another build.",
+        help="Run every cell again, or only cells that are missing or of another build.",
         rich_help_panel="Running",
     ),
 ]
@@ -41,7 +41,7 @@ TraceInputs = Annotated[
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="A real trace beside the workloads; may be given again. EMMCLAB_TRACES names a folder of them.",
+        help="A recorded trace beside the workloads; may be repeated. EMMCLAB_TRACES names a folder of them.",
     ),
 ]
 _LINE_S = 5.0

@@ -34,10 +34,10 @@ def synth(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="The trace; its ending says the format.")
+        Path | None, typer.Argument(metavar="OUT", help="The trace; its ending selects the format.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same trace.")] = 1,
-    requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="How many requests.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
     duration: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="First arrival to last completion.")
     ] = None,
@@ -47,7 +47,7 @@ def synth(
     format: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a trace of a workload from its model; without a name, list the workloads."""
+    """Generate a trace from the model of a workload; without a name, list the workloads."""
     if name is None:
         _list(as_json)
         return

@@ -25,7 +25,7 @@ from emmclab.errors import ConfigError
 _WAIT_S = 0.1
 #: Lines of waits for durability.
 _WAITS = 4
-#: Rows of processes where nothing says how many lines there are.
+#: Rows of processes if the height of the terminal is unknown.
 _ROWS = 20
 
 
@@ -46,7 +46,7 @@ def top(
         bool, typer.Option("--json", help="Print JSON, one object in a line per view.")
     ] = False,
 ) -> None:
-    """Show who asks what of block devices while it happens: this host, a machine over ssh, a phone over adb.
+    """Show the I/O of block devices live, by process: of this host, a machine over ssh, or a phone over adb.
 
     Nothing is stored. Response times are those of the requests that ended in the interval; the queue depth is
     their mean number at a time. Ends on Ctrl-C.
@@ -91,7 +91,7 @@ def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> dict[str, 
     """Wait for an interval and give its figures, with rates by this host's clock."""
     begin = time.monotonic()
     while (left := begin + every_s - time.monotonic()) > 0 and not ending.asked and not recorder.has_ended():
-        # What a recording would write is let go: only the figures count.
+        # Batches are discarded: a view needs the counts only.
         recorder.next(min(left, _WAIT_S))
     stats: dict[str, Any] = json.loads(recorder.stats())
     took = max(time.monotonic() - begin, 1e-6)
@@ -123,7 +123,7 @@ def _line(text: str) -> None:
 
 
 def _summary(stats: dict[str, Any]) -> str:
-    """Say what happened in one interval."""
+    """Print the view of one interval."""
     requests = stats["requests"]
     parts = [f"{stats['requests_per_s']:,.0f} requests/s", f"{stats['bytes_per_s'] / 1024:,.0f} KB/s"]
     if requests:

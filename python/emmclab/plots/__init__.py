@@ -1,7 +1,7 @@
 """The figures: one function each, from rows to a chart, for the report page and for `--figures`.
 
 Rows are those of `figures` in a profile's JSON, each with the name of its `trace`; a chart holds them all, so
-that the data beside a figure are exactly what it was drawn from.
+that a figure is drawn from exactly the data that stand beside it.
 """
 
 from emmclab.plots.catalogue import FIGURES

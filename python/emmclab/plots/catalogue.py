@@ -55,7 +55,7 @@ FIGURES = (
         "wake_up",
         "Waking up",
         "Delay between fetch and submission (or the service time) by the idle gap before: a step shows the "
-        "device's power-saving threshold and what waking costs.",
+        "device's power-saving threshold and the cost of waking.",
         distributions.wake_up,
         each=True,
     ),

@@ -1,4 +1,4 @@
-"""A figure: what it shows of a profile, and the rows that it is drawn from."""
+"""A figure: a chart of a profile, and the rows that it is drawn from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Figure:
     needs: str = "trace"
 
     def can_draw(self, rows: Rows) -> bool:
-        """Tell whether any row has what the chart stands on."""
+        """Tell whether any row has the values that the chart needs."""
         return any(row[self.needs] is not None for row in rows)
 
 

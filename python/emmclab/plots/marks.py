@@ -1,4 +1,4 @@
-"""What the charts share: size, colours, order, and the distribution over ranges."""
+"""Common parts of charts: size, colours, order, distributions over ranges."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import altair as alt
 from emmclab.plots.figure import Chart, Rows
 from emmclab.theme import OP_COLOURS
 
-#: Height of a chart, pixels; the width is that of its place on the page.
+#: Height of a chart in pixels; the width is that of the column of the page.
 _HEIGHT = 240
 
 
 def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
-    """Start a chart on rows, which the page holds once, as wide as its place."""
+    """Start a chart on rows, which the page holds once, as wide as its column."""
     return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
 
 

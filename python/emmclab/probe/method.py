@@ -29,7 +29,7 @@ _WINDOWS = 24
 _WINDOW_KB = 512
 #: Clustered pages looked for, KB.
 _PAGES_KB = (8, 16, 32, 64, 128)
-#: How much dearer a place must be to count as a border.
+#: Factor on the time from which an address counts as a border.
 _DEARER = 1.03
 #: Share of the sequential bandwidth from which random writes count as equally fast.
 _AS_FAST = 0.97
@@ -63,7 +63,7 @@ class Place:
 
 @dataclass
 class Probe:
-    """What a probe found; sizes are None where nothing showed them."""
+    """Result of a probe; sizes are None where the measurements do not show them."""
 
     target: str
     wrote: bool
@@ -86,8 +86,8 @@ def probe(
     """Find clustered page and clustered block of a target.
 
     Args:
-        target: what is probed; its first `span_kb` are overwritten if `write` is true.
-        write: whether it may be written; without, only reads tell, and never the clustered block.
+        target: device or file to probe; its first `span_kb` are overwritten if `write` is true.
+        write: whether it may be written; reads alone never show the clustered block.
         span_kb: how much of it is used.
         seed: seed of the random orders.
         progress: called now and then.
@@ -118,7 +118,7 @@ def probe(
 
 
 def _write_curves(run: _Run) -> list[Point]:
-    """Measure writes; sequential and large ones first: what a size leaves behind costs the next one dear."""
+    """Measure writes; sequential and large ones first, since fragments of a size slow the next one."""
     whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
     speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
     speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
@@ -165,7 +165,7 @@ def block_size(points: Sequence[Point]) -> int | None:
 
 
 def _findings(found: Probe) -> list[str]:
-    """Say in words what was seen."""
+    """Describe the result in words."""
     words = []
     if found.clustered_page_kb is None:
         words.append("clustered page: the time of a small request does not depend on where it lies")

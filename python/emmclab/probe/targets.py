@@ -1,4 +1,4 @@
-"""What can be probed: a simulated device, a block device, a file; each says how long a transfer took."""
+"""Targets of a probe: a simulated device, a block device, a file; each measures the time of a transfer."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Disk:
 
 
 def check_size(target: Target, span_kb: int) -> None:
-    """Refuse a span that the target does not have, or that is too small to tell anything.
+    """Refuse a span that the target does not have, or that is too small for a measurement.
 
     Raises:
         ConfigError: it is senseless.

@@ -13,21 +13,21 @@ from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
 _COLUMNS = (
-    ("mean_response_ms", "Mean response", "ms", 3),
-    ("p50_response_ms", "p50", "ms", 3),
-    ("p99_response_ms", "p99", "ms", 3),
-    ("mean_response_ms_read", "Reads", "ms", 3),
-    ("mean_response_ms_write", "Writes", "ms", 3),
-    ("mean_service_ms", "Mean service", "ms", 3),
-    ("no_wait_pct", "No-wait", "%", 2),
-    ("space_utilisation", "Space utilisation", "", 4),
-    ("waf", "WAF", "", 3),
-    ("page_reads", "Page reads", "", 0),
-    ("page_programs", "Page programs", "", 0),
-    ("block_erases", "Erases", "", 0),
-    ("gc_count", "Collections", "", 0),
-    ("energy_mj", "Energy", "mJ", 1),
-    ("simulated_s", "Simulated", "s", 1),
+    ("response.mean_response_ms", "Mean response", "ms", 3),
+    ("response.p50_ms", "p50", "ms", 3),
+    ("response.p99_ms", "p99", "ms", 3),
+    ("response.read.mean_ms", "Reads", "ms", 3),
+    ("response.write.mean_ms", "Writes", "ms", 3),
+    ("service.mean_service_ms", "Mean service", "ms", 3),
+    ("requests.no_wait_pct", "No-wait", "%", 2),
+    ("space.space_utilisation", "Space utilisation", "", 4),
+    ("write_amplification.waf", "WAF", "", 3),
+    ("flash.page_reads.total", "Page reads", "", 0),
+    ("flash.page_programs.total", "Page programs", "", 0),
+    ("flash.block_erases", "Erases", "", 0),
+    ("gc.blocks", "Collections", "", 0),
+    ("energy.total_mj", "Energy", "mJ", 1),
+    ("run.simulated_s", "Simulated", "s", 1),
 )
 
 
@@ -59,15 +59,17 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
 
 
 def _run(result: Result, first: Result) -> dict[str, Any]:
-    base = first["mean_response_ms"]
+    base = first["response.mean_response_ms"]
     return {
         "trace": result["trace"],
         "device": result["device"],
-        "parallelism": result["parallelism"],
-        "write_complete": result["write_complete"],
+        "parallelism": result["configuration.parallelism"],
+        "write_complete": result["configuration.write_complete"],
         "cells": [(result.shown(name), digits) for name, _, _, digits in _COLUMNS],
-        "change_pct": 100 * (result["mean_response_ms"] / base - 1) if base and result is not first else None,
-        "stopped": result["stopped"],
+        "change_pct": 100 * (result["response.mean_response_ms"] / base - 1)
+        if base and result is not first
+        else None,
+        "stopped": result["run.stopped"],
         "digest": hashlib.sha256(json.dumps(result.deterministic(), sort_keys=True).encode()).hexdigest()[
             :16
         ],
@@ -85,13 +87,15 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _mean(result: Result, first: dict[str, Result]) -> Rows:
-    base = first[result["trace"]]["mean_response_ms"]
-    mean = result["mean_response_ms"]
+    base = first[result["trace"]]["response.mean_response_ms"]
+    mean = result["response.mean_response_ms"]
     return [{"mean_response_ms": mean, "against_first_pct": 100 * mean / base if base else None}]
 
 
 def _space(result: Result, _first: dict[str, Result]) -> Rows:
-    return [{"space_utilisation": result["space_utilisation"]}] if result["host_bytes_written"] else []
+    return (
+        [{"space_utilisation": result["space.space_utilisation"]}] if result["requests.bytes_written"] else []
+    )
 
 
 def _percentiles(result: Result, _first: dict[str, Result]) -> Rows:
@@ -100,22 +104,25 @@ def _percentiles(result: Result, _first: dict[str, Result]) -> Rows:
         {
             "op": op,
             "point": point.replace("p999", "p99.9"),
-            "response_ms": result[f"response_{op}"][f"{point}_ms"],
+            "response_ms": result["response"][op][f"{point}_ms"],
         }
         for op in ("read", "write")
-        if result[f"requests_{op}"]
+        if result["requests"][op]
         for point in points
     ]
 
 
 def _waits(result: Result, _first: dict[str, Result]) -> Rows:
-    causes = ("queue", "controller", "bus", "array", "gc", "wake_up")
-    return [{"cause": cause.replace("_", "-"), "wait_ms": result[f"wait_{cause}_ms"]} for cause in causes]
+    return [
+        {"cause": name.removesuffix("_ms").replace("_", "-"), "wait_ms": value}
+        for name, value in result["waits"].items()
+    ]
 
 
 def _programmed(result: Result, _first: dict[str, Result]) -> Rows:
+    shares = dict(result["write_amplification"])
     return [
-        {"cause": cause, "waf": share} for cause, share in result["waf_by_cause"].items() if result["waf"]
+        {"cause": cause, "waf": share} for cause, share in shares.items() if cause != "waf" and shares["waf"]
     ]
 
 
@@ -128,9 +135,9 @@ def _busy(result: Result, _first: dict[str, Result]) -> Rows:
     ]
 
 
-def _steps(field: str) -> Callable[[Result, dict[str, Result]], Rows]:
+def _steps(path: str) -> Callable[[Result, dict[str, Result]], Rows]:
     def rows(result: Result, _first: dict[str, Result]) -> Rows:
-        found = result[field]
+        found = result[path]
         pairs = zip(found["from"], found["blocks"], strict=True)
         made: list[Row] = [{"from": low, "blocks": blocks} for low, blocks in pairs]
         return made if found["max"] else []
@@ -145,8 +152,8 @@ _ROWS: dict[str, Callable[[Result, dict[str, Result]], Rows]] = {
     "waits": _waits,
     "waf_by_cause": _programmed,
     "utilisation": _busy,
-    "erase_counts": _steps("erase_counts"),
-    "valid_units": _steps("valid_units"),
+    "erase_counts": _steps("wear.erase_counts"),
+    "valid_units": _steps("gc.valid_units"),
 }
 
 FIGURES = (
@@ -173,8 +180,8 @@ FIGURES = (
     ),
     Figure(
         "waits",
-        "Where the response time goes",
-        "Means of its parts; they add up to the mean response.",
+        "Parts of the response time",
+        "Means; the parts add up to the mean response.",
         simulated.waits,
     ),
     Figure(
@@ -185,7 +192,7 @@ FIGURES = (
     ),
     Figure(
         "utilisation",
-        "How busy the parts are",
+        "Utilisation of the device",
         "Share of the simulated time.",
         simulated.utilisation,
         each=True,
@@ -197,7 +204,7 @@ FIGURES = (
     Figure(
         "valid_units",
         "Valid data in full blocks",
-        "Blocks by valid map units: what a collection would move.",
+        "Full blocks by valid map units, which a collection would have to move.",
         simulated.valid_units,
         each=True,
     ),

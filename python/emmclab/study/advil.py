@@ -11,7 +11,7 @@ from emmclab.device import Device
 from emmclab.study.measures import Measurement, measure, table
 from emmclab.study.results import Results
 
-#: Grids of the study with what they are called.
+#: Labels of the grids of the study.
 VARIANTS = {
     "ressd": "ReSSD",
     "padding": "Advil, padding only",
@@ -19,7 +19,7 @@ VARIANTS = {
     "rewritten": "Advil, rewritten only",
     "recovery": "rewritten only, with recovery",
 }
-#: What the paper says of Figure 7, Advil over the bare device.
+#: Figures of the paper for Figure 7, Advil over the bare device.
 PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
 #: The workload that the paper draws in Figure 9, and those that it calls realistic.
 DRAWN = "Phone_6H"
@@ -35,7 +35,7 @@ _BLOCK_BYTES = 4 << 20
 
 def bandwidth(run: dict[str, Any]) -> float:
     """MB that the workload wrote per second of its replay."""
-    return float(run["host_bytes_written"]) / 2**20 / float(run["simulated_s"])
+    return float(run["requests"]["bytes_written"]) / 2**20 / float(run["run"]["simulated_s"])
 
 
 def bandwidths(results: Results, grid: str) -> dict[str, float]:
@@ -198,7 +198,7 @@ def advil_pattern(results: Results) -> Measurement:
         )
     values["whole_blocks_share"] = layer["filled_blocks"] * _BLOCK_BYTES / moved
     return Measurement(
-        f"{text}; {100 * values['whole_blocks_share']:.0f} % of what the mover writes are whole blocks",
+        f"{text}; {100 * values['whole_blocks_share']:.0f} % of the mover's bytes are whole blocks",
         values,
         f"It writes {moved / 1024 / layer['move_writes']:,.0f} KB at a time.",
     )

@@ -78,7 +78,7 @@ def drawings(results: Results) -> list[Drawing]:
             results,
             "figure7",
             "Figure 7: write bandwidth over the bare device",
-            "Bars: here. Diamonds: what the paper says in words.",
+            "Bars: here. Diamonds: figures that the text of the paper gives.",
             {"ressd": "ReSSD", "advil": "Advil", "rewritten": "Advil, rewritten only"},
             "Fig.7",
             PUBLISHED,

@@ -96,7 +96,7 @@ class Cell:
     options: str = "{}"
 
     def identity(self) -> dict[str, Any]:
-        """Say what decides the result, but for the version."""
+        """Give everything that determines the result, but for the version."""
         said: dict[str, Any] = {
             "grid": self.grid,
             "input": self.input.name,
@@ -148,7 +148,7 @@ def run_cells(cells: tuple[Cell, ...]) -> list[str]:
 
 
 class _Held:
-    """A trace in memory, as a stream that can be opened again without making or reading it anew."""
+    """A trace in memory, as a stream that can be opened again without generating or reading it again."""
 
     def __init__(self, batches: list[_core.Batch], header: Header, ledger: Ledger) -> None:
         self._batches, self._header, self._ledger = batches, header, ledger

@@ -1,4 +1,4 @@
-"""What a study is: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
+"""Definition of a study: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Grid:
     set: Mapping[str, Setting] = field(default_factory=dict)
     precondition: str = "none"
     rate: float = 1.0
-    fold: bool = False
+    wrap_addresses: bool = False
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
     #: A second device beside each, and the ways of sharing requests with it.
@@ -106,7 +106,7 @@ class Study:
         read.done()
         if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(
-                f"{file}: `{study.name}` is no name for a study",
+                f"{file}: `{study.name}` is not a valid name of a study",
                 kind="config",
                 file=file,
                 field="name",
@@ -134,7 +134,7 @@ class Study:
         sources_of: dict[str, str] = {}
 
         def find(name: str, seed: int, requests: int = 0) -> Input:
-            """Find an input; a trace and its twin of the same name are told apart by their files."""
+            """Find an input; a trace and its twin of the same name are distinguished by their files."""
             found = Input.of(name, seed, requests)
             if sources_of.setdefault(found.name, found.source) != found.source:
                 found = replace(found, name=f"{found.name} ({Path(name).name})")
@@ -162,17 +162,17 @@ class Study:
                 raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
             for device, values, mode, routing in points:
                 settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
-                place = f"{device} {settings}"
-                if place not in known:
+                point = f"{device} {settings}"
+                if point not in known:
                     made = Device.named(device)
                     if settings != "{}":
                         made = made.set(json.loads(settings))
-                    known[place] = (made.name, made.digest)
+                    known[point] = (made.name, made.digest)
                 options = {
                     "mode": mode,
                     "precondition": grid.precondition,
                     "rate": grid.rate,
-                    "fold": grid.fold,
+                    "wrap_addresses": grid.wrap_addresses,
                 }
                 if grid.card:
                     digest = Device.named(grid.card).digest
@@ -187,7 +187,7 @@ class Study:
                     }
                 for source in sources:
                     wanted.setdefault(source, []).append(
-                        Cell(grid.name, source, device, settings, *known[place], json.dumps(options))
+                        Cell(grid.name, source, device, settings, *known[point], json.dumps(options))
                     )
         return [cell for cells in wanted.values() for cell in cells]
 
@@ -208,7 +208,8 @@ def _grid(read: _Table) -> Grid:
         set=read.table("set", (str, int, float, bool)),
         precondition=read.text("precondition", "none"),
         rate=read.one("rate", (int, float), 1.0),
-        fold=read.one("fold", bool, False),
+        # `fold` is the deprecated name.
+        wrap_addresses=read.one("wrap_addresses", bool, False) or read.one("fold", bool, False),
         requests=read.one("requests", int, 0),
         card=read.text("card", ""),
         routings=read.many("routings", str, ()),
@@ -234,8 +235,22 @@ def _grid(read: _Table) -> Grid:
     return grid
 
 
+#: Hints by the type of a key, and of the elements of its list.
+_FORMS = {
+    str: 'write text: `{key} = "..."`',
+    int: "write a number: `{key} = 1`",
+    bool: "write `{key} = true` or `{key} = false`",
+    list: 'write a list: `{key} = ["...", "..."]`',
+    dict: "write a table: `[{key}]`",
+}
+_LISTS = {
+    str: 'write a list of text: `{key} = ["...", "..."]`',
+    int: "write a list of numbers: `{key} = [1, 2]`",
+}
+
+
 class _Table:
-    """A TOML table being read; what is not asked for is unknown."""
+    """A TOML table being read; keys that are never asked for are unknown."""
 
     def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
         self._table, self._file, self._place = table, file, place
@@ -252,8 +267,8 @@ class _Table:
             return default
         value = self._table[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            names = ", ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise self.fault(key, f"`{value}` is of the wrong type", f"give a value of type {names}")
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            raise self.fault(key, f"`{value}` is of the wrong type", _FORMS[kinds[0]].format(key=key))
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -265,7 +280,7 @@ class _Table:
         values = self.one(key, (list, tuple), default)
         for value in values:
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise self.fault(key, f"`{value}` is of the wrong type", f"a list of {kind.__name__}")
+                raise self.fault(key, f"`{value}` is of the wrong type", _LISTS[kind].format(key=key))
         if not values and default is None:
             raise self.fault(key, "this list is empty", "name at least one")
         return tuple(values)
@@ -287,7 +302,7 @@ class _Table:
         return [_Table(part, self._file, f"{key}[{number}].") for number, part in enumerate(parts, 1)]
 
     def done(self) -> None:
-        """Refuse what was not asked for."""
+        """Refuse keys that were never asked for."""
         for key in self._table:
             if key not in self._asked:
                 near = difflib.get_close_matches(key, self._asked, n=1)

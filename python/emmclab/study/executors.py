@@ -17,7 +17,7 @@ Outcome = TypeVar("Outcome")
 
 
 class Executor(Protocol):
-    """Something that does work. Order and place must not matter to the results."""
+    """Runs tasks; the results do not depend on order or process."""
 
     def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
         """Do `work` on every task; yield each with its outcome as it finishes, in any order.
@@ -40,7 +40,7 @@ class Pool:
     """Processes of this computer; they end with this process, however it ends."""
 
     def __init__(self, jobs: int) -> None:
-        """Say how many processes."""
+        """Set the number of processes."""
         self._jobs = jobs
 
     def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:

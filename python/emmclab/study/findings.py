@@ -1,4 +1,4 @@
-"""What came out beyond the paper, in words, each from the results at hand."""
+"""Findings beyond the paper, in words, computed from the results."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def _collection(results: Results) -> tuple[str, str]:
         [run for run in results.select("idle-gc") if bool(run["settings"]["gc.idle_after_us"]) == flag]
         for flag in (False, True)
     )
-    felt = [run["input"] for run in idle if run["wait_gc_ms"] >= 0.1]
-    waf = [statistics.median(run["waf"] for run in runs) for runs in (demand, idle)]
+    felt = [run["input"] for run in idle if run["waits"]["gc_ms"] >= 0.1]
+    waf = [statistics.median(run["write_amplification"]["waf"] for run in runs) for runs in (demand, idle)]
     return (
         "Collection in idle gaps is unfelt, but not free",
         f"It removes the wait from {len(idle) - len(felt)} of {len(idle)} applications, not from "
@@ -132,14 +132,17 @@ def _collection(results: Results) -> tuple[str, str]:
 def _eager(results: Results) -> tuple[str, str]:
     eager = list(results.select("eager-gc"))
     lazy = {
-        run["input"]: run["waf"] for run in results.select("idle-gc") if run["settings"]["gc.idle_after_us"]
+        run["input"]: run["write_amplification"]["waf"]
+        for run in results.select("idle-gc")
+        if run["settings"]["gc.idle_after_us"]
     }
-    worst = max(eager, key=lambda run: run["waf"] / lazy[run["input"]])
+    worst = max(eager, key=lambda run: run["write_amplification"]["waf"] / lazy[run["input"]])
+    waf = worst["write_amplification"]["waf"]
     return (
         "A larger reserve of free blocks wears the device out",
         f"With 16 instead of 4 free blocks per plane as the aim of idle collection, {worst['input']} "
         "programs "
-        f"{worst['waf']:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: "
+        f"{waf:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: "
         "over-provisioning of 7 % "
         "leaves nothing better to collect than nearly full blocks.",
     )

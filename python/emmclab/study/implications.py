@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
+from emmclab.result_fields import at
 from emmclab.study.measures import Measurement, measure, table
 from emmclab.study.results import Results, Run
 
@@ -38,8 +39,14 @@ def routings(results: Results) -> list[str]:
 
 def change_pct(before: Run, after: Run) -> float:
     """Percent by which the mean response changed; above 0 is slower."""
-    ratio: float = after["mean_response_ms"] / before["mean_response_ms"]
+    ratio: float = after["response"]["mean_response_ms"] / before["response"]["mean_response_ms"]
     return 100 * (ratio - 1)
+
+
+def unevenness(run: Run) -> float:
+    """Give the erases of the most worn block over the mean."""
+    counts = run["wear"]["erase_counts"]
+    return float(counts["max"] / max(counts["mean"], 1e-9))
 
 
 def _workloads(results: Results, names: Iterable[str]) -> list[str]:
@@ -47,7 +54,7 @@ def _workloads(results: Results, names: Iterable[str]) -> list[str]:
 
 
 def _said(results: Results, values: dict[str, float], unit: str) -> str:
-    """Say what recorded traces show."""
+    """Give the values of recorded traces in words."""
     parts = [f"{name} {values[name]:+.1f} {unit}" for name in results.recorded if name in values]
     return f" Recorded: {', '.join(parts)}." if parts else ""
 
@@ -56,10 +63,12 @@ def _said(results: Results, values: dict[str, float], unit: str) -> str:
 def low_rate_service(results: Results) -> Measurement:
     """Characteristic 4: mean service time where the device falls asleep between requests."""
     runs = by_input(results, "new")
-    service = {name: runs[name]["mean_service_ms"] for name in results.applications}
+    service = {name: runs[name]["service"]["mean_service_ms"] for name in results.applications}
     sleepy = [service[name] for name in _SLEEPY]
     rest = [value for name, value in service.items() if name not in _SLEEPY]
-    asleep = statistics.median(100 * runs[name]["wake_ups"] / runs[name]["requests"] for name in _SLEEPY)
+    asleep = statistics.median(
+        100 * runs[name]["power"]["wake_ups"] / runs[name]["requests"]["total"] for name in _SLEEPY
+    )
     published = {row["application"]: row for row in table("iiswc15_table4_timing")}
     beyond = [
         name
@@ -76,14 +85,15 @@ def low_rate_service(results: Results) -> Measurement:
         f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
         {"low": min(sleepy), "high": max(sleepy), "ratio": min(sleepy) / statistics.median(rest)},
         f"Below one request a second the device sleeps before {asleep:.0f} % of the requests (median of the "
-        f"five), and whoever wakes it pays. {out_of_reach}",
+        f"five), and the request that wakes it waits. {out_of_reach}",
     )
 
 
 def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
     """Give the mean service time if every request that found the device idle had to wake it."""
-    awake: float = run["mean_service_ms"] - run["wait_wake_up_ms"]
-    wake = run["wait_wake_up_ms"] * run["requests"] / run["wake_ups"] if run["wake_ups"] else 0.0
+    wait_ms, wake_ups = run["waits"]["wake_up_ms"], run["power"]["wake_ups"]
+    awake: float = run["service"]["mean_service_ms"] - wait_ms
+    wake = wait_ms * run["requests"]["total"] / wake_ups if wake_ups else 0.0
     return awake + float(published["no_wait_pct"]) / 100 * wake
 
 
@@ -116,23 +126,23 @@ def pauses_for_collection(results: Results) -> Measurement:
         by_input(results, "idle-gc", gc__hpi=False),
     )
     names = _workloads(results, idle)
-    unfelt = [name for name in names if idle[name]["wait_gc_ms"] < _UNFELT_MS]
-    before = sum(aged[name]["wait_gc_ms"] < _UNFELT_MS for name in names)
+    unfelt = [name for name in names if idle[name]["waits"]["gc_ms"] < _UNFELT_MS]
+    before = sum(aged[name]["waits"]["gc_ms"] < _UNFELT_MS for name in names)
 
-    def median(runs: dict[str, Run], field: str) -> float:
-        return float(statistics.median(runs[name][field] for name in names))
+    def median(runs: dict[str, Run], path: str) -> float:
+        return float(statistics.median(at(runs[name], path) for name in names))
 
     foreground = 100 * statistics.median(
-        1 - idle[name]["gc_idle_count"] / idle[name]["gc_count"] for name in names if idle[name]["gc_count"]
+        1 - gc["idle_blocks"] / gc["blocks"] for gc in (idle[name]["gc"] for name in names) if gc["blocks"]
     )
-    waits = {name: idle[name]["wait_gc_ms"] - aged[name]["wait_gc_ms"] for name in idle}
+    waits = {name: idle[name]["waits"]["gc_ms"] - aged[name]["waits"]["gc_ms"] for name in idle}
     return Measurement(
         f"unfelt in {len(unfelt)} of {len(names)} ({before} without); median p99 "
-        f"{median(aged, 'p99_response_ms'):.1f} -> {median(idle, 'p99_response_ms'):.1f} ms, WAF "
-        f"{median(aged, 'waf'):.2f} -> {median(idle, 'waf'):.2f}",
+        f"{median(aged, 'response.p99_ms'):.1f} -> {median(idle, 'response.p99_ms'):.1f} ms, WAF "
+        f"{median(aged, 'write_amplification.waf'):.2f} -> {median(idle, 'write_amplification.waf'):.2f}",
         {"unfelt": len(unfelt)},
         f"With pauses used, {foreground:.0f} % of the collections still keep a request waiting (median). "
-        f"Without interruption the median p99 is {median(stubborn, 'p99_response_ms'):.1f} ms."
+        f"Without interruption the median p99 is {median(stubborn, 'response.p99_ms'):.1f} ms."
         + _said(results, waits, "ms mean wait"),
     )
 
@@ -152,10 +162,10 @@ def ram_for_data(results: Results) -> Measurement:
         f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of "
         "read units were there",
         {"write_hit": write_hit, "read_hit": read_hit},
-        f"Hits are not the point of a write cache: it answers before the flash is programmed, and the mean "
+        f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
         f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
-        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. What is in a "
-        "cache is lost with the power." + _said(results, gains, "% mean response with a write cache"),
+        f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. Data in a "
+        "write buffer is lost with the power." + _said(results, gains, "% mean response with a write buffer"),
     )
 
 
@@ -164,24 +174,23 @@ def levelling(results: Results) -> Measurement:
     """Implication 4: the most worn block under no, simple and elaborate levelling."""
     worn = {
         level: {
-            name: run["erase_counts"]["max"] / max(run["erase_counts"]["mean"], 1e-9)
-            for name, run in by_input(results, "wear", wear__levelling=level).items()
+            name: unevenness(run) for name, run in by_input(results, "wear", wear__levelling=level).items()
         }
         for level in ("none", "dynamic", "static")
     }
     names = list(worn["static"])
     worst = max(names, key=lambda name: worn["dynamic"][name] / worn["static"][name])
     extra = statistics.median(
-        by_input(results, "wear", wear__levelling="static")[name]["waf"]
-        / by_input(results, "wear", wear__levelling="dynamic")[name]["waf"]
+        by_input(results, "wear", wear__levelling="static")[name]["write_amplification"]["waf"]
+        / by_input(results, "wear", wear__levelling="dynamic")[name]["write_amplification"]["waf"]
         for name in names
     )
     spread = {level: statistics.median(values.values()) for level, values in worn.items()}
     life = {
         level: statistics.median(
-            run["lifetime"]["first_block_host_bytes"] / 2**30
+            life["first_block_host_bytes"] / 2**30
             for run in by_input(results, "wear", wear__levelling=level).values()
-            if run["lifetime"]
+            if (life := run["wear"]["lifetime"])
         )
         for level in worn
     }
@@ -212,8 +221,12 @@ def slc_for_small_writes(results: Results) -> Measurement:
             f"{state}: {faster} of {len(names)} faster, "
             f"median {statistics.median(gains[name] for name in names):+.1f} %"
         )
-        waf = [statistics.median(runs[name]["waf"] for name in names) for runs in (base, slc)]
-        lost = 100 * (1 - slc[names[0]]["capacity_bytes"] / base[names[0]]["capacity_bytes"])
+        waf = [
+            statistics.median(runs[name]["write_amplification"]["waf"] for name in names)
+            for runs in (base, slc)
+        ]
+        capacity = [runs[names[0]]["configuration"]["capacity_bytes"] for runs in (base, slc)]
+        lost = 100 * (1 - capacity[1] / capacity[0])
         notes.append(f"{state}: WAF {waf[0]:.2f} -> {waf[1]:.2f}, capacity -{lost:.1f} %")
         recorded |= {name: gains[name] for name in results.recorded if name in gains and state == "new"}
     return Measurement(

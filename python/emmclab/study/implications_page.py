@@ -8,7 +8,7 @@ import altair as alt
 
 from emmclab.claims import Claim
 from emmclab.plots import Rows, dots
-from emmclab.study.implications import by_input, change_pct, routed, routings
+from emmclab.study.implications import by_input, change_pct, routed, routings, unevenness
 from emmclab.study.paper_page import assemble_page
 from emmclab.study.plots import Drawing
 from emmclab.study.results import Results
@@ -45,7 +45,7 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in routed(results, routing).items()
     ]
     waits = [
-        {"trace": name, "option": option, "value": run["wait_gc_ms"]}
+        {"trace": name, "option": option, "value": run["waits"]["gc_ms"]}
         for option, runs in {
             "when space is short": aged,
             "in pauses": by_input(results, "idle-gc", gc__hpi=True),
@@ -54,7 +54,11 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in runs.items()
     ]
     hits = [
-        {"trace": run["input"], "option": f"{kind} {run['ram_kb'] / 1024:g} MB", "value": run["cache"][field]}
+        {
+            "trace": run["input"],
+            "option": f"{kind} {run['configuration']['ram_kb'] / 1024:g} MB",
+            "value": run["cache"][field],
+        }
         for kind, grid, field in (
             ("written", "ram-write", "write_hit_pct"),
             ("read", "ram-read", "read_hit_pct"),
@@ -66,7 +70,7 @@ def drawings(results: Results) -> list[Drawing]:
         {
             "trace": run["input"],
             "option": run["settings"]["wear.levelling"],
-            "value": run["erase_counts"]["max"] / max(run["erase_counts"]["mean"], 1e-9),
+            "value": unevenness(run),
         }
         for run in results.select("wear")
     ]
@@ -76,7 +80,7 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in by_input(results, f"slc-{state}").items()
     ]
     service = [
-        {"trace": name, "option": "service time", "value": run["mean_service_ms"]}
+        {"trace": name, "option": "service time", "value": run["service"]["mean_service_ms"]}
         for name, run in new.items()
     ]
     return [

@@ -41,7 +41,7 @@ _APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a function found: in words, as the values that are checked, and what a reader should know."""
+    """Result of a measure: in words, as the values that are checked, and a note for the reader."""
 
     text: str
     values: dict[str, float]
@@ -178,7 +178,7 @@ def _applications() -> list[dict[str, str]]:
 def sleepy_service(results: Results) -> Measurement:
     """Characteristic 4, on the simulated phone, whose service times are its own."""
     service = {
-        run["input"]: run["mean_service_ms"]
+        run["input"]: run["service"]["mean_service_ms"]
         for run in results.select("phone", mode="open")
         if run["input"] in results.applications
     }
@@ -319,11 +319,14 @@ def idle_collection(results: Results) -> Measurement:
     for run in results.select("idle-gc"):
         waits.setdefault(int(run["settings"]["gc.idle_after_us"]), {})[run["input"]] = run
     on_demand, idle = (waits[time] for time in sorted(waits))
-    unfelt = [name for name, run in idle.items() if run["wait_gc_ms"] < _UNFELT_MS]
+    unfelt = [name for name, run in idle.items() if run["waits"]["gc_ms"] < _UNFELT_MS]
     felt = [name for name in idle if name not in unfelt]
-    before = statistics.median(run["wait_gc_ms"] for run in on_demand.values())
-    after = statistics.median(run["wait_gc_ms"] for run in idle.values())
-    waf = [statistics.median(run["waf"] for run in runs.values()) for runs in (on_demand, idle)]
+    before = statistics.median(run["waits"]["gc_ms"] for run in on_demand.values())
+    after = statistics.median(run["waits"]["gc_ms"] for run in idle.values())
+    waf = [
+        statistics.median(run["write_amplification"]["waf"] for run in runs.values())
+        for runs in (on_demand, idle)
+    ]
     return Measurement(
         f"unfelt in {len(unfelt)} of {len(idle)}; median wait {before:.1f} -> {after:.3f} ms",
         {"unfelt": len(unfelt), "before": before, "after": after},
@@ -357,7 +360,7 @@ def wear_levelling(results: Results) -> Measurement:
     worn: dict[str, dict[str, float]] = {}
     for run in results.select("wear"):
         level = run["settings"]["wear.levelling"]
-        worn.setdefault(run["input"], {})[level] = run["erase_counts"]["max"]
+        worn.setdefault(run["input"], {})[level] = run["wear"]["erase_counts"]["max"]
     ratios = [levels["dynamic"] / levels["static"] for levels in worn.values()]
     none = [levels["dynamic"] / levels["none"] for levels in worn.values()]
     return Measurement(
@@ -485,9 +488,9 @@ def split_20k(_results: Results) -> Measurement:
         path.write_text("0,write,0,40\n")
         trace = read(path, format="csv", columns="arrival,op,sector,sectors", time_unit="s")
         eight, hybrid = (Device.preset(name).simulate(trace) for name in ("iiswc15-8ps", "iiswc15-hps"))
-    used = 100 * eight["space_utilisation"]
+    used = 100 * eight["space.space_utilisation"]
+    programs = hybrid["flash.page_programs.total"]
     return Measurement(
-        f"{used:.1f}%; hybrid pages: {hybrid['page_programs']} programs, "
-        f"{100 * hybrid['space_utilisation']:.0f}%",
-        {"used": used, "programs": hybrid["page_programs"]},
+        f"{used:.1f}%; hybrid pages: {programs} programs, {100 * hybrid['space.space_utilisation']:.0f}%",
+        {"used": used, "programs": programs},
     )

@@ -138,7 +138,7 @@ def _reductions(results: Results) -> Drawing:
 def _readings(results: Results) -> Drawing:
     rows = [
         {
-            "trace": f"{reading.mode}, {reading.write_complete}, {reading.unit}",
+            "trace": f"{reading.mode}, {reading.write_complete}, {reading.way}",
             "worst_pct": parts["worst"],
             "mean_pct": parts["mean"],
             "best_pct": parts["best"],
@@ -161,9 +161,9 @@ def _readings(results: Results) -> Drawing:
     return Drawing(
         "readings",
         "Figure 8 under every reading",
-        "From the worst to the best application, with the mean as a point, for each way to read what the "
+        "From the worst to the best application, with the mean as a point, for each reading of what the "
         "paper leaves "
-        "open: loop, when a write is complete, what works in parallel. Dashed: the paper's 24.0, 61.9 and "
+        "open: loop, completion of writes, parallelism. Dashed: the paper's 24.0, 61.9 and "
         "86 %.",
         rows,
         chart,
@@ -258,7 +258,7 @@ def _responses(results: Results) -> Drawing:
     return Drawing(
         "mean_response",
         "Figure 8: mean response times",
-        "Open loop, one operation per chip; coloured by device, shaped by when a write counts as complete.",
+        "Open loop, one operation per chip; coloured by device, shaped by the completion of writes.",
         rows,
         chart,
         "",
@@ -271,8 +271,8 @@ def _collection(results: Results) -> Drawing:
         {
             "trace": run["input"],
             "collection": "in idle gaps" if run["settings"]["gc.idle_after_us"] else "on demand",
-            "wait_gc_ms": run["wait_gc_ms"],
-            "write_amplification": run["waf"],
+            "wait_gc_ms": run["waits"]["gc_ms"],
+            "write_amplification": run["write_amplification"]["waf"],
         }
         for run in results.select("idle-gc")
     ]
@@ -287,7 +287,7 @@ def _collection(results: Results) -> Drawing:
     return Drawing(
         "collection",
         "Implication 2: collection in idle gaps",
-        "A 1 GB device in steady state: what a request waits for garbage collection, on average.",
+        "A 1 GB device in steady state: mean wait of a request for garbage collection.",
         rows,
         chart,
         "IISWC15 Implication 2",

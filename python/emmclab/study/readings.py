@@ -1,4 +1,4 @@
-"""The hybrid page size under every reading of what the paper leaves open (IISWC 2015, section V)."""
+"""The hybrid page size under every reading of the open points of the paper (IISWC 2015, section V)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from emmclab.study.results import Results
 #: The paper's -24.0, -61.9 and -86 %, over 18 applications.
 PUBLISHED = {"worst": 24.0, "mean": 61.9, "best": 86.0}
 PARTS: dict[str, Callable[[list[float]], float]] = {"worst": min, "mean": statistics.mean, "best": max}
-_UNITS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "both": "plane"}
+_WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "both": "plane"}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the paper does not say: what works in parallel, when a write is complete, which loop."""
+    """Points that the paper leaves open: parallelism, completion of writes, loop."""
 
     parallelism: str
     write_complete: str
@@ -30,24 +30,24 @@ class Reading:
         """The reading in words."""
         return (
             f"{self.mode} loop, writes complete when {self.write_complete}, parallel by "
-            f"{_UNITS[self.parallelism]}"
+            f"{_WAYS[self.parallelism]}"
         )
 
     @property
-    def unit(self) -> str:
-        """The unit that does one thing at a time, in words."""
-        return _UNITS[self.parallelism]
+    def way(self) -> str:
+        """The way, which does one thing at a time, in words."""
+        return _WAYS[self.parallelism]
 
 
 #: The paper says that it used SSDsim, whose public copy has no advanced commands, completes a write when it
 #: has been
 #: transferred, and replays recorded times. Chosen for that, before any result.
 PRIMARY = Reading("none", "transferred", "open")
-#: What a device without a cache promises; the presets' own setting.
+#: Completion as on a device without a write buffer; the setting of the presets.
 STRICT = Reading("none", "programmed", "open")
 ALL = [
-    Reading(unit, complete, mode)
-    for mode, complete, unit in itertools.product(("open", "closed"), ("programmed", "transferred"), _UNITS)
+    Reading(way, complete, mode)
+    for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
 ]
 
 
@@ -59,7 +59,9 @@ def _runs(results: Results, reading: Reading, device: str) -> dict[str, dict[str
 
 def mean_responses(results: Results, reading: Reading, device: str) -> dict[str, float]:
     """Mean response in ms by input."""
-    return {name: run["mean_response_ms"] for name, run in _runs(results, reading, device).items()}
+    return {
+        name: run["response"]["mean_response_ms"] for name, run in _runs(results, reading, device).items()
+    }
 
 
 def reductions(results: Results, reading: Reading, against: str = "iiswc15-4ps") -> dict[str, float]:
@@ -71,7 +73,7 @@ def reductions(results: Results, reading: Reading, against: str = "iiswc15-4ps")
 def ssdsim_reductions(results: Results) -> dict[str, float]:
     """Percent by which 8 KB pages shorten the mean response under SSDsim's rules in full, by application."""
     small, large = (
-        {run["input"]: run["mean_response_ms"] for run in results.select(grid)}
+        {run["input"]: run["response"]["mean_response_ms"] for run in results.select(grid)}
         for grid in ("ssdsim-4k", "ssdsim-8k")
     )
     return {name: 100 * (1 - large[name] / small[name]) for name in results.applications}
@@ -98,6 +100,6 @@ def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
 def utilisation(results: Results, name: str) -> dict[str, float]:
     """Space utilisation of the three devices; it does not depend on the reading."""
     return {
-        device: _runs(results, STRICT, f"iiswc15-{device}")[name]["space_utilisation"]
+        device: _runs(results, STRICT, f"iiswc15-{device}")[name]["space"]["space_utilisation"]
         for device in ("4ps", "8ps", "hps")
     }

@@ -70,9 +70,11 @@ class Results:
         return {name: self.profiles[name][field] for name in names}
 
     def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
-        """Give the runs of a grid whose fields have the wanted values."""
+        """Give the runs of a grid whose cell or options have the wanted values."""
         for run in self.runs:
-            if run["grid"] == grid and all(run.get(field) == value for field, value in wanted.items()):
+            if run["grid"] == grid and all(
+                run.get(field, run["options"].get(field)) == value for field, value in wanted.items()
+            ):
                 yield run
 
     def run(self, grid: str, **wanted: Any) -> Run:

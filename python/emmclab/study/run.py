@@ -1,4 +1,4 @@
-"""Running a study: what is finished is never run again, what was killed goes on where it stood."""
+"""Running a study: finished cells are never run again, so an interrupted study continues."""
 
 from __future__ import annotations
 

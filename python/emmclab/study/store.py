@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import duckdb
 
 from emmclab.errors import InputError
 from emmclab.files import sweep, write_whole
+from emmclab.result_fields import old_names, result_fields
 from emmclab.study.cell import Cell
 
 #: Figures of profiles that become tables of their own.
@@ -50,7 +52,7 @@ class Store:
         write_whole(self.place(cell.key), text)
 
     def sweep(self) -> None:
-        """Remove what a killed run left unfinished."""
+        """Remove unfinished files of a killed run."""
         sweep(self.folder)
         sweep(self._cells)
 
@@ -106,13 +108,10 @@ def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
     for entry in results:
         cell, result = entry["cell"], entry["result"]
         if cell["grid"] != "profile":
-            out["runs"].append(_flat({**cell, **result}))
+            out["runs"].append(_flat({**result, **cell}, _run_columns()))
             continue
-        out["profiles"].append(
-            _flat(
-                {**cell, **{name: value for name, value in result.items() if name not in ("name", "figures")}}
-            )
-        )
+        shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
+        out["profiles"].append(_flat({**cell, **shown}))
         for name in _FIGURES:
             out[name] += [
                 {"input": cell["input"], "seed": cell["seed"], **row} for row in result["figures"][name]
@@ -120,18 +119,27 @@ def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
     return out
 
 
-def _flat(row: Row) -> Row:
-    """Flatten one level of tables into columns; lists stay out, settings are JSON."""
+#: Groups of settings, which become JSON; and groups that a run may not have.
+_SETTINGS = ("settings", "options.layer_settings")
+_OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
+
+
+def _run_columns() -> dict[str, str]:
+    """Name the column of each field of a result by its path."""
+    return {field.path: field.column for field in result_fields()}
+
+
+def _flat(row: Row, columns: Mapping[str, str] | None = None, prefix: str = "") -> Row:
+    """Flatten groups into columns, named by the path with `_` for `.`; lists stay out, settings are JSON."""
     flat: Row = {}
     for name, value in row.items():
-        if name == "settings":
-            flat[name] = json.dumps(value, sort_keys=True)
+        path = prefix + name
+        if path in _SETTINGS:
+            flat[path.replace(".", "_")] = json.dumps(value, sort_keys=True)
         elif isinstance(value, dict):
-            flat |= {
-                f"{name}_{part}": one for part, one in value.items() if not isinstance(one, (dict, list))
-            }
-        elif not isinstance(value, list):
-            flat[name] = value
+            flat |= _flat(value, columns, f"{path}.")
+        elif not isinstance(value, list) and not (value is None and path in _OPTIONAL_GROUPS):
+            flat[(columns or {}).get(path, path.replace(".", "_"))] = value
     return flat
 
 
@@ -153,6 +161,18 @@ def write_parquet(path: Path, rows: Sequence[Row]) -> None:
             target = f"'{_quoted(made)}' (format parquet, compression zstd)"
             database.execute(f"copy (select * from {source}) to {target}", {"lines": str(lines)})  # noqa: S608
         made.replace(path)
+
+
+def _older_columns(database: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Give the columns that a question calls by their names in flat results, as aliases."""
+    there = {str(row[0]) for row in database.execute("describe runs").fetchall()}
+    columns = _run_columns()
+    asked = set(re.findall(r"\w+", sql))
+    return ", ".join(
+        f'"{columns[path]}" as "{was}"'
+        for was, path in old_names().items()
+        if was in asked and was not in there and columns.get(path) in there
+    )
 
 
 def _quoted(path: Path) -> str:
@@ -179,7 +199,10 @@ def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any,
         )
     with duckdb.connect() as database:
         for name, parts in views.items():
-            database.execute(f"create view {name} as {' union all by name '.join(parts)}")
+            union = " union all by name ".join(parts)
+            database.execute(f"create view {name} as {union}")
+            if name == "runs" and (older := _older_columns(database, sql)):
+                database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
         # Results are read; a question may not read or write other files.
         database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
         database.execute("set enable_external_access = false")

@@ -16,7 +16,7 @@ mod rules;
 
 use std::collections::{HashMap, VecDeque};
 
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
 
 use crate::command::Command;
 use crate::device::Device;

@@ -7,7 +7,7 @@
 //! by page; with HPI, a request interrupts it after the page under way, for a fixed time; without it, the request waits for the
 //! whole block. When free blocks are very few (`EXT_CSD` `BKOPS_STATUS` level 3) collection starts at once and is not interrupted.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::below::Below;
 use super::write_buffer::WriteBuffer;

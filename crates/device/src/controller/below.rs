@@ -1,6 +1,6 @@
 //! What the controller works on: the FTL, the flash under it, and who listens.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::events::{DataMoved, LatencyBreakdown, Observer};
 use crate::ftl::request_state::RequestState;

@@ -1,7 +1,7 @@
 //! The write buffer and the read cache at work: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
 //! What all this promises stands in `persistence.rs`.
 
-use emmclab_trace::{Nanos, Op};
+use emmclab_base::{Nanos, Op};
 
 use super::Controller;
 use super::below::{Below, span_of};

@@ -1,6 +1,6 @@
 //! The fixed part of a command, and the slots of the command queue.
 
-use emmclab_trace::{Nanos, SECTOR_BYTES};
+use emmclab_base::{Nanos, SECTOR_BYTES};
 
 use crate::geometry::nanos;
 use crate::ids::NEVER;

@@ -1,6 +1,6 @@
 //! Writes that wait in the controller, on devices where reads may go first.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::Controller;
 use super::below::{Below, span_of};

@@ -1,6 +1,6 @@
 //! Host commands on their way to the FTL.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::Controller;
 use super::below::Below;

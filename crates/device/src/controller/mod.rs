@@ -14,7 +14,7 @@ mod queue;
 mod read_cache;
 mod write_buffer;
 
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
 
 use crate::command::Command;
 use crate::events::{Observer, RequestCompleted, WokeUp};

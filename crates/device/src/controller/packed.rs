@@ -3,7 +3,7 @@
 //! entries, works on them in their order, and all are complete when the last is. Whether pages are filled across entries is
 //! a setting (`ftl/packed.rs`).
 
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
 
 use super::Controller;
 use super::below::Below;

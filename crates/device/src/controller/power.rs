@@ -1,6 +1,6 @@
 //! Sleep and waking: after a time without work the device sleeps, and the next command waits for it to wake.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::geometry::nanos;
 use crate::ids::NEVER;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::events::LatencyBreakdown;
 use crate::ftl::request_state::RequestState;

@@ -1,6 +1,6 @@
 //! The short way of the most usual request: a write of one page, for which a device without options has nothing else to do.
 
-use emmclab_trace::Op;
+use emmclab_base::Op;
 
 use super::Commands;
 use crate::command::Command;

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, Group, nanos};
 use crate::ids::{Lpn, NEVER};

@@ -1,7 +1,7 @@
 //! Finding an open block with room for a page.
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::allocation::PageRequest;
 use super::core::Core;

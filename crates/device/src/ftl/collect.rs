@@ -1,6 +1,6 @@
 //! Garbage collection: the policy chooses, this acts. A victim's valid units are packed into whole pages of the same plane.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::core::{Core, Stop};
 use super::gc::{Choice, View};

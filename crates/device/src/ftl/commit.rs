@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::core::{Core, MAX_UNITS};
 use super::pool::Stream;

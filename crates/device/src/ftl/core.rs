@@ -1,6 +1,6 @@
 //! What every mapping scheme works with: tables, allocation, collection, and what they have done so far.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::allocation::Allocator;
 use super::collector::Collector;

@@ -24,7 +24,7 @@ mod state;
 mod tables;
 mod write;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;

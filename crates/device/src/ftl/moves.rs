@@ -1,6 +1,6 @@
 //! Moving a victim's valid units, page by page or in runs of whole pages.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::collect::cause_of;
 use super::commit::{MoveRun, Moves, Programmed};

@@ -1,6 +1,6 @@
 //! Reading units, each page once.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::core::Core;
 use super::request_state::RequestState;

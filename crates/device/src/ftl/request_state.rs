@@ -1,6 +1,6 @@
 //! A request while its pages are being worked on.
 
-use emmclab_trace::{Nanos, Op};
+use emmclab_base::{Nanos, Op};
 
 use crate::events::{LatencyBreakdown, RequestCompleted};
 use crate::nand::Operation;

@@ -5,7 +5,7 @@
 //! towards the capacity and are collected like any group. As a cache they do not: the data of the cache finds room in the
 //! other groups, where folding moves it, oldest block first.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::core::{Core, MAX_UNITS};
 use super::pool::Stream;

@@ -1,7 +1,7 @@
 //! Host data becomes pages: largest pages first, each where the allocation policy says.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::allocate::Place;
 use super::allocation::PageRequest;

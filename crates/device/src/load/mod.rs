@@ -10,7 +10,7 @@ mod validate_mapping;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result};
 use toml::{Table, Value};
 
 use crate::settings::Settings;

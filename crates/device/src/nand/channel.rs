@@ -1,7 +1,7 @@
 //! A bus as a timeline with gaps.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 /// Gaps kept, plus one; beyond that the earliest is given up. A power of two.
 pub(super) const REMEMBERED: u32 = 32;

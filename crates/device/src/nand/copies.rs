@@ -1,7 +1,7 @@
 //! Pages that collection moves one after the other into one block.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::block::{Block, BlockState};
 use super::channel::REMEMBERED;
@@ -219,7 +219,7 @@ mod tests {
     use crate::geometry::Geometry;
     use crate::ids::BlockId;
     use crate::nand::Nand;
-    use emmclab_trace::Nanos;
+    use emmclab_base::Nanos;
 
     proptest! {
         #[test]

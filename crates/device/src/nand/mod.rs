@@ -8,7 +8,7 @@ mod copies;
 mod plane;
 mod timelines;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, Group};
 use crate::ids::{BlockId, PlaneId, WayId};

@@ -1,7 +1,7 @@
 //! What an operation on a plane moves on: the plane, its way, channel, die and multi-plane group, each with its timeline.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::channel::Channel;
 use crate::ids::NEVER;

@@ -1,7 +1,7 @@
 //! When arrays and buses are free: an operation starts at max(ready, free) and moves the timelines on.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::channel::Channel;
 use super::plane::{DieLoad, Kind, MultiPlaneGroup, Plane, PlaneResources, Way};

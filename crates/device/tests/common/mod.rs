@@ -1,8 +1,8 @@
 //! Shared by the tests of this crate.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use emmclab_base::{Nanos, Op};
 use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
-use emmclab_trace::{Nanos, Op};
 
 /// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase) and these settings on top.
 pub fn config(settings: &[(&str, &str)]) -> DeviceConfig {

@@ -1,8 +1,8 @@
 //! Random requests against the reference model.
 
+use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, RequestCompleted, Stop};
-use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
 /// Over-provisioning at which each plane has blocks enough for every open block, at most a third of them with data.
@@ -13,7 +13,7 @@ pub type Step = (u16, u8, u16, u16);
 
 fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
     let geometry = device.geometry();
-    let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
+    let sectors = u64::from(geometry.lpn_units) * u64::from(geometry.unit_sectors);
     *now += i64::from(gap) * 1000;
     let op = match op {
         0..=159 => Op::Write,

@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use emmclab_device::{Modifiers, RequestCompleted, Waits};
+use emmclab_device::{LatencyBreakdown, Modifiers, RequestCompleted};
 use emmclab_layers::{HostRequest, Plan, Step};
 
 use super::level::Arrived;
@@ -36,7 +36,7 @@ pub(super) struct Task {
     /// When a device began to work on it.
     start: Option<i64>,
     /// Times of the command that was complete last, which are reported.
-    waits: Waits,
+    waits: LatencyBreakdown,
     subrequests: u32,
 }
 
@@ -76,7 +76,7 @@ impl Task {
             start: self.start.unwrap_or(at),
             complete: at,
             subrequests: self.subrequests,
-            waits: Waits { queue_ns: at - self.arrival - spent, ..waits },
+            waits: LatencyBreakdown { queue_ns: at - self.arrival - spent, ..waits },
         }
     }
 }
@@ -115,7 +115,7 @@ impl Tasks {
             waiting: 0,
             end: arrival,
             start: None,
-            waits: Waits::default(),
+            waits: LatencyBreakdown::default(),
             subrequests: 0,
         };
         if let Some(number) = self.free.pop() {

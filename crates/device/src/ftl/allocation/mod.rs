@@ -4,7 +4,7 @@
 mod address_striped;
 mod first_free;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};

@@ -4,7 +4,7 @@
 pub(crate) mod blocks;
 pub(crate) mod demand;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::core::Core;
 use super::request_state::RequestState;

@@ -1,6 +1,6 @@
 //! Whether map, owners and counts of an image agree, so that nothing built on them can go astray.
 
-use emmclab_trace::Result;
+use emmclab_base::Result;
 
 use super::pools::passes_over_nothing;
 use crate::ftl::Ftl;

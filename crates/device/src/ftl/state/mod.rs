@@ -6,7 +6,7 @@
 mod consistent;
 mod pools;
 
-use emmclab_trace::Result;
+use emmclab_base::Result;
 
 use super::Ftl;
 use crate::ids::{BlockId, Lpn, Ppn};
@@ -51,7 +51,7 @@ impl Ftl {
     /// Takes up a state, in new tables over new flash.
     ///
     /// # Errors
-    /// [`Kind::Truncated`](emmclab_trace::Kind::Truncated) where it is damaged or of another device.
+    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) where it is damaged or of another device.
     pub fn restore(&mut self, nand: &mut Nand, image: &mut Reader<'_>) -> Result<()> {
         for expected in self.sizes(nand) {
             if image.word()? != expected {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use emmclab_trace::Result;
+use emmclab_base::Result;
 
 use crate::ftl::pool::{STREAMS, Victim};
 use crate::ftl::tables::Tables;

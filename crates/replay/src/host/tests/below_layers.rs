@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use emmclab_device::{Command, DeviceConfig, RequestCompleted, Waits};
+use emmclab_device::{Command, DeviceConfig, LatencyBreakdown, RequestCompleted};
 use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ impl QueueDisk {
                 start: at,
                 complete: at + self.burst,
                 subrequests: 1,
-                waits: Waits::default(),
+                waits: LatencyBreakdown::default(),
             };
             self.sent += 1;
             let mut sectors = 0;

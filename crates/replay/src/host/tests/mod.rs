@@ -2,7 +2,7 @@
 
 mod below_layers;
 
-use emmclab_device::{DeviceConfig, Waits};
+use emmclab_device::{DeviceConfig, LatencyBreakdown};
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn consecutive_writes_are_packed_within_entries_and_size() {
 
 /// Command `id` of 4 KB, sent at `arrival`.
 fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
-    let waits = Waits::default();
+    let waits = LatencyBreakdown::default();
     let (op, sector, sectors) = (Op::Write, 0, 8);
     RequestCompleted { id, op, sector, sectors, arrival, start: arrival, complete, subrequests: 1, waits }
 }

@@ -1,6 +1,6 @@
 //! What a block-mapped scheme does to the flash: claims, copies, merges and releases blocks.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::Layout;
 use super::Place;

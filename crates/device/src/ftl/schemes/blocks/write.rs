@@ -1,6 +1,6 @@
 //! How a block-mapped device writes: page by page, each where the scheme says.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use super::io::BlockIo;
 use super::{Blocks, Place};

@@ -8,7 +8,7 @@
 
 mod mapping_cache;
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 use crate::events::{Cause, MapLookedUp, Observer};
 use crate::ftl::allocate::Place;

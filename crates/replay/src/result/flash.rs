@@ -1,0 +1,127 @@
+//! Flash operations, write amplification and space.
+
+use emmclab_device::{Cause, Counters, Device};
+use serde::Serialize;
+
+/// How well the flash space that host data took is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Space {
+    /// Bytes the host wrote / flash bytes that they took.
+    pub space_utilisation: f64,
+    /// Figure 9 of IISWC 2015 for this device against 4PS, whose utilisation is 1: utilisation - 1.
+    pub gain_difference: f64,
+}
+
+impl Space {
+    pub(super) fn new(counters: &Counters) -> Self {
+        let space_utilisation = counters.space_utilisation();
+        Self { space_utilisation, gain_difference: space_utilisation - 1.0 }
+    }
+}
+
+/// Bytes programmed over bytes the host wrote: all of them, and by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct WriteAmplification {
+    /// All causes together.
+    pub waf: f64,
+    /// Host data, with what page sizes waste.
+    pub host: f64,
+    /// Pages moved by garbage collection.
+    pub gc: f64,
+    /// Pages moved by wear levelling.
+    pub wear: f64,
+    /// Pages of a map that lies on the flash.
+    pub map: f64,
+}
+
+impl WriteAmplification {
+    pub(super) fn new(counters: &Counters) -> Self {
+        Self {
+            waf: counters.waf(),
+            host: counters.waf_of(Cause::Host),
+            gc: counters.waf_of(Cause::Gc),
+            wear: counters.waf_of(Cause::Wear),
+            map: counters.waf_of(Cause::Map),
+        }
+    }
+}
+
+/// Page operations, in all and by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PageOperations {
+    /// All causes together.
+    pub total: u64,
+    /// For host data.
+    pub host: u64,
+    /// For writes that cover a map unit (in block-mapped schemes a page) in part.
+    pub read_modify_write: u64,
+    /// For garbage collection and merges of log blocks.
+    pub gc: u64,
+    /// For wear levelling.
+    pub wear: u64,
+    /// For a map that lies on the flash.
+    pub map: u64,
+}
+
+impl PageOperations {
+    fn new(pages: &[u64]) -> Self {
+        Self {
+            total: pages.iter().sum(),
+            host: pages[Cause::Host as usize],
+            read_modify_write: pages[Cause::ReadModifyWrite as usize],
+            gc: pages[Cause::Gc as usize],
+            wear: pages[Cause::Wear as usize],
+            map: pages[Cause::Map as usize],
+        }
+    }
+}
+
+/// What the flash did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct FlashOperations {
+    /// Pages read.
+    pub page_reads: PageOperations,
+    /// Pages programmed.
+    pub page_programs: PageOperations,
+    /// Blocks erased.
+    pub block_erases: u64,
+}
+
+impl FlashOperations {
+    pub(super) fn new(counters: &Counters) -> Self {
+        Self {
+            page_reads: PageOperations::new(&counters.page_reads),
+            page_programs: PageOperations::new(&counters.page_programs),
+            block_erases: counters.block_erases(),
+        }
+    }
+
+    /// Pages read and programmed.
+    pub fn page_operations(&self) -> u64 {
+        self.page_reads.total + self.page_programs.total
+    }
+}
+
+/// Share of the simulated time in which each part was busy, in percent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Utilisation {
+    pub channels_pct: Vec<f64>,
+    pub dies_pct: Vec<f64>,
+    pub planes_pct: Vec<f64>,
+}
+
+impl Utilisation {
+    pub(super) fn new(device: &Device, elapsed_ns: i64) -> Self {
+        let load = device.load();
+        let share = |busy: &[u64]| {
+            let elapsed = elapsed_ns.max(1) as f64;
+            busy.iter().map(|busy| 100.0 * *busy as f64 / elapsed).collect()
+        };
+        Self {
+            channels_pct: share(&load.channels),
+            dies_pct: share(&load.dies),
+            planes_pct: share(&load.planes),
+        }
+    }
+}

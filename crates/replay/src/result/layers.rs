@@ -1,0 +1,60 @@
+//! What layers and the device beside the first one did.
+
+use std::collections::BTreeMap;
+
+use emmclab_device::Device;
+use serde::Serialize;
+
+use crate::host::HostCounts;
+
+/// What a layer did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LayerResult {
+    /// Name of the layer.
+    pub name: String,
+    /// Requests that it held because there was no room: back-pressure.
+    pub held_full: u64,
+    /// Requests that it held because background work was writing in their place.
+    pub held_overlap: u64,
+    /// How long it held them in all.
+    pub held_ms: f64,
+    /// Its own counts.
+    #[serde(flatten)]
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// What the second device did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SecondDevice {
+    /// Name of the device.
+    pub device: String,
+    /// Bytes that layers read from it.
+    pub host_bytes_read: u64,
+    /// Bytes that they wrote to it.
+    pub host_bytes_written: u64,
+    /// Pages programmed.
+    pub page_programs: u64,
+    /// Blocks erased.
+    pub block_erases: u64,
+    /// Bytes programmed / bytes written to it.
+    pub waf: f64,
+    /// What its host queue did, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostCounts>,
+}
+
+impl SecondDevice {
+    /// What a device has done so far.
+    pub(crate) fn new(name: String, device: &Device, host: Option<HostCounts>) -> Self {
+        let counters = device.counters();
+        Self {
+            device: name,
+            host_bytes_read: counters.host_bytes_read,
+            host_bytes_written: counters.host_bytes_written,
+            page_programs: counters.all_page_programs(),
+            block_erases: counters.block_erases(),
+            waf: counters.waf(),
+            host,
+        }
+    }
+}

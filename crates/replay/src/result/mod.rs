@@ -1,0 +1,217 @@
+//! What a run found, in groups. The names are those of the JSON output and of Python; docs/reference/result-fields.md lists them.
+
+mod distribution;
+mod flash;
+mod ftl;
+mod layers;
+mod power;
+mod times;
+mod wear;
+
+use std::time::Duration;
+
+use emmclab_device::{Device, DeviceConfig, Settings};
+use emmclab_trace::Ledger;
+use serde::Serialize;
+
+use crate::host::HostCounts;
+use crate::measure::{Kinds, Measure};
+use crate::options::Mode;
+
+pub use distribution::Distribution;
+pub use flash::{FlashOperations, PageOperations, Space, Utilisation, WriteAmplification};
+pub use ftl::{CacheCounts, Collection, LogBlockMerges, MapCounts, SlcCounts};
+pub use layers::{LayerResult, SecondDevice};
+pub use power::{Energy, PowerStates};
+pub use times::{Percentiles, ResponseTimes, ServiceTimes, Times, WaitTimes};
+pub use wear::{Lifetime, Wear};
+
+/// What a run found. All but `computing` depends on nothing but input, settings and version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SimulationResult {
+    /// Name of the device.
+    pub device: String,
+    /// The settings of the device that decide most.
+    pub configuration: Configuration,
+    /// How the workload was driven, and how that ended.
+    pub run: Run,
+    /// What the workload asked.
+    pub requests: Requests,
+    /// Response times: complete - arrival.
+    pub response: ResponseTimes,
+    /// Service times: complete - start.
+    pub service: ServiceTimes,
+    /// Where the response time went.
+    pub waits: WaitTimes,
+    /// Use of the flash space by host data.
+    pub space: Space,
+    /// Bytes programmed over bytes the host wrote.
+    pub write_amplification: WriteAmplification,
+    /// Page and block operations.
+    pub flash: FlashOperations,
+    /// How busy the parts were.
+    pub utilisation: Utilisation,
+    /// The map.
+    pub map: MapCounts,
+    /// Garbage collection.
+    pub gc: Collection,
+    /// Wear of the blocks.
+    pub wear: Wear,
+    /// Blocks in SLC mode.
+    pub slc: SlcCounts,
+    /// Write buffer and read cache, where the device has any.
+    pub cache: Option<CacheCounts>,
+    /// Power states.
+    pub power: PowerStates,
+    /// Energy.
+    pub energy: Energy,
+    /// What the host did above the device, where it merges or packs.
+    pub host: Option<HostCounts>,
+    /// What the readers counted, and the requests whose addresses were wrapped.
+    pub ledger: Ledger,
+    /// What each layer did, the first on top.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerResult>,
+    /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first_writes: Vec<(u64, u32)>,
+    /// What the second device did, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_device: Option<SecondDevice>,
+    /// Cost of the run on this computer; differs from run to run.
+    pub computing: Computing,
+}
+
+/// The settings of a device that decide most.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Configuration {
+    /// Capacity that the host sees.
+    pub capacity_bytes: u64,
+    /// RAM of the write buffer and the read cache.
+    pub ram_kb: u64,
+    /// What works in parallel: `timing.parallelism`.
+    pub parallelism: String,
+    /// Mapping scheme: `mapping.scheme`.
+    pub mapping_scheme: String,
+    /// When a write is complete: `timing.write_complete`.
+    pub write_complete: String,
+}
+
+impl Configuration {
+    fn new(settings: &Settings, device: &Device) -> Self {
+        Self {
+            capacity_bytes: device.geometry().capacity().0,
+            ram_kb: u64::from(settings.cache.size_kb) + u64::from(settings.cache.read_kb),
+            parallelism: word(settings.timing.parallelism),
+            mapping_scheme: word(settings.mapping.scheme),
+            write_complete: word(settings.timing.write_complete),
+        }
+    }
+}
+
+/// The word of an enumeration, as in the settings file.
+fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// How the workload was driven, and how that ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Run {
+    /// Open loop, closed loop or back to back.
+    pub mode: Mode,
+    /// Why the run ended early, where it did.
+    pub stopped: Option<String>,
+    /// From the first arrival to the last completion, in s.
+    pub simulated_s: f64,
+    /// Bytes read and written per second of it, in MB (1,024 x 1,024 bytes).
+    pub throughput_mb_per_s: f64,
+}
+
+/// Requests completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Requests {
+    /// All of them.
+    pub total: u64,
+    /// Reads.
+    pub read: u64,
+    /// Writes.
+    pub write: u64,
+    /// Discards and flushes.
+    pub other: u64,
+    /// Reads and writes that the device began at once, in percent.
+    pub no_wait_pct: f64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+}
+
+/// Cost of a run on the computer that simulated it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Computing {
+    /// Computing time.
+    pub wall_s: f64,
+    /// Page reads and programs per second of it.
+    pub page_operations_per_s: f64,
+}
+
+impl SimulationResult {
+    /// Sums up a run.
+    pub(crate) fn new(config: &DeviceConfig, device: &Device, measure: &Measure, mode: Mode) -> Self {
+        let settings = config.settings();
+        let counters = device.counters();
+        let elapsed_ns = measure.elapsed_ns();
+        let simulated_s = elapsed_ns as f64 / 1e9;
+        let bytes = measure.reads.bytes() + measure.writes.bytes();
+        let power = PowerStates::new(counters, measure, simulated_s);
+        Self {
+            device: settings.name.clone(),
+            configuration: Configuration::new(settings, device),
+            run: Run {
+                mode,
+                stopped: device.stop().map(|stop| stop.reason().to_owned()),
+                simulated_s,
+                throughput_mb_per_s: if elapsed_ns > 0 {
+                    bytes as f64 / 1_048_576.0 / simulated_s
+                } else {
+                    0.0
+                },
+            },
+            requests: Requests {
+                total: measure.requests(),
+                read: measure.reads.count,
+                write: measure.writes.count,
+                other: measure.others.count,
+                no_wait_pct: Kinds::no_wait_pct(&measure.timed()),
+                bytes_read: counters.host_bytes_read,
+                bytes_written: counters.host_bytes_written,
+            },
+            response: ResponseTimes::new(measure),
+            service: ServiceTimes::new(measure),
+            waits: WaitTimes::new(measure),
+            space: Space::new(counters),
+            write_amplification: WriteAmplification::new(counters),
+            flash: FlashOperations::new(counters),
+            utilisation: Utilisation::new(device, elapsed_ns),
+            map: MapCounts::new(device),
+            gc: Collection::new(device),
+            wear: Wear::new(device),
+            slc: SlcCounts { folded_blocks: counters.folds },
+            cache: CacheCounts::of(settings, counters),
+            power,
+            energy: Energy::new(settings, device, &power),
+            ..Self::default()
+        }
+    }
+
+    /// Notes the computing time of the run.
+    pub(crate) fn computed_in(&mut self, wall: Duration) {
+        let wall_s = wall.as_secs_f64();
+        let operations = self.flash.page_operations() as f64;
+        let page_operations_per_s = if wall_s > 0.0 { operations / wall_s } else { 0.0 };
+        self.computing = Computing { wall_s, page_operations_per_s };
+    }
+}

@@ -1,0 +1,79 @@
+//! Time and energy of the device by power state, and energy of the flash operations.
+
+use emmclab_device::{Counters, Device, Settings};
+use serde::Serialize;
+
+use crate::measure::Measure;
+
+/// How long the device was in each power state, in s; the times add up to the simulated time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PowerStates {
+    /// Working on requests, or collecting while idle.
+    pub active_s: f64,
+    /// Awake without work.
+    pub idle_s: f64,
+    /// Asleep.
+    pub asleep_s: f64,
+    /// Waking up.
+    pub waking_s: f64,
+    /// Times the device woke up.
+    pub wake_ups: u64,
+}
+
+impl PowerStates {
+    pub(super) fn new(counters: &Counters, measure: &Measure, elapsed_s: f64) -> Self {
+        let asleep_s = (counters.asleep_ns as f64 / 1e9).min(elapsed_s);
+        let waking_s = (counters.waking_ns as f64 / 1e9).min(elapsed_s - asleep_s);
+        let worked_s = (measure.busy_ns as f64 - counters.waking_ns as f64).max(0.0) / 1e9;
+        let worked_s = worked_s + counters.gc_idle_ns as f64 / 1e9;
+        let active_s = worked_s.min(elapsed_s - asleep_s - waking_s);
+        let idle_s = (elapsed_s - asleep_s - waking_s - active_s).max(0.0);
+        Self { active_s, idle_s, asleep_s, waking_s, wake_ups: counters.wake_ups }
+    }
+}
+
+/// Energy that the device took, in mJ; 0 where the device has no figures for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Energy {
+    /// All of it.
+    pub total_mj: f64,
+    /// Page reads, page programs, block erases and transfers over the flash bus.
+    pub flash_mj: f64,
+    /// Of the active time, beside the flash operations.
+    pub active_mj: f64,
+    /// Of the idle time.
+    pub idle_mj: f64,
+    /// Asleep.
+    pub asleep_mj: f64,
+    /// Of waking up.
+    pub waking_mj: f64,
+}
+
+impl Energy {
+    pub(super) fn new(settings: &Settings, device: &Device, states: &PowerStates) -> Self {
+        let power = &settings.power;
+        let (flash_mj, active_mj) = (flash_mj(settings, device), states.active_s * power.active_mw);
+        let (idle_mj, asleep_mj) = (states.idle_s * power.idle_mw, states.asleep_s * power.sleep_mw);
+        let waking_mj = states.waking_s * power.waking_mw;
+        let total_mj = active_mj + idle_mj + asleep_mj + waking_mj + flash_mj;
+        Self { total_mj, flash_mj, active_mj, idle_mj, asleep_mj, waking_mj }
+    }
+}
+
+/// Energy of reads, programs, erases and transfers.
+fn flash_mj(settings: &Settings, device: &Device) -> f64 {
+    let counters = device.counters();
+    let flash_uj: f64 = settings
+        .block_groups()
+        .iter()
+        .enumerate()
+        .map(|(i, group)| {
+            counters.group_reads[i] as f64 * group.read_uj
+                + counters.group_programs[i] as f64 * group.program_uj
+                + counters.group_erases[i] as f64 * group.erase_uj
+        })
+        .sum::<f64>()
+        * f64::from(device.geometry().clustered_planes);
+    let bus_uj = counters.bus_bytes as f64 / 1024.0 * settings.timing.bus_uj_per_kb;
+    (flash_uj + bus_uj) / 1e3
+}

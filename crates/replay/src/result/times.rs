@@ -1,0 +1,114 @@
+//! Response, service and waiting times of reads and writes.
+
+use serde::Serialize;
+
+use crate::measure::{Kinds, Measure};
+
+/// Mean and percentiles, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Times {
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
+/// Percentiles, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Percentiles {
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
+impl From<Times> for Percentiles {
+    fn from(Times { mean_ms: _, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }: Times) -> Self {
+        Self { p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
+}
+
+/// Response times (complete - arrival) of reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ResponseTimes {
+    /// Mean of reads and writes together, in ms.
+    pub mean_response_ms: f64,
+    /// Percentiles of reads and writes together.
+    #[serde(flatten)]
+    pub percentiles: Percentiles,
+    /// Reads alone.
+    pub read: Times,
+    /// Writes alone.
+    pub write: Times,
+}
+
+impl ResponseTimes {
+    pub(super) fn new(measure: &Measure) -> Self {
+        let [all, read, write] = by_operation(measure, Kinds::response);
+        Self { mean_response_ms: all.mean_ms, percentiles: all.into(), read, write }
+    }
+
+    /// Times of reads and writes together.
+    pub fn all(&self) -> Times {
+        let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms } = self.percentiles;
+        Times { mean_ms: self.mean_response_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
+}
+
+/// Service times (complete - start) of reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ServiceTimes {
+    /// Mean of reads and writes together, in ms.
+    pub mean_service_ms: f64,
+    /// Percentiles of reads and writes together.
+    #[serde(flatten)]
+    pub percentiles: Percentiles,
+    /// Reads alone.
+    pub read: Times,
+    /// Writes alone.
+    pub write: Times,
+}
+
+impl ServiceTimes {
+    pub(super) fn new(measure: &Measure) -> Self {
+        let [all, read, write] = by_operation(measure, Kinds::service);
+        Self { mean_service_ms: all.mean_ms, percentiles: all.into(), read, write }
+    }
+}
+
+/// Times of reads and writes together, of reads, and of writes.
+fn by_operation(measure: &Measure, times: fn(&[&Kinds]) -> Times) -> [Times; 3] {
+    let all = measure.timed();
+    [&all[..], &all[..1], &all[1..]].map(times)
+}
+
+/// Mean of each part of the response time over all requests, in ms; the parts add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct WaitTimes {
+    /// Behind earlier requests.
+    pub queue_ms: f64,
+    /// In the controller and between host and device.
+    pub controller_ms: f64,
+    /// On the flash bus and for it.
+    pub bus_ms: f64,
+    /// In the flash array.
+    pub array_ms: f64,
+    /// Behind garbage collection.
+    pub gc_ms: f64,
+    /// For the device to wake up.
+    pub wake_up_ms: f64,
+}
+
+impl WaitTimes {
+    pub(super) fn new(measure: &Measure) -> Self {
+        let requests = measure.requests().max(1) as f64;
+        let [queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms] =
+            measure.waits().map(|ns| ns as f64 / requests / 1e6);
+        Self { queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms }
+    }
+}

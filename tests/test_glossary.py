@@ -1,0 +1,56 @@
+"""The glossary: one meaning for each word, found under every spelling, printed by `emmclab explain`."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import ROOT, emmclab, emmclab_json
+from emmclab.glossary import define, glossary, words
+
+
+def test_no_spelling_stands_for_two_terms() -> None:
+    spellings = [word.casefold().replace("-", " ") for word in words()]
+    twice = {word for word in spellings if spellings.count(word) > 1}
+    assert twice == set()
+
+
+def test_every_definition_is_a_sentence_with_a_topic() -> None:
+    for term in glossary():
+        assert term.means[0].isupper() or term.means[0].isdigit() or term.means.startswith("complete"), term
+        assert term.text.endswith((".", ")")) and term.topic, term
+
+
+@pytest.mark.parametrize(
+    ("word", "term"),
+    [
+        ("watermark", "watermark"),
+        ("WAF", "write amplification"),
+        ("2-way", "way"),
+        ("CMT", "mapping cache"),
+        ("Read-Modify-Write", "read-modify-write"),
+        ("read_modify_write", "read-modify-write"),
+    ],
+)
+def test_explain_prints_the_definition_of_a_word(word: str, term: str) -> None:
+    done = emmclab("explain", word)
+    assert done.returncode == 0, done.stderr
+    found = define(word)
+    assert found is not None and found.term == term
+    assert done.stdout.startswith(term) and found.means[:30] in " ".join(done.stdout.split())
+    assert emmclab_json("explain", word)[0]["term"] == term
+
+
+def test_explain_prints_the_glossary_that_the_reference_page_holds() -> None:
+    page = (ROOT / "docs" / "reference" / "glossary.md").read_text()
+    listed = emmclab_json("explain", "--glossary")
+    assert [entry["term"] for entry in listed] == [term.term for term in glossary()]
+    assert all(f"**{entry['term']}**" in page for entry in listed)
+
+
+def test_what_is_no_word_no_device_and_no_file_is_refused_with_what_it_may_mean() -> None:
+    for word, near in (("watermrk", "`watermark`"), ("nexus55", "`nexus5`"), ("zzzz", "`emmclab devices`")):
+        done = emmclab("explain", word)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "neither a file, nor a device, nor a word" in done.stderr and near in done.stderr
+    done = emmclab("explain")
+    assert done.returncode == 2 and "--glossary" in done.stderr
