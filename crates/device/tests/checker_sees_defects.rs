@@ -58,7 +58,7 @@ fn sectors_that_were_not_kept_are_seen() {
 
 #[test]
 fn a_plane_used_twice_at_a_time_is_seen() {
-    assert!(verdict(|event, _| event.begin = 0).unwrap_err().contains("while busy"));
+    assert!(verdict(|event, _| event.begin = emmclab_base::Nanos(0)).unwrap_err().contains("while busy"));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn response_times_whose_parts_do_not_add_up_are_seen() {
         start: 0,
         complete: 10,
         subrequests: 1,
-        waits: emmclab_device::Waits::default(),
+        waits: emmclab_device::LatencyBreakdown::default(),
     });
     assert!(checker.verify(&device).unwrap_err().to_string().contains("add up"));
 }

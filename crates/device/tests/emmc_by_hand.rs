@@ -223,7 +223,7 @@ fn an_slc_cache_takes_small_writes_and_counts_nothing_towards_the_capacity() {
     let (device, events) = run(&cache, &[command(0, Write, 0, 8), command(5000, Write, 8, 12)]);
     assert_eq!(responses_us(&events), [400.0, 3000.0]);
     // 11 blocks of 8 pages, less a third.
-    assert_eq!(device.geometry().lpn_units, 58);
+    assert_eq!(device.geometry().logical_units, 58);
     assert_eq!(device.blocks().count(), 16);
     let (_, events) = run(&cache, &[command(0, Write, 0, 4), command(5000, Read, 0, 4)]);
     assert_eq!(responses_us(&events), [200.0, 25.0]);
@@ -234,7 +234,7 @@ fn an_slc_region_holds_the_first_addresses_at_half_the_pages() {
     let region = slc(&[("slc.mode", "region")]);
     let (device, events) = run(&region, &[command(0, Write, 0, 8), command(5000, Write, 200, 4)]);
     // 5 blocks of 4 pages, and 11 of 8, less a third.
-    assert_eq!((device.geometry().slc_units, device.geometry().lpn_units), (13, 72));
+    assert_eq!((device.geometry().slc_units, device.geometry().logical_units), (13, 72));
     assert_eq!(responses_us(&events), [400.0, 1000.0]);
     // A write across the border pays for both sides.
     let (_, events) = run(&region, &[command(0, Write, 12 * 4, 8)]);

@@ -26,14 +26,14 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
 /// Fills the device in order, and then writes the given pages; counts of the second part.
 fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> Counters {
     let mut device = Device::new(config);
-    let logical = u64::from(device.geometry().lpn_units);
+    let logical = u64::from(device.geometry().logical_units);
     let write = |device: &mut Device, page: u64| {
         let arrival = Nanos(device.idle_from().0.max(0));
         let command = Command::new(arrival, Write, page * 8, 8);
         device.submit(&command, &mut Quiet).unwrap();
         assert_eq!(device.stop(), None);
     };
-    (0..lpn).for_each(|page| write(&mut device, page));
+    (0..logical).for_each(|page| write(&mut device, page));
     device.rewind();
     pages.for_each(|page| write(&mut device, page % logical));
     device.counters().clone()

@@ -165,7 +165,7 @@ proptest! {
         ]);
         let mut device = Device::new(&config);
         let geometry = device.geometry();
-        let sectors = u64::from(geometry.lpn_units) * u64::from(geometry.unit_sectors);
+        let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
         let (mut persistence, mut checker) = (Persistence::of(&device), Checker::of(&device));
         let commands = stream(&steps, sectors);
         let (mut cuts, mut at) = (Vec::new(), 0);
@@ -217,7 +217,7 @@ proptest! {
         ]);
         let mut device = Device::new(&config);
         let geometry = device.geometry();
-        let sectors = u64::from(geometry.lpn_units) * u64::from(geometry.unit_sectors);
+        let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
         let mut persistence = Persistence::of(&device);
         let mut cuts = Vec::new();
         for command in stream(&steps, sectors) {

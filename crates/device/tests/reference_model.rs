@@ -7,7 +7,7 @@ mod model;
 use std::fmt::Write;
 
 use emmclab_device::DeviceConfig;
-use emmclab_device::ftl::gc::{NONE, POLICIES};
+use emmclab_device::gc::{NONE, POLICIES};
 use proptest::prelude::*;
 
 use model::{ROOMY_PCT, Step, drive};

@@ -13,7 +13,7 @@ pub type Step = (u16, u8, u16, u16);
 
 fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
     let geometry = device.geometry();
-    let sectors = u64::from(geometry.lpn_units) * u64::from(geometry.unit_sectors);
+    let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
     *now += i64::from(gap) * 1000;
     let op = match op {
         0..=159 => Op::Write,
