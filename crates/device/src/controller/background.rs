@@ -79,7 +79,7 @@ impl Background {
         Self {
             works: buffered || collect_after.is_some() || urgent.is_some() || fold_after.is_some(),
             collect_after,
-            free: if gc.idle_free_blocks > 0 { gc.idle_free_blocks } else { gc.soft_free_blocks },
+            free: if gc.idle_free_blocks > 0 { gc.idle_free_blocks } else { gc.high_watermark },
             hpi: gc.hpi,
             hpi_time: nanos(gc.hpi_us),
             urgent,

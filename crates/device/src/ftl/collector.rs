@@ -24,8 +24,8 @@ impl Collector {
         let incremental = policy.is_some() && gc.mode == GcMode::Incremental;
         Self {
             policy,
-            low_watermark: gc.hard_free_blocks,
-            high_watermark: gc.soft_free_blocks,
+            low_watermark: gc.low_watermark,
+            high_watermark: gc.high_watermark,
             pages_per_step: if incremental { gc.pages_per_step } else { 0 },
             wear_threshold: match settings.wear.levelling {
                 Levelling::Static => settings.wear.threshold,

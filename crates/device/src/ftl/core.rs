@@ -60,7 +60,7 @@ pub(crate) struct Core {
 impl Core {
     /// The core of a new device with `map_units` units of a map behind those of the host.
     pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
-        let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc));
+        let policy = gc::find(&settings.gc.policy).map(|policy| (policy.make)(&settings.gc.options));
         let pools = pools(settings, geometry, policy.as_deref());
         let units = geometry.logical_units + map_units;
         Self {

@@ -38,7 +38,9 @@ use tables::Tables;
 
 pub use self::core::Stop;
 pub(crate) use self::core::{Core, MAX_UNITS};
-pub(crate) use schemes::blocks::rows;
+pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
+pub(crate) use schemes::blocks::{logs, rows};
+pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 
 /// Requests whose table entries [`Ftl::prefetch`] reads at most.

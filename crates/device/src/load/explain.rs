@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toml::Value;
 
+use super::registries;
 use super::schema::resolve;
 use crate::settings::Settings;
 
@@ -26,7 +27,9 @@ pub struct Row {
 
 /// The JSON Schema of a device file.
 pub fn json_schema() -> Json {
-    schemars::schema_for!(Settings).to_value()
+    let mut schema = schemars::schema_for!(Settings).to_value();
+    registries::describe(&mut schema);
+    schema
 }
 
 /// Values by dotted path, in the order of the file.

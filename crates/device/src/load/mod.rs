@@ -1,7 +1,9 @@
 //! What a device is made of: read from TOML, changed by key, checked as a whole, explained value by value.
 
+mod aliases;
 mod explain;
 mod presets;
+mod registries;
 mod schema;
 mod validate;
 mod validate_emmc;
@@ -24,6 +26,7 @@ pub struct DeviceConfig {
     given: Table,
     origins: BTreeMap<String, String>,
     settings: Settings,
+    notes: Vec<String>,
 }
 
 impl DeviceConfig {
@@ -66,11 +69,11 @@ impl DeviceConfig {
     pub fn from_settings(settings: &Settings) -> Result<Self> {
         let given = Table::try_from(settings)
             .map_err(|error| Error::new(Kind::Config, format!("cannot be written as TOML: {error}")))?;
-        Self::check(given, BTreeMap::new())
+        Self::check(given, BTreeMap::new(), Vec::new())
     }
 
     fn parse(text: &str, origin: &str) -> Result<Self> {
-        let given: Table = text.parse().map_err(|error: toml::de::Error| {
+        let mut given: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
             let out = Error::new(Kind::Config, error.message().to_owned());
             line.map_or_else(
@@ -79,26 +82,29 @@ impl DeviceConfig {
             )
             .hint("the file must be TOML; presets/devices shows how")
         })?;
-        let mut origins = BTreeMap::new();
+        let (mut origins, mut notes) = (BTreeMap::new(), Vec::new());
+        aliases::rename(&mut given, &mut notes);
         for (key, _) in explain::leaves(&Value::Table(given.clone())) {
             origins.insert(key, origin.to_owned());
         }
-        Self::check(given, origins)
+        Self::check(given, origins, notes)
     }
 
-    fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
-        let faults = match given.clone().try_into::<Settings>() {
-            Ok(settings) => {
+    fn check(given: Table, origins: BTreeMap<String, String>, notes: Vec<String>) -> Result<Self> {
+        let parsed = given.clone().try_into::<Settings>();
+        let faults = match parsed {
+            Ok(mut settings) if !registries::has_unknown_options(&settings) => {
                 let faults = validate::faults(&settings);
                 if faults.is_empty() {
-                    return Ok(Self { given, origins, settings });
+                    registries::fill(&mut settings);
+                    return Ok(Self { given, origins, settings, notes });
                 }
                 faults
             }
-            Err(error) => {
+            parsed => {
                 let mut known = given;
                 let mut faults = schema::faults(&mut known);
-                if faults.is_empty() {
+                if let (Err(error), true) = (&parsed, faults.is_empty()) {
                     faults.push(error.message().to_owned());
                 } else if let Ok(settings) = known.try_into::<Settings>() {
                     // An unknown key does not hide an impossible value.
@@ -130,18 +136,27 @@ impl DeviceConfig {
     /// As [`DeviceConfig::set`].
     pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
         let mut given = self.given.clone();
-        let mut origins = self.origins.clone();
+        let (mut origins, mut notes) = (self.origins.clone(), self.notes.clone());
         for (key, text) in pairs {
+            let current = aliases::current(key);
+            if current != *key {
+                notes.push(format!("`{key}` is called `{current}` now; the next version will no longer know the old name"));
+            }
             let value = format!("value = {text}")
                 .parse::<Table>()
                 .ok()
                 .and_then(|mut table| table.remove("value"))
                 .unwrap_or_else(|| Value::String((*text).to_owned()));
-            put(&mut given, key, value)?;
-            origins.insert((*key).to_owned(), "--set".to_owned());
+            put(&mut given, &current, value)?;
+            origins.insert(current, "--set".to_owned());
         }
-        *self = Self::check(given, origins)?;
+        *self = Self::check(given, origins, notes)?;
         Ok(())
+    }
+
+    /// What the user should know of the settings: keys that had another name before.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The typed settings.

@@ -1,9 +1,8 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
-use super::validate_emmc;
-use super::validate_mapping;
+use super::{registries, validate_emmc, validate_mapping};
 use crate::ftl::gc;
-use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Scheme, Settings, WriteComplete};
+use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
 /// Longest time of a setting: 100 s; more is a slip of units.
 pub(super) const MAX_US: f64 = 1e8;
@@ -34,6 +33,7 @@ impl Faults {
 pub(super) fn faults(settings: &Settings) -> Vec<String> {
     let mut faults = Faults(Vec::new());
     let collects = settings.gc.policy != gc::NONE;
+    registries::faults(settings, &mut faults);
     geometry(settings, collects, &mut faults);
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
@@ -99,8 +99,8 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
         }
         blocks += u64::from(group.blocks);
         // One for each stream, and one more than the threshold.
-        let map = u32::from(settings.mapping.scheme == Scheme::Dftl);
-        let needed = if collects { settings.gc.hard_free_blocks.saturating_add(3 + map) } else { 1 + map };
+        let map = u32::from(settings.mapping.scheme == "dftl");
+        let needed = if collects { settings.gc.low_watermark.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
             faults.add(format!(
                 "`{}` is {} with {} spare blocks; a plane needs {needed} more than its spare blocks to write and collect",
@@ -177,35 +177,22 @@ fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
     let share = settings.capacity.over_provisioning_pct;
     faults.amount("capacity.over_provisioning_pct", share, 1000.0);
     let gc = &settings.gc;
-    if collects && gc::find(&gc.policy).is_none() {
-        let names: Vec<_> = gc::POLICIES.iter().map(|policy| policy.name).collect();
-        faults.add(format!(
-            "`gc.policy` is \"{}\"; it must be one of: none, {}",
-            gc.policy,
-            names.join(", ")
-        ));
-    }
     if collects && share <= 0.0 {
         faults.add(
             "`capacity.over_provisioning_pct` is 0 with collection: a full device could never write again; give it a share or set gc.policy = \"none\"",
         );
     }
     if collects {
-        faults.at_least_one("gc.hard_free_blocks", gc.hard_free_blocks);
-        faults.at_least_one("gc.choices", gc.choices);
-        faults.at_least_one("gc.window", gc.window);
-        if gc.choices > 4096 {
-            faults.add(format!("`gc.choices` is {}; at most 4096", gc.choices));
-        }
+        faults.at_least_one("gc.low_watermark", gc.low_watermark);
         if gc.mode == GcMode::Incremental {
             faults.at_least_one("gc.pages_per_step", gc.pages_per_step);
         }
         if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0)
-            && gc.soft_free_blocks <= gc.hard_free_blocks
+            && gc.high_watermark <= gc.low_watermark
         {
             faults.add(format!(
-                "`gc.soft_free_blocks` is {} but must lie above `gc.hard_free_blocks` ({}) for incremental or idle collection",
-                gc.soft_free_blocks, gc.hard_free_blocks
+                "`gc.high_watermark` is {} but must lie above `gc.low_watermark` ({}) for incremental or idle collection",
+                gc.high_watermark, gc.low_watermark
             ));
         }
     } else {

@@ -2,7 +2,7 @@
 
 use super::validate::{Faults, MAX_US};
 use crate::settings::{BusMode, SlcMode, WriteBack};
-use crate::settings::{Scheduling, Scheme, Settings};
+use crate::settings::{Scheduling, Settings};
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;
@@ -72,7 +72,7 @@ fn shared_pages(settings: &Settings, faults: &mut Faults) {
     if settings.host.packed_writes == 0 {
         faults.add("`controller.share_packed_pages` is given but nothing is packed: set host.packed_writes");
     }
-    if settings.mapping.scheme != Scheme::Page {
+    if settings.mapping.scheme != "page" {
         faults.add(
             "`controller.share_packed_pages` lets any units share a page: set mapping.scheme = \"page\"",
         );
@@ -101,7 +101,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
         faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in an endless queue");
     }
-    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != Scheme::Page {
+    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
         faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");
     }
 }
@@ -124,16 +124,16 @@ fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
     if !gc.hpi && gc.hpi_us > 0.0 {
         faults.add("`gc.hpi_us` is given with gc.hpi = false");
     }
-    if gc.idle_free_blocks > 0 && gc.idle_free_blocks <= gc.hard_free_blocks {
+    if gc.idle_free_blocks > 0 && gc.idle_free_blocks <= gc.low_watermark {
         faults.add(format!(
-            "`gc.idle_free_blocks` is {} but must lie above `gc.hard_free_blocks` ({})",
-            gc.idle_free_blocks, gc.hard_free_blocks
+            "`gc.idle_free_blocks` is {} but must lie above `gc.low_watermark` ({})",
+            gc.idle_free_blocks, gc.low_watermark
         ));
     }
-    if gc.urgent_free_blocks > 0 && gc.urgent_free_blocks < gc.hard_free_blocks {
+    if gc.urgent_free_blocks > 0 && gc.urgent_free_blocks < gc.low_watermark {
         faults.add(format!(
-            "`gc.urgent_free_blocks` is {}, below `gc.hard_free_blocks` ({}), where writes wait already",
-            gc.urgent_free_blocks, gc.hard_free_blocks
+            "`gc.urgent_free_blocks` is {}, below `gc.low_watermark` ({}), where writes wait already",
+            gc.urgent_free_blocks, gc.low_watermark
         ));
     }
     for (key, free) in
@@ -165,10 +165,10 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
     if !collects {
         faults.add("`slc.mode` moves data by collection, but gc.policy = \"none\"");
     }
-    if settings.mapping.scheme != Scheme::Page {
+    if settings.mapping.scheme != "page" {
         faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not follow: set mapping.scheme = \"page\"");
     }
-    let needed = settings.gc.hard_free_blocks.saturating_add(3);
+    let needed = settings.gc.low_watermark.saturating_add(3);
     if slc.blocks < needed {
         faults.add(format!(
             "`slc.blocks` is {}; a plane needs {needed} of them to write and collect",

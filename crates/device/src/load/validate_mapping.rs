@@ -1,16 +1,9 @@
 //! What can be wrong with the mapping scheme of settings that are otherwise possible.
 
 use super::validate::Faults;
-use crate::ftl::{MAX_UNITS, rows};
+use crate::ftl::{MAX_UNITS, logs, maps_blocks, rows};
 use crate::geometry::Geometry;
-use crate::settings::{
-    AllocationPolicy, Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Scheme, Settings,
-};
-
-/// Most log blocks of a plane, and most entries or maps in memory: beyond lies a slip of units.
-const MOST_LOGS: u32 = 1 << 16;
-const MOST_MAPS: u32 = 1 << 12;
-const MOST_ENTRIES: u32 = 1 << 28;
+use crate::settings::{Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Settings};
 
 /// Blocks of a plane that a merge needs beside data and log blocks.
 const MERGE_BLOCKS: u64 = 1;
@@ -18,17 +11,11 @@ const MERGE_BLOCKS: u64 = 1;
 /// Every impossible or contradictory value.
 pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     clustering(settings, faults);
-    let scheme = settings.mapping.scheme;
-    if scheme != Scheme::Page && settings.controller.scheduling == Scheduling::ReadFirst {
+    let scheme = settings.mapping.scheme.as_str();
+    if scheme != "page" && settings.controller.scheduling == Scheduling::ReadFirst {
         faults.add("`controller.scheduling` = \"read_first\" works with mapping.scheme = \"page\" only");
     }
-    if scheme == Scheme::Dftl {
-        let entries = settings.mapping.cached_entries;
-        if entries == 0 || entries > MOST_ENTRIES {
-            faults.add(format!("`mapping.cached_entries` is {entries}; it must lie in 1..={MOST_ENTRIES}"));
-        }
-    }
-    if scheme.maps_blocks() {
+    if maps_blocks(scheme) {
         policies(settings, faults);
         sizes(settings, faults);
     }
@@ -50,7 +37,7 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
         );
     }
     for (i, group) in geometry.block_groups.iter().enumerate() {
-        let gang = [
+        let cluster = [
             (Clustering::Planes, geometry.planes_per_die),
             (Clustering::Dies, geometry.dies_per_chip),
             (Clustering::Chips, geometry.chips_per_channel),
@@ -60,10 +47,10 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
         .filter(|(from, _)| level >= *from)
         .map(|(_, count)| u64::from(*count))
         .product::<u64>();
-        let units = gang * u64::from(group.page_kb / settings.mapping.unit_kb);
-        if !gang.is_power_of_two() || units > MAX_UNITS as u64 {
+        let units = cluster * u64::from(group.page_kb / settings.mapping.unit_kb);
+        if !cluster.is_power_of_two() || units > MAX_UNITS as u64 {
             faults.add(format!(
-                "`mapping.clustering` makes {gang} pages of group {i} one clustered page of {units} map units; planes must be a power of two and units at most {MAX_UNITS}: cluster less or take a larger mapping.unit_kb"
+                "`mapping.clustering` makes {cluster} pages of group {i} one clustered page of {units} map units; planes must be a power of two and units at most {MAX_UNITS}: cluster less or take a larger mapping.unit_kb"
             ));
         }
     }
@@ -76,7 +63,7 @@ fn policies(settings: &Settings, faults: &mut Faults) {
     if gc.policy != usual.policy || gc.mode != GcMode::Blocking || gc.idle_after_us > 0.0 {
         faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must be left as they are {word}"));
     }
-    if settings.allocation.policy != AllocationPolicy::Dynamic || settings.allocation.hot_max_kb > 0 {
+    if settings.allocation.policy != "dynamic" || settings.allocation.hot_max_kb > 0 {
         faults
             .add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
     }
@@ -89,41 +76,15 @@ fn policies(settings: &Settings, faults: &mut Faults) {
 }
 
 fn sizes(settings: &Settings, faults: &mut Faults) {
-    let mapping = &settings.mapping;
-    let least = if mapping.scheme == Scheme::Fast { 2 } else { 1 };
-    if mapping.log_blocks < least || mapping.log_blocks > MOST_LOGS {
-        faults.add(format!(
-            "`mapping.log_blocks` is {}; it must lie in {least}..={MOST_LOGS}",
-            mapping.log_blocks
-        ));
-        return;
-    }
-    if mapping.scheme == Scheme::Block && mapping.cached_maps > 0 {
-        faults.add("`mapping.cached_maps` is given, but block mapping has no page maps");
-    }
-    if mapping.cached_maps > MOST_MAPS {
-        faults.add(format!("`mapping.cached_maps` is {}; at most {MOST_MAPS}", mapping.cached_maps));
-    }
-    if mapping.scheme == Scheme::Superblock {
-        for (key, value) in [
-            ("mapping.superblock_blocks", mapping.superblock_blocks),
-            ("mapping.superblock_log_blocks", mapping.superblock_log_blocks),
-        ] {
-            faults.at_least_one(key, value);
-            if value > 1024 {
-                faults.add(format!("`{key}` is {value}; at most 1024"));
-            }
-        }
-    }
     let geometry = Geometry::new(settings);
     let [group] = geometry.groups.as_slice() else { return };
     let data = u64::from(rows(&geometry));
-    let needed = data + u64::from(mapping.log_blocks) + MERGE_BLOCKS;
+    let needed = data + u64::from(logs(settings)) + MERGE_BLOCKS;
     let usable = u64::from(group.blocks - group.spare_blocks);
     if needed > usable {
         faults.add(format!(
             "a plane has {usable} blocks but needs {needed}: {data} for data, {} for logs (`mapping.log_blocks`) and {MERGE_BLOCKS} to merge; take a larger capacity.over_provisioning_pct or fewer log blocks",
-            mapping.log_blocks
+            logs(settings)
         ));
     }
 }

@@ -2,9 +2,18 @@
 
 use super::{AllocationPolicy, PageRequest, View, WaySelection};
 use crate::ftl::core::home_plane;
+use crate::settings::{PolicyKind, PolicyOptions};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressStriped;
+
+impl AddressStriped {
+    pub const KIND: PolicyKind = PolicyKind { name: "static", about: "By the logical address.", settings: &[] };
+
+    pub fn new(_: &PolicyOptions) -> Self {
+        Self
+    }
+}
 
 impl AllocationPolicy for AddressStriped {
     #[inline]

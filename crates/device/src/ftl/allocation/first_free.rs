@@ -4,9 +4,19 @@
 
 use super::{AllocationPolicy, PageRequest, View, WaySelection};
 use crate::ids::PlaneId;
+use crate::settings::{PolicyKind, PolicyOptions};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFree;
+
+impl FirstFree {
+    pub const KIND: PolicyKind =
+        PolicyKind { name: "dynamic", about: "The way that is free first.", settings: &[] };
+
+    pub fn new(_: &PolicyOptions) -> Self {
+        Self
+    }
+}
 
 impl AllocationPolicy for FirstFree {
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Where new data goes: allocation policies choose the plane. A policy is one file here and one entry in [`policies`].
+//! Where new data goes: allocation policies choose the plane. A policy is one file here and one entry in the list below.
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
 mod address_striped;
@@ -9,7 +9,7 @@ use emmclab_base::Nanos;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use crate::nand::Nand;
-use crate::settings::{self, Settings};
+use crate::settings::{PolicyKind, Settings};
 
 use address_striped::AddressStriped;
 use first_free::FirstFree;
@@ -49,19 +49,23 @@ pub(crate) trait AllocationPolicy {
     fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection;
 }
 
-/// The registry: each policy is a file here, a word in [`settings::AllocationPolicy`], and an entry below.
+/// The registry: each policy is a file here and an entry below.
 macro_rules! policies {
-    ($($word:ident => $name:ident),+ $(,)?) => {
+    ($($name:ident),+ $(,)?) => {
+        /// Every policy.
+        pub(crate) static POLICIES: &[PolicyKind] = &[$($name::KIND),+];
+
         #[derive(Clone, Copy, Debug)]
         enum Any {
             $($name($name)),+
         }
 
         impl Any {
+            /// The policy of the settings, whose name was checked; the first one for any other.
             fn new(settings: &Settings) -> Self {
-                match settings.allocation.policy {
-                    $(settings::AllocationPolicy::$word => Any::$name($name)),+
-                }
+                let (name, options) = (settings.allocation.policy.as_str(), &settings.allocation.options);
+                let all = [$((<$name>::KIND.name, Any::$name(<$name>::new(options)))),+];
+                all.iter().find(|(known, _)| *known == name).unwrap_or(&all[0]).1
             }
 
             #[inline(always)]
@@ -74,10 +78,7 @@ macro_rules! policies {
     };
 }
 
-policies! {
-    Dynamic => FirstFree,
-    Static => AddressStriped,
-}
+policies!(FirstFree, AddressStriped);
 
 /// The policy and what it remembers between pages.
 #[derive(Clone, Debug)]

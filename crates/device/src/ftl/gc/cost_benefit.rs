@@ -3,10 +3,10 @@
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
 use crate::ids::BlockId;
+use crate::settings::PolicyKind;
 
 pub(super) const POLICY: Policy = Policy {
-    name: "cost_benefit",
-    about: "the greatest age x invalid units / valid units",
+    kind: PolicyKind { name: "cost_benefit", about: "the greatest age x invalid units / valid units", settings: &[] },
     make: |_| Box::new(CostBenefit),
 };
 

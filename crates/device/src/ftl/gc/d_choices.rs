@@ -6,12 +6,16 @@ use rand_pcg::rand_core::Rng;
 
 use super::{Choice, Policy, VictimPolicy, View};
 use crate::ids::BlockId;
-use crate::settings::GcSettings;
+use crate::settings::{PolicyKind, PolicySetting};
+
+const CHOICES: PolicySetting =
+    PolicySetting { key: "choices", about: "Blocks drawn for each decision.", default: 10, range: (1, 4096) };
+const SEED: PolicySetting =
+    PolicySetting { key: "seed", about: "Seed of the draws.", default: 1, range: (0, i64::MAX as u64) };
 
 pub(super) const POLICY: Policy = Policy {
-    name: "d_choices",
-    about: "the fewest valid units among `gc.choices` blocks drawn at random",
-    make: |settings: &GcSettings| Box::new(DChoices { choices: settings.choices, seed: settings.seed }),
+    kind: PolicyKind { name: "d_choices", about: "the fewest valid units among `gc.choices` blocks drawn at random", settings: &[CHOICES, SEED] },
+    make: |options| Box::new(DChoices { choices: CHOICES.count(options), seed: SEED.of(options) }),
 };
 
 /// An odd number that spreads neighbouring turns over the whole state.

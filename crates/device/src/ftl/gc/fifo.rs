@@ -2,9 +2,12 @@
 //! blocks that are wholly valid.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
+use crate::settings::PolicyKind;
 
-pub(super) const POLICY: Policy =
-    Policy { name: "fifo", about: "the block that has been full for longest", make: |_| Box::new(Fifo) };
+pub(super) const POLICY: Policy = Policy {
+    kind: PolicyKind { name: "fifo", about: "the block that has been full for longest", settings: &[] },
+    make: |_| Box::new(Fifo),
+};
 
 struct Fifo;
 

@@ -1,9 +1,12 @@
 //! Greedy: the block with the fewest valid units. Optimal for uniform traffic; moves cold data again and again.
 
 use super::{Choice, Policy, VictimPolicy, View};
+use crate::settings::PolicyKind;
 
-pub(super) const POLICY: Policy =
-    Policy { name: "greedy", about: "the block with the fewest valid units", make: |_| Box::new(Greedy) };
+pub(super) const POLICY: Policy = Policy {
+    kind: PolicyKind { name: "greedy", about: "the block with the fewest valid units", settings: &[] },
+    make: |_| Box::new(Greedy),
+};
 
 struct Greedy;
 

@@ -1,5 +1,6 @@
-//! Victim policies of garbage collection. A policy is one file here and one entry in [`POLICIES`].
+//! Victim policies of garbage collection. A policy is one file here and one entry in [`POLICIES`]; its settings stand in its file.
 
+mod cat;
 mod cost_benefit;
 mod d_choices;
 mod fifo;
@@ -10,7 +11,7 @@ use super::pool::Pool;
 use super::tables::Tables;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::{BlockState, Nand};
-use crate::settings::GcSettings;
+use crate::settings::{PolicyKind, PolicyOptions};
 
 pub use super::pool::Order;
 
@@ -121,19 +122,23 @@ pub trait VictimPolicy: Send + Sync {
 
 /// A victim policy by name.
 pub struct Policy {
-    /// The value of `gc.policy`.
-    pub name: &'static str,
-    /// One sentence on what it does.
-    pub about: &'static str,
+    /// Name, meaning and settings.
+    pub kind: PolicyKind,
     /// Makes it from its settings.
-    pub make: fn(&GcSettings) -> Box<dyn VictimPolicy>,
+    pub make: fn(&PolicyOptions) -> Box<dyn VictimPolicy>,
 }
 
 /// Every policy.
-pub static POLICIES: &[Policy] =
-    &[greedy::POLICY, cost_benefit::POLICY, fifo::POLICY, d_choices::POLICY, windowed_greedy::POLICY];
+pub static POLICIES: &[Policy] = &[
+    greedy::POLICY,
+    cost_benefit::POLICY,
+    cat::POLICY,
+    fifo::POLICY,
+    d_choices::POLICY,
+    windowed_greedy::POLICY,
+];
 
 /// The policy of this name.
 pub fn find(name: &str) -> Option<&'static Policy> {
-    POLICIES.iter().find(|policy| policy.name == name)
+    POLICIES.iter().find(|policy| policy.kind.name == name)
 }

@@ -1,12 +1,18 @@
 //! Windowed greedy: the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
 
 use super::{Choice, Order, Policy, VictimPolicy, View};
-use crate::settings::GcSettings;
+use crate::settings::{PolicyKind, PolicySetting};
+
+const WINDOW: PolicySetting = PolicySetting {
+    key: "window",
+    about: "Oldest blocks looked at for each decision.",
+    default: 64,
+    range: (1, u32::MAX as u64),
+};
 
 pub(super) const POLICY: Policy = Policy {
-    name: "windowed_greedy",
-    about: "the fewest valid units among the `gc.window` oldest blocks",
-    make: |settings: &GcSettings| Box::new(WindowedGreedy { window: settings.window as usize }),
+    kind: PolicyKind { name: "windowed_greedy", about: "the fewest valid units among the `gc.window` oldest blocks", settings: &[WINDOW] },
+    make: |options| Box::new(WindowedGreedy { window: WINDOW.count(options) as usize }),
 };
 
 struct WindowedGreedy {

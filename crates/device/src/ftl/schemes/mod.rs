@@ -13,13 +13,30 @@ use crate::events::Observer;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
-use crate::settings::{self, Settings};
+use crate::settings::{PolicyKind, Settings};
 
 use blocks::Blocks;
 use demand::Demand;
 
 /// Bytes of an entry of the page map.
 const ENTRY_BYTES: u64 = 4;
+
+/// The page map in memory.
+const PAGE: PolicyKind = PolicyKind {
+    name: "page",
+    about: "Every unit may lie anywhere; the whole map is in memory.",
+    settings: &[],
+};
+
+/// Every scheme.
+pub(crate) fn kinds() -> impl Iterator<Item = PolicyKind> {
+    [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain([demand::KIND])
+}
+
+/// Whether a scheme gives logical blocks blocks of their own, which are merged instead of collected.
+pub(crate) fn maps_blocks(scheme: &str) -> bool {
+    blocks::KINDS.iter().any(|kind| kind.name == scheme)
+}
 
 /// What a scheme knows beside the core.
 pub(crate) enum Scheme {
@@ -33,12 +50,10 @@ pub(crate) enum Scheme {
 
 impl Scheme {
     pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
-        match settings.mapping.scheme {
-            settings::Scheme::Page => Scheme::Page,
-            settings::Scheme::Dftl => Scheme::Demand(Box::new(Demand::new(settings, geometry))),
-            _ => Blocks::new(settings, geometry)
-                .map_or(Scheme::Page, |blocks| Scheme::Blocks(Box::new(blocks))),
+        if settings.mapping.scheme == demand::KIND.name {
+            return Scheme::Demand(Box::new(Demand::new(settings, geometry)));
         }
+        Blocks::new(settings, geometry).map_or(Scheme::Page, |blocks| Scheme::Blocks(Box::new(blocks)))
     }
 
     /// Units that the scheme itself keeps on the flash, behind those of the host.

@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use super::{LOG_BLOCKS, CACHED_MAPS, Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
 use crate::events::Observer;
 use crate::ids::BlockId;
-use crate::settings::Settings;
+use crate::settings::{PolicyKind, PolicyOptions};
 
 /// Data and log block of every logical block.
 pub(crate) struct Bast {
@@ -21,7 +21,13 @@ pub(crate) struct Bast {
 }
 
 impl Bast {
-    pub fn new(_: &Settings, layout: Layout) -> Self {
+    pub const KIND: PolicyKind = PolicyKind {
+        name: "bast",
+        about: "Hybrid: a log block for each data block that is overwritten (Kim et al., IEEE Trans. Consumer Electronics 2002).",
+        settings: &[LOG_BLOCKS, CACHED_MAPS],
+    };
+
+    pub fn new(_: &PolicyOptions, layout: Layout) -> Self {
         let blocks = layout.blocks as usize;
         let used = vec![VecDeque::with_capacity(layout.logs as usize); layout.planes as usize];
         Self { data: vec![BlockId::NONE; blocks], log: vec![BlockId::NONE; blocks], used }

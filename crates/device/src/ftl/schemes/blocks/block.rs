@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use super::{LOG_BLOCKS, Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
 use crate::events::{Merge, Observer};
 use crate::ids::BlockId;
-use crate::settings::Settings;
+use crate::settings::{PolicyKind, PolicyOptions};
 
 /// A block that is being written anew.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub fn new(_: &Settings, layout: Layout) -> Self {
+    pub const KIND: PolicyKind = PolicyKind {
+        name: "block",
+        about: "A logical block is one block, its pages in their places; an overwrite goes to a replacement that is completed later.",
+        settings: &[LOG_BLOCKS],
+    };
+
+    pub fn new(_: &PolicyOptions, layout: Layout) -> Self {
         let open = vec![VecDeque::with_capacity(layout.logs as usize); layout.planes as usize];
         Self { data: vec![BlockId::NONE; layout.blocks as usize], open }
     }

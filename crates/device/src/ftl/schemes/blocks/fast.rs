@@ -7,10 +7,13 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use super::{CACHED_MAPS, LOG_BLOCKS, Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
 use crate::events::Observer;
 use crate::ids::{BlockId, Ppn};
-use crate::settings::Settings;
+use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
+
+/// One log block is sequential, so there must be another.
+const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
 
 /// Log blocks of a plane.
 #[derive(Clone, Debug)]
@@ -28,7 +31,13 @@ pub(crate) struct Fast {
 }
 
 impl Fast {
-    pub fn new(_: &Settings, layout: Layout) -> Self {
+    pub const KIND: PolicyKind = PolicyKind {
+        name: "fast",
+        about: "Hybrid: log blocks shared by all data blocks, one of them sequential (Lee et al., ACM TECS 2007).",
+        settings: &[SHARED_LOG_BLOCKS, CACHED_MAPS],
+    };
+
+    pub fn new(_: &PolicyOptions, layout: Layout) -> Self {
         let logs = Logs { sequential: None, random: VecDeque::with_capacity(layout.logs as usize) };
         Self { data: vec![BlockId::NONE; layout.blocks as usize], logs: vec![logs; layout.planes as usize] }
     }

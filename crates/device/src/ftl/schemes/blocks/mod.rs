@@ -18,13 +18,29 @@ use crate::ftl::core::Core;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn};
 use crate::nand::{BlockState, Nand};
-use crate::settings::{self, Settings};
+use crate::settings::{PolicyKind, PolicySetting, Settings};
 use bast::Bast;
 use block::Block;
 use fast::Fast;
 use io::BlockIo;
 use map_cache::MapCache;
 use superblock::Superblock;
+
+/// Log blocks of a plane.
+const LOG_BLOCKS: PolicySetting = PolicySetting {
+    key: "log_blocks",
+    about: "Log blocks of a plane (`fast`: the sequential one among them); `block`: blocks of a plane that can be replaced at once.",
+    default: 8,
+    range: (1, 1 << 16),
+};
+
+/// Page maps in memory.
+const CACHED_MAPS: PolicySetting = PolicySetting {
+    key: "cached_maps",
+    about: "Logical blocks (superblocks) of a plane whose page map is in memory at once; that of another is read from the flash first. 0 = all.",
+    default: 0,
+    range: (0, 1 << 12),
+};
 
 /// How logical pages make logical blocks, and where these belong.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +64,7 @@ impl Layout {
             pages: group.pages_per_block,
             rows,
             blocks: rows * geometry.planes,
-            logs: settings.mapping.log_blocks,
+            logs: logs(settings),
             planes: geometry.planes,
             page_shift: group.page_shift,
         }
@@ -69,6 +85,11 @@ impl Layout {
     fn row(self, block: u32) -> u32 {
         block / self.planes
     }
+}
+
+/// Log blocks of a plane.
+pub(crate) fn logs(settings: &Settings) -> u32 {
+    LOG_BLOCKS.count(&settings.mapping.options)
 }
 
 /// Logical blocks that each plane has to hold.
@@ -117,9 +138,12 @@ pub(crate) trait Placement: Scheme {
     fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place>;
 }
 
-/// The schemes: each is a file here, a word in [`settings::Scheme`], and the same word in the list below.
+/// The registry: each scheme is a file here and an entry in the list below.
 macro_rules! schemes {
     ($($name:ident),+) => {
+        /// Every block-mapped scheme.
+        pub(super) static KINDS: &[PolicyKind] = &[$($name::KIND),+];
+
         enum Any {
             $($name($name)),+
         }
@@ -127,10 +151,11 @@ macro_rules! schemes {
         impl Any {
             /// The scheme of the settings; `None` where that does not map blocks.
             fn new(settings: &Settings, layout: Layout) -> Option<Self> {
-                Some(match settings.mapping.scheme {
-                    $(settings::Scheme::$name => Any::$name($name::new(settings, layout)),)+
-                    _ => return None,
-                })
+                let (name, options) = (settings.mapping.scheme.as_str(), &settings.mapping.options);
+                $(if name == $name::KIND.name {
+                    return Some(Any::$name($name::new(options, layout)));
+                })+
+                None
             }
 
             fn tables(&self) -> &dyn Scheme {
@@ -167,7 +192,7 @@ impl Blocks {
     /// The block-mapped scheme of the settings; `None` where they have another kind.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let layout = Layout::new(settings, geometry);
-        let cache = MapCache::new(settings.mapping.cached_maps, layout.rows);
+        let cache = MapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
         let scheme = Any::new(settings, layout)?;
         Some(Self { layout, cache, scheme })
     }

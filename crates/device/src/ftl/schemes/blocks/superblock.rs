@@ -9,10 +9,23 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{Held, Layout, Place, Placement, Scheme, list, number, read_list};
+use super::{LOG_BLOCKS, CACHED_MAPS, Held, Layout, Place, Placement, Scheme, list, number, read_list};
 use crate::events::{Merge, Observer};
 use crate::ids::{BlockId, Ppn};
-use crate::settings::Settings;
+use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
+
+const BLOCKS: PolicySetting = PolicySetting {
+    key: "superblock_blocks",
+    about: "Logical blocks in a superblock.",
+    default: 4,
+    range: (1, 1024),
+};
+const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
+    key: "superblock_log_blocks",
+    about: "Most log blocks of one superblock.",
+    default: 4,
+    range: (1, 1024),
+};
 
 /// The blocks of a superblock.
 #[derive(Clone, Debug)]
@@ -36,8 +49,14 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    pub fn new(settings: &Settings, layout: Layout) -> Self {
-        let size = settings.mapping.superblock_blocks;
+    pub const KIND: PolicyKind = PolicyKind {
+        name: "superblock",
+        about: "Hybrid: neighbouring logical blocks share data and log blocks with a page map among them (Kang et al., EMSOFT 2006).",
+        settings: &[LOG_BLOCKS, BLOCKS, MOST_LOG_BLOCKS, CACHED_MAPS],
+    };
+
+    pub fn new(options: &PolicyOptions, layout: Layout) -> Self {
+        let size = BLOCKS.count(options);
         let planes = layout.planes as usize;
         Self {
             groups: vec![
@@ -45,7 +64,7 @@ impl Superblock {
                 (layout.rows.div_ceil(size) * layout.planes) as usize
             ],
             size,
-            most_logs: settings.mapping.superblock_log_blocks,
+            most_logs: MOST_LOG_BLOCKS.count(options),
             used: vec![VecDeque::with_capacity(layout.logs as usize); planes],
             logs: vec![0; planes],
         }

@@ -21,8 +21,22 @@ use crate::ftl::span::Span;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
-use crate::settings::Settings;
+use crate::settings::{PolicyKind, PolicySetting, Settings};
 use mapping_cache::MappingCache;
+
+/// The scheme in the registry.
+pub(super) const KIND: PolicyKind = PolicyKind {
+    name: "dftl",
+    about: "As `page`, but the map is on the flash and the entries in use are in memory (Gupta et al., ASPLOS 2009).",
+    settings: &[CACHED_ENTRIES],
+};
+
+const CACHED_ENTRIES: PolicySetting = PolicySetting {
+    key: "cached_entries",
+    about: "Map entries in memory.",
+    default: 4096,
+    range: (1, 1 << 28),
+};
 
 /// Bytes of an entry on the flash, and of one in memory: logical and physical address.
 const ENTRY_BYTES: u32 = 4;
@@ -53,7 +67,7 @@ impl Demand {
         let per_page = kind.page_bytes / ENTRY_BYTES;
         let pages = geometry.logical_units.div_ceil(per_page) as usize;
         Self {
-            cache: MappingCache::new(settings.mapping.cached_entries, geometry.logical_units),
+            cache: MappingCache::new(CACHED_ENTRIES.count(&settings.mapping.options), geometry.logical_units),
             base: geometry.logical_units,
             per_page,
             units: kind.units_per_page(),

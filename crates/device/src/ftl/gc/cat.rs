@@ -1,0 +1,45 @@
+//! CAT (cost, age, times): the least valid units / invalid units / age, weighed by the erases that a block has seen, so that worn
+//! blocks are spared (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999).
+//! Looks at every full block of the plane.
+
+use super::{Choice, Order, Policy, VictimPolicy, View};
+use crate::ids::BlockId;
+use crate::settings::PolicyKind;
+
+pub(super) const POLICY: Policy = Policy {
+    kind: PolicyKind {
+        name: "cat",
+        about: "the least valid units x erases / (invalid units x age): spares worn blocks",
+        settings: &[],
+    },
+    make: |_| Box::new(Cat),
+};
+
+struct Cat;
+
+/// Cost and benefit of a block, kept apart so that blocks compare in whole numbers. The counts fit: units 20 bits each, erases 32, ages
+/// 64.
+fn score(view: &View, block: BlockId) -> (u128, u128) {
+    let valid = u128::from(view.valid(block));
+    let invalid = u128::from(view.units_per_block()) - valid;
+    (valid * u128::from(view.erases(block) + 1), invalid * u128::from(view.age(block) + 1))
+}
+
+impl VictimPolicy for Cat {
+    fn order(&self) -> Order {
+        Order::Age
+    }
+
+    fn choose(&self, view: &View) -> Choice {
+        let mut best: Option<(BlockId, (u128, u128))> = None;
+        for block in view.full_blocks() {
+            let (cost, benefit) = score(view, block);
+            // A fully valid block gives nothing; the lowest number wins a tie.
+            let better = best.is_none_or(|(_, (least, most))| cost * most < least * benefit);
+            if benefit > 0 && better {
+                best = Some((block, (cost, benefit)));
+            }
+        }
+        best.map_or(Choice::Nothing, |(block, _)| Choice::Collect(block))
+    }
+}

@@ -1,0 +1,142 @@
+//! The settings that name a policy, and what belongs to each of its names.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::validate::Faults;
+use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
+use crate::settings::{PolicyKind, PolicyOptions, Settings};
+
+/// A setting that names one of several policies, and the options beside it.
+struct Registry<'a> {
+    /// Section of the settings, and its name in the schema.
+    section: &'static str,
+    schema: &'static str,
+    key: &'static str,
+    chosen: &'a str,
+    options: &'a PolicyOptions,
+    kinds: Vec<PolicyKind>,
+}
+
+const NO_COLLECTION: PolicyKind = PolicyKind { name: gc::NONE, about: "No collection.", settings: &[] };
+
+fn registries(settings: &Settings) -> [Registry<'_>; 3] {
+    let Settings { gc: collection, allocation, mapping, .. } = settings;
+    [
+        Registry {
+            section: "gc",
+            schema: "GcSettings",
+            key: "policy",
+            chosen: &collection.policy,
+            options: &collection.options,
+            kinds: std::iter::once(NO_COLLECTION).chain(gc::POLICIES.iter().map(|policy| policy.kind)).collect(),
+        },
+        Registry {
+            section: "allocation",
+            schema: "AllocationSettings",
+            key: "policy",
+            chosen: &allocation.policy,
+            options: &allocation.options,
+            kinds: ALLOCATION_POLICIES.to_vec(),
+        },
+        Registry {
+            section: "mapping",
+            schema: "MappingSettings",
+            key: "scheme",
+            chosen: &mapping.scheme,
+            options: &mapping.options,
+            kinds: scheme_kinds().collect(),
+        },
+    ]
+}
+
+/// Unknown names, options that belong to another name or to none, and values out of range.
+pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+    for registry in registries(settings) {
+        let Registry { section, key, chosen, options, ref kinds, .. } = registry;
+        let Some(kind) = kinds.iter().find(|kind| kind.name == chosen) else {
+            let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
+            faults.add(format!("`{section}.{key}` is \"{chosen}\"; it must be one of: {}", names.join(", ")));
+            continue;
+        };
+        for (option, value) in options {
+            if let Some(setting) = kind.settings.iter().find(|setting| setting.key == option) {
+                let (least, most) = setting.range;
+                if !(least..=most).contains(value) {
+                    faults.add(format!("`{section}.{option}` is {value}; it must lie in {least}..={most}"));
+                }
+                continue;
+            }
+            let owns = |kind: &&PolicyKind| kind.settings.iter().any(|setting| setting.key == option);
+            let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
+            // A key of no policy at all is found by the schema.
+            if !owners.is_empty() {
+                faults.add(format!(
+                    "`{section}.{option}` is a setting of {section}.{key} = {}; \"{chosen}\" has no such setting",
+                    owners.join(", ")
+                ));
+            }
+        }
+    }
+}
+
+/// Options that no policy has.
+pub(super) fn has_unknown_options(settings: &Settings) -> bool {
+    registries(settings).iter().any(|registry| {
+        let known = |option: &String| {
+            registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option)
+        };
+        !registry.options.keys().all(known)
+    })
+}
+
+/// Gives the options of the chosen policies their defaults where none is given.
+pub(super) fn fill(settings: &mut Settings) {
+    let defaults = registries(settings).map(|registry| {
+        let kind = registry.kinds.iter().find(|kind| kind.name == registry.chosen);
+        kind.map_or(&[][..], |kind| kind.settings)
+    });
+    let all = [&mut settings.gc.options, &mut settings.allocation.options, &mut settings.mapping.options];
+    for (options, settings) in all.into_iter().zip(defaults) {
+        for setting in settings {
+            options.entry(setting.key.to_owned()).or_insert(setting.default);
+        }
+    }
+}
+
+/// Puts the names of policies and their settings into the schema, where the plain data has a word and a map.
+pub(super) fn describe(schema: &mut Json) {
+    for registry in registries(&Settings::default()) {
+        let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else { continue };
+        if let Some(section) = section.as_object_mut() {
+            section.insert("additionalProperties".into(), false.into());
+        }
+        let Some(properties) = section.get_mut("properties").and_then(Json::as_object_mut) else { continue };
+        let word = |kind: &PolicyKind| json!({"type": "string", "const": kind.name, "description": kind.about});
+        if let Some(choice) = properties.get_mut(registry.key).and_then(Json::as_object_mut) {
+            choice.remove("type");
+            choice.insert("oneOf".into(), registry.kinds.iter().map(word).collect());
+        }
+        for kind in &registry.kinds {
+            describe_options(kind, properties);
+        }
+    }
+}
+
+fn describe_options(kind: &PolicyKind, properties: &mut Map<String, Json>) {
+    for setting in kind.settings {
+        let (least, most) = setting.range;
+        let format = if most > u64::from(u32::MAX) { "uint64" } else { "uint32" };
+        let entry = properties.entry(setting.key).or_insert_with(|| {
+            json!({"type": "integer", "format": format, "default": setting.default,
+                "minimum": least, "maximum": most, "description": ""})
+        });
+        // A setting that several policies share names all of them.
+        let before = entry["description"].as_str().unwrap_or("").to_owned();
+        let names = before.strip_suffix(&format!(": {}", setting.about));
+        let names = names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));
+        entry["description"] = format!("{names}: {}", setting.about).into();
+        if entry["minimum"].as_u64().is_some_and(|other| least < other) {
+            entry["minimum"] = least.into();
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The RAM of the device that holds data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The RAM of the device that holds data: the volatile cache of written data (`EXT_CSD` `CACHE_SIZE`, eMMC 4.5), and data
+/// that was read. What is durable when stands in `persistence.rs`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheSettings {
+    /// Room for written data, which is lost with the power; 0 = no cache, every write goes to the flash.
+    pub size_kb: u32,
+    /// Which written data leaves first.
+    pub policy: CachePolicy,
+    /// When written data goes to the flash.
+    pub write_back: WriteBack,
+    /// Idle time after which written data goes to the flash, with `write_back` = "idle".
+    pub idle_after_us: f64,
+    /// Room for data that was read, replaced by LRU; 0 = none.
+    pub read_kb: u32,
+}
+
+/// Which written data leaves the cache first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CachePolicy {
+    /// The page that came first.
+    #[default]
+    Fifo,
+    /// The page not written for longest.
+    Lru,
+    /// All data of the erase-block-sized range not written for longest (BPLRU without padding; Kim and Ahn, FAST 2008).
+    BlockLru,
+}
+
+/// When written data leaves the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteBack {
+    /// As soon as the flash has nothing else to do.
+    #[default]
+    Eager,
+    /// After some idle time, and when room is short.
+    Idle,
+    /// Only when room is short, or a flush asks.
+    WhenFull,
+}

@@ -1,0 +1,70 @@
+//! The command path and the bus between host and device.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The command path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ControllerSettings {
+    /// Which page operation goes first.
+    pub scheduling: Scheduling,
+    /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
+    /// eMMC 5.1), 0 is no limit.
+    pub queue_depth: u32,
+    /// Fixed time of a read command before the flash is asked.
+    pub read_overhead_us: f64,
+    /// Fixed time of a write command before the flash is asked.
+    pub write_overhead_us: f64,
+    /// Time of a KB between host and device, before a write or after a read of the flash.
+    pub host_us_per_kb: f64,
+    /// Bus mode, which gives the time between host and device instead.
+    pub bus_mode: BusMode,
+    /// Time that a reliable write takes on top, for keeping the old data until the new is whole.
+    pub reliable_write_us: f64,
+    /// The data of a packed write is programmed as one stream, so that a page may hold units of several entries; otherwise
+    /// each entry fills pages of its own. The standard (eMMC 5.1, 6.6.29) says how a pack is transferred, not how it lies.
+    pub share_packed_pages: bool,
+}
+
+/// Order of page operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheduling {
+    /// In the order of arrival.
+    #[default]
+    Fifo,
+    /// Reads before writes that have not begun (SSDsim).
+    ReadFirst,
+}
+
+
+/// Data rate of the bus between host and device, eight bits wide (`EXT_CSD` `HS_TIMING` and `BUS_WIDTH`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BusMode {
+    /// As `host_us_per_kb` says.
+    #[default]
+    Given,
+    /// High speed, single data rate at 52 MHz: 52 million bytes a second.
+    Hs52,
+    /// High speed, double data rate at 52 MHz: 104 million bytes a second.
+    Ddr52,
+    /// Single data rate at 200 MHz (eMMC 4.5): 200 million bytes a second.
+    Hs200,
+    /// Double data rate at 200 MHz (eMMC 5.0): 400 million bytes a second.
+    Hs400,
+}
+
+impl BusMode {
+    /// Bytes a second, where the mode says it.
+    pub const fn bytes_per_s(self) -> Option<u64> {
+        match self {
+            BusMode::Given => None,
+            BusMode::Hs52 => Some(52_000_000),
+            BusMode::Ddr52 => Some(104_000_000),
+            BusMode::Hs200 => Some(200_000_000),
+            BusMode::Hs400 => Some(400_000_000),
+        }
+    }
+}

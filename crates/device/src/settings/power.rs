@@ -1,0 +1,37 @@
+//! Sleep, waking, and power by state.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Sleep, waking, and power by state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PowerSettings {
+    /// Idle time after which the device sleeps; 0 = never.
+    pub sleep_after_us: f64,
+    /// Time to wake up, paid by the request that comes.
+    pub wake_us: f64,
+    /// Distribution of the time to wake up instead of `wake_us`: points in rising order, the last at 100 %, straight lines
+    /// between them.
+    pub wake_quantiles: Vec<WakeQuantile>,
+    /// Seed of the wake-up times.
+    pub seed: u64,
+    /// Power while working, on top of what the flash takes.
+    pub active_mw: f64,
+    /// Power while idle and awake.
+    pub idle_mw: f64,
+    /// Power asleep.
+    pub sleep_mw: f64,
+    /// Power while waking up.
+    pub waking_mw: f64,
+}
+
+/// A point of the distribution of wake-up times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WakeQuantile {
+    /// Share of wake-ups that take at most `us`.
+    pub up_to_pct: f64,
+    /// Time to wake up.
+    pub us: f64,
+}

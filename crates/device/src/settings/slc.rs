@@ -1,0 +1,57 @@
+//! Blocks in SLC mode.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Blocks run in SLC mode: half the pages, times of their own (the enhanced area of eMMC 4.4, `EXT_CSD` `ENH_SIZE_MULT`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SlcSettings {
+    /// What the blocks are for.
+    pub mode: SlcMode,
+    /// Blocks of each plane run in SLC mode; they are taken from `group`.
+    pub blocks: u32,
+    /// Block group that they are taken from, counted from 0.
+    pub group: u32,
+    /// `cache`: writes up to this size go there.
+    pub max_kb: u32,
+    /// Array time of a page read in SLC mode.
+    pub read_us: f64,
+    /// Array time of a page program in SLC mode.
+    pub program_us: f64,
+    /// Time of a block erase in SLC mode.
+    pub erase_us: f64,
+    /// Erases that a block stands in SLC mode; 0 = never goes bad.
+    pub erase_limit: u32,
+    /// `cache`: idle time after which its data is folded into the other blocks; 0 = only when it is full.
+    pub fold_after_us: f64,
+}
+
+impl Default for SlcSettings {
+    fn default() -> Self {
+        Self {
+            mode: SlcMode::Off,
+            blocks: 0,
+            group: 0,
+            max_kb: 16,
+            read_us: 25.0,
+            program_us: 200.0,
+            erase_us: 1500.0,
+            erase_limit: 0,
+            fold_after_us: 0.0,
+        }
+    }
+}
+
+/// What blocks in SLC mode are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SlcMode {
+    /// There are none.
+    #[default]
+    Off,
+    /// A region at the beginning of the address space lies in them for good.
+    Region,
+    /// Small writes go there first and are folded into the other blocks later.
+    Cache,
+}
