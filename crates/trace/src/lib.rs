@@ -5,8 +5,11 @@
 //! moved is counted in a [`Ledger`] that travels with the trace.
 
 mod ahead;
+mod arrow_batch;
 mod atomic_file;
 mod batch;
+mod batch_faults;
+mod builder;
 mod columns;
 mod combine;
 mod events;
@@ -23,7 +26,8 @@ mod source;
 mod writer;
 
 pub use atomic_file::AtomicFile;
-pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
+pub use batch::{BATCH_ROWS, Batch};
+pub use builder::BatchBuilder;
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use emmclab_base::{Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};

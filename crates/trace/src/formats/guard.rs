@@ -249,7 +249,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::batch::{Batch, BatchBuilder};
+    use crate::batch::Batch;
+    use crate::builder::BatchBuilder;
     use emmclab_base::{Op, Request, Sector};
 
     fn batch(requests: &[Request]) -> Batch {
