@@ -27,7 +27,7 @@ impl Batch {
 
     /// The first row that is no request, counted from 0: one without data, or with a time before an earlier one.
     pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
-        // Whole columns first, which is quick. A missing time is less than any.
+        // Fast path over whole columns, without branches. A missing time is less than any.
         #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
         let goes_back = |earlier: &[i64], later: &[i64]| {
             earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))

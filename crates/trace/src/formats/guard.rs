@@ -107,7 +107,7 @@ impl UnitGuard {
             self.responses += responses;
             self.response_sum += sum;
         }
-        // All bits together, which is quick, are at least as large as the largest.
+        // An upper bound without branches: all bits together are at least as large as the largest.
         if rows.sector.iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
             self.highest = rows.sector.iter().fold(self.highest, |highest, sector| highest.max(*sector));
         }
