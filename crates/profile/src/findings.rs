@@ -32,7 +32,7 @@ const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 /// What a rule came to: the value looked at, whether the rule holds, and what that means.
 type Verdict = Option<(f64, bool, String)>;
 
-/// Judges a finished report; the accumulators give what stands in no table.
+/// Judges a finished report; the accumulators hold values that no table has.
 pub(crate) fn findings(
     report: &ProfileReport,
     arrivals: &Arrivals,

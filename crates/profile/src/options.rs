@@ -1,4 +1,4 @@
-//! What a profile is called, and what it assumes where a trace cannot tell.
+//! Name of a profile, and assumptions where a trace has no data.
 
 use serde::Serialize;
 

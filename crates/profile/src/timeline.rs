@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::folding::{Cell, Folding};
+use crate::coarsening::{Cell, CoarseningBins};
 use crate::pages::NewPages;
 use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 
@@ -11,7 +11,7 @@ const BINS: usize = 256;
 
 /// What happens in each bin.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline(Folding<Activity>);
+pub(crate) struct Timeline(CoarseningBins<Activity>);
 
 #[derive(Clone, Debug, Default)]
 struct Activity {
@@ -50,7 +50,7 @@ impl Activity {
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self(Folding::new(BINS))
+        Self(CoarseningBins::new(BINS))
     }
 }
 

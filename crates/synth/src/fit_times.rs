@@ -87,7 +87,7 @@ impl Timeline {
         self.last_arrival = request.arrival;
     }
 
-    /// A read or a write; tells how it came.
+    /// Takes a read or a write, and returns how it arrived.
     pub(crate) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };

@@ -83,11 +83,11 @@ macro_rules! builder {
                 Rows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
             }
 
-            /// Takes what was collected and starts anew. A first row whose optional value is missing and a later one
-            /// whose value is there are told apart because the column is filled up on the first value.
+            /// Takes the collected requests and starts anew. An optional column is filled up with missing values when its
+            /// first value arrives.
             #[must_use]
             pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
-                // The next batch is most likely as long and has the same columns.
+                // Capacity for a batch of the same length and columns.
                 let next = Self {
                     $($field: Vec::with_capacity(self.$field.len()),)*
                     $($some: Vec::with_capacity(self.$some.len()),)*

@@ -1,8 +1,8 @@
 //! Requests, units, columnar traces, the ledger, and one reader and writer per trace format.
 //!
 //! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and
-//! yields batches in bounded memory; [`TraceWriter`] writes them. Everything that a reader dropped, split, merged or
-//! moved is counted in a [`Ledger`] that travels with the trace.
+//! yields batches in bounded memory; [`TraceWriter`] writes them. Requests that a reader dropped, split, merged or
+//! reordered are counted in a [`Ledger`] that travels with the trace.
 
 mod ahead;
 mod arrow_batch;

@@ -1,5 +1,5 @@
 //! The rows of a batch as requests.
-#![expect(clippy::inline_always, reason = "of the columns that a loop does not ask for nothing is read")]
+#![expect(clippy::inline_always, reason = "columns that a loop does not use are not read")]
 
 use std::convert::identity;
 use std::ops::Range;
@@ -17,8 +17,7 @@ macro_rules! rows {
         always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
         optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
     ) => {
-        /// The columns as plain slices, which cost nothing to ask. What is missing is `NO_TIME` and the like, or the
-        /// whole column.
+        /// The columns as plain slices. A missing value is `NO_TIME` and the like, or its whole column is empty.
         #[derive(Clone, Copy)]
         pub(crate) struct Rows<'a> {
             $(pub $field: &'a [$type],)*

@@ -30,7 +30,7 @@ const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
 const MAX_ADDRESS_SECTORS: u64 = (8 << 50) / SECTOR_BYTES;
 /// Requests that must agree before sizes are taken for bytes.
 const BYTES_SAMPLE: u64 = 64;
-/// Sizes to tell apart: a stream of equal large requests is honest.
+/// Least number of distinct sizes for a verdict: a stream of equal large requests may be genuine.
 const BYTES_SIZES: usize = 4;
 
 /// Watches the requests of a trace as they are read.
