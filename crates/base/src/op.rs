@@ -24,6 +24,7 @@ impl Op {
     pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Discard, Op::Flush, Op::SecureErase];
 
     /// The name in files, JSON and tables.
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Op::Read => "read",

@@ -2,7 +2,7 @@
 
 use emmclab_trace::Nanos;
 
-/// What a bin holds: something that can be added up.
+/// The content of a bin: values that add up.
 pub(crate) trait Cell: Clone + Default {
     fn add(&mut self, other: &Self);
 }

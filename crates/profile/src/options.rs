@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct ProfileOptions {
     /// The trace's name in tables.
     pub name: String,
-    /// What garbage collection is assumed to cost.
+    /// Assumed cost of garbage collection.
     pub gc: GcCost,
 }
 

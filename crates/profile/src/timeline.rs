@@ -9,7 +9,7 @@ use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 /// Bins at most; at least half as many once a trace is longer than this many milliseconds.
 const BINS: usize = 256;
 
-/// What happens in each bin.
+/// Content of each bin.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline(CoarseningBins<Activity>);
 

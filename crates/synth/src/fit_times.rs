@@ -18,7 +18,7 @@ const SLOWEST_NS: u64 = 1_000_000_000_000;
 /// Largest deviation of a service time that a model holds, parts per million.
 const LARGEST_JITTER: u128 = 1_000_000_000;
 
-/// What a trace says of time.
+/// Duration, bursts and service times of a trace.
 pub(crate) struct Timing {
     pub duration_s: f64,
     pub bursts: BurstModel,

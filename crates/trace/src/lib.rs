@@ -1,4 +1,4 @@
-//! Requests, units, columnar traces, the ledger, and one reader and writer per trace format.
+//! Columnar traces, the ledger, and one reader and writer per trace format.
 //!
 //! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and
 //! yields batches in bounded memory; [`TraceWriter`] writes them. Requests that a reader dropped, split, merged or
