@@ -333,7 +333,7 @@ pub struct SimulationResult {
     pub lifetime: Option<Lifetime>,
     /// From the first arrival to the last completion.
     pub simulated_s: f64,
-    /// What was folded, and what the readers counted.
+    /// Requests with wrapped addresses, and what the readers counted.
     pub ledger: Ledger,
     /// What each layer did, the first on top.
     #[serde(skip_serializing_if = "Vec::is_empty")]
