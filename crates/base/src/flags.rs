@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// Somebody waits for it (`REQ_SYNC`).
+    /// A task waits for it (`REQ_SYNC`).
     pub const SYNC: Flags = Flags(1);
     /// Durable on completion (`REQ_FUA`).
     pub const FUA: Flags = Flags(1 << 1);
-    /// The cache is flushed before it (`REQ_PREFLUSH`).
+    /// The device flushes its cache before it (`REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(1 << 2);
     /// File-system metadata (`REQ_META`).
     pub const META: Flags = Flags(1 << 3);
@@ -25,7 +25,7 @@ impl Flags {
     /// The recorder noted whether the request waited.
     pub const NO_WAIT_KNOWN: Flags = Flags(1 << 7);
     /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, journal blocks and commit blocks (with `META`
-    /// where the kernel marks them), and now and then data that had to be in place before a commit.
+    /// where the kernel marks them), and rarely data that a commit depends on.
     pub const JOURNAL: Flags = Flags(1 << 8);
 
     /// Names in the order of the bits.

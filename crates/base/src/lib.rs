@@ -1,4 +1,4 @@
-//! What every other crate shares: the error, the units, operations, flags, and one request.
+//! Types that every other crate shares: the error, the units, operations, flags, and the request.
 //!
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 

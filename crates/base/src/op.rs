@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -11,9 +11,9 @@ pub enum Op {
     Read = 0,
     /// Data to the device.
     Write = 1,
-    /// The range holds nothing worth keeping (TRIM).
+    /// The data of the range is no longer needed (TRIM).
     Discard = 2,
-    /// Everything written so far must be durable; carries no data.
+    /// Makes everything written so far durable; carries no data.
     Flush = 3,
     /// The range must become unreadable.
     SecureErase = 4,
@@ -24,6 +24,7 @@ impl Op {
     pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Discard, Op::Flush, Op::SecureErase];
 
     /// The name in files, JSON and tables.
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Op::Read => "read",

@@ -23,11 +23,11 @@ pub struct Request {
     pub sector: Sector,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// What it does.
+    /// Operation.
     pub op: Op,
-    /// Its properties.
+    /// Property bits.
     pub flags: Flags,
-    /// The process behind it.
+    /// Id of the process that caused it.
     pub pid: Option<i32>,
     /// The name of that process, in the trace's table of names.
     pub process: Option<NameId>,
@@ -36,7 +36,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request of which only arrival, place and operation are known.
+    /// A request of which only arrival, range and operation are known.
     #[inline]
     pub const fn new(arrival: Nanos, op: Op, sector: Sector, sectors: u32) -> Self {
         Self {
@@ -66,13 +66,13 @@ impl Request {
         Sector(self.sector.0.saturating_add(self.sectors as u64))
     }
 
-    /// Complete - arrival, what the application feels.
+    /// Response time: from arrival to completion, as the application sees it.
     #[inline]
     pub fn response(&self) -> Option<Nanos> {
         self.complete.map(|complete| complete - self.arrival)
     }
 
-    /// Complete - start, what the device took.
+    /// Service time: from start to completion, as the driver sees it.
     #[inline]
     pub fn service(&self) -> Option<Nanos> {
         Some(self.complete? - self.start?)

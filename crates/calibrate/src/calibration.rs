@@ -1,16 +1,16 @@
-//! What goes into a calibration beside the samples, and what comes out.
+//! Options and result of a calibration.
 
 use serde::Serialize;
 
-/// Fewer held-out requests than this give no error of their own.
+/// Sizes with fewer held-out requests are left out of the summary of errors.
 pub const ENOUGH: usize = 5;
 
-/// How to calibrate.
+/// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
     /// Name of the preset.
     pub name: String,
-    /// Where the samples come from, for its comments.
+    /// Origin of the samples, for the comments of the preset.
     pub source: String,
     /// Capacity that the host sees, in GB.
     pub capacity_gb: u32,
@@ -32,50 +32,50 @@ pub struct Figure {
 /// Measured and predicted service times of one size, in us; medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeRow {
-    /// What the requests do.
+    /// Operation.
     pub op: &'static str,
-    /// Their size.
+    /// Size in KB.
     pub kb: f64,
-    /// How many there are.
+    /// Number of requests.
     pub requests: usize,
-    /// Measured.
+    /// Measured, over all requests.
     pub measured_us: f64,
-    /// By the preset.
+    /// Predicted by the preset.
     pub predicted_us: f64,
-    /// Of the half that was not fitted to: how many, measured, and predicted by a fit to the other half.
+    /// Requests of the held-out half.
     pub held_out_requests: usize,
-    /// Measured there.
+    /// Measured, over the held-out half.
     pub held_out_measured_us: Option<f64>,
-    /// Predicted for it.
+    /// Predicted for the held-out half by a fit to the other half.
     pub held_out_predicted_us: Option<f64>,
-    /// Predicted / measured - 1, in percent.
+    /// `held_out_predicted_us / held_out_measured_us - 1`, in percent.
     pub held_out_error_pct: Option<f64>,
 }
 
-/// What calibration found.
+/// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
     /// The preset, commented.
     pub toml: String,
     /// Page sizes in KB, largest first.
     pub page_kb: Vec<u32>,
-    /// Flash units that work at once.
+    /// Flash ways that work in parallel.
     pub units: u32,
-    /// The figures.
+    /// Fitted figures with their error bars.
     pub figures: Vec<Figure>,
     /// Measured and predicted by operation and size.
     pub sizes: Vec<SizeRow>,
-    /// Median over the held-out requests of the size of the error, in percent: each against the prediction for its
-    /// operation and size.
+    /// Median of the absolute error over the held-out requests, in percent, each against the prediction for its operation
+    /// and size.
     pub held_out_request_error_pct: f64,
-    /// Median over sizes (of at least [`ENOUGH`] held-out requests) of the size of the held-out error, in percent.
+    /// Median of the absolute held-out error over sizes of at least [`ENOUGH`] held-out requests, in percent.
     pub held_out_median_error_pct: f64,
-    /// Held-out requests of sizes that were met within 10 %, in percent.
+    /// Share of the held-out requests whose size is predicted within 10 %, in percent.
     pub held_out_within_10_pct: f64,
-    /// Requests used, and those left out because they waited for the device to wake up.
+    /// Requests used.
     pub requests: usize,
-    /// See `requests`.
+    /// Requests left out because they waited for the device to wake up.
     pub woken: usize,
-    /// Packed commands that were left out, where that was asked for.
+    /// Packed commands left out; 0 unless `skip_packed`.
     pub packed: usize,
 }

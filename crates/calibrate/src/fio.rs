@@ -1,14 +1,14 @@
 //! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
 //!
-//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` stand for the requests; without them
-//! the mean does. Every second job in order of size is held out of the fit.
+//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without
+//! them, the mean does. Every second job in order of size is held out of the fit.
 
 use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
 use serde_json::Value;
 
 use crate::samples::Samples;
 
-/// Percentiles that stand for the requests between them.
+/// Range of the percentiles that are used.
 const FROM_PCT: f64 = 5.0;
 const TO_PCT: f64 = 95.0;
 
@@ -22,9 +22,9 @@ struct Job {
 /// Collects the samples of a file of `fio --output-format=json`.
 ///
 /// # Errors
-/// Where it is none, or its jobs ran more than one request at a time.
+/// Where the text is no fio result, or a job ran more than one request at a time.
 pub fn samples_of_fio(text: &str) -> Result<Samples> {
-    // Warnings may stand before the JSON.
+    // fio may print warnings before the JSON.
     let text = text.find('{').map_or(text, |at| &text[at..]);
     let root: Value = serde_json::from_str(text).map_err(|error| {
         Error::new(Kind::Syntax, format!("is no JSON: {error}")).hint("run fio with --output-format=json")
@@ -66,7 +66,7 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
     Ok(samples)
 }
 
-/// What a job did in one direction; `None` for nothing.
+/// One direction of a job; `None` where it did no I/O.
 fn job(side: &Value, op: Op, name: &str) -> Result<Option<Job>> {
     let count = side["total_ios"].as_u64().unwrap_or(0);
     if count == 0 {

@@ -10,13 +10,13 @@ use crate::samples::{Group, Samples};
 use crate::statistics::median;
 use crate::{preset, search};
 
-/// Refits that make the error bars.
+/// Number of refits to resampled requests, for the error bars.
 const RESAMPLES: usize = 40;
 
 /// Fits a preset.
 ///
 /// # Errors
-/// [`Kind::Value`] where there are no writes, or too few sizes to tell anything.
+/// [`Kind::Value`] where there are no writes, or fewer than three sizes.
 pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibration> {
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();

@@ -1,18 +1,18 @@
-//! The service time of a request that is alone on an idle device: what the simulated device does with it, in closed
-//! form, so that a search can ask thousands of times. A test holds the two together.
+//! Service time of a single request on an idle device, in closed form, because the search evaluates it thousands of
+//! times. A test compares it with the simulated device.
 
 use emmclab_trace::Op;
 
-/// The structure: what a search chooses, not a number it bends.
+/// The discrete parameters: the search enumerates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Page sizes in KB, largest first.
     pub page_kb: Vec<u32>,
-    /// Flash units that work beside each other.
+    /// Flash ways that work in parallel.
     pub units: u32,
 }
 
-/// The numbers, all in us.
+/// The continuous parameters, all in us.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
     /// Fixed time of a read.
@@ -27,14 +27,14 @@ pub struct Timing {
     pub program: Vec<f64>,
 }
 
-/// Most flash units of a shape.
+/// Upper bound on the flash ways of a shape.
 pub(crate) const MOST_UNITS: usize = 4;
 
 impl Timing {
     /// Time from start to completion, us.
     pub fn service_us(&self, shape: &Shape, op: Op, kb: f64) -> f64 {
         let mut left = (kb / 4.0).ceil() as u32 * 4;
-        // When each unit would be free of programs, which decides where a page goes, and of what is asked for.
+        // Per way: the time at which its programs end, which decides the placement of pages, and its busy time of this request.
         let mut placed = [0.0f64; MOST_UNITS];
         let mut busy = [0.0f64; MOST_UNITS];
         let units = shape.units as usize;
@@ -58,7 +58,7 @@ impl Timing {
         overhead + self.host_per_kb * kb + busy.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Every number, for a search.
+    /// Every parameter, for the search.
     pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut f64> {
         [&mut self.read_overhead, &mut self.write_overhead, &mut self.host_per_kb]
             .into_iter()
@@ -66,7 +66,7 @@ impl Timing {
             .chain(&mut self.program)
     }
 
-    /// Name, unit and value of every number, in the order of [`Timing::values`].
+    /// Name, unit and value of every parameter, in the order of [`Timing::values`].
     pub(crate) fn named(&self, shape: &Shape) -> Vec<(String, &'static str, f64)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", self.read_overhead),

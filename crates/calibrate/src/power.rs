@@ -1,17 +1,17 @@
-//! Sleep threshold and cost of waking, from how long requests waited between start and issue after idle gaps.
+//! Sleep threshold and wake-up time, from the delays between start and issue of requests after idle gaps.
 
 use crate::statistics::median;
 
-/// A gap without work and what the next request waited to be issued.
+/// An idle gap, and the delay from start to issue of the request after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
     pub gap_us: f64,
     pub delay_us: f64,
-    /// Whether that is far more than usual for the operation.
+    /// Whether the delay is that of a wake-up, by [`woken_above`].
     pub woken: bool,
 }
 
-/// When a device falls asleep and what waking it costs.
+/// Sleep threshold and wake-up time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerFit {
     /// Idle time after which it sleeps.
@@ -20,11 +20,11 @@ pub struct PowerFit {
     pub wake_us: f64,
 }
 
-/// A wait this long above the usual one is no ordinary one.
+/// Least wake-up time that is told from ordinary delays, in us, above three times the median.
 const LEAST_WAKE_US: f64 = 200.0;
-/// Fewer woken requests than this show nothing.
+/// Least number of woken requests for a fit.
 const ENOUGH: usize = 10;
-/// Share of the requests after long gaps that has to be woken.
+/// Least share of woken requests among those after long gaps.
 const MOSTLY: f64 = 0.6;
 
 /// The delay above which a request of an operation with these delays has been woken.
@@ -32,13 +32,13 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// The threshold that parts the woken from the others with the fewest mistakes, in the middle (of the logarithm) of the
-/// gaps on both sides; `None` where nothing is seen of sleep.
+/// The gap that separates woken requests from others with the fewest misclassified, at the geometric mean of the gaps on
+/// both sides; `None` where the delays show no sleep.
 pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
     let mut by_gap: Vec<Wait> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));
     let all_woken = by_gap.iter().filter(|wait| wait.woken).count();
-    // With the threshold before everything, whoever did not wake is a mistake.
+    // A threshold below every gap misclassifies each request that was not woken.
     let mut mistakes = by_gap.len() - all_woken;
     let mut best = (mistakes, 0);
     for (i, wait) in by_gap.iter().enumerate() {

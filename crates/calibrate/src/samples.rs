@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 use crate::power::{self, PowerFit, Wait};
 use crate::statistics::{below, median};
 
-/// Seed of the lot that parts the requests.
+/// Seed of the random split into halves.
 const HALVES: u128 = 1;
 
 /// Service times of one operation and size.
@@ -30,12 +30,12 @@ impl Group {
         f64::from(self.sectors) / 2.0
     }
 
-    /// Errors of a prediction for each of its requests, in percent, without sign.
+    /// Absolute errors of a prediction for each of its requests, in percent.
     pub fn errors_pct(&self, predicted_us: f64) -> impl Iterator<Item = f64> {
         self.times_us.iter().map(move |time| 100.0 * (predicted_us / time - 1.0).abs())
     }
 
-    /// As many drawn from its own, with putting back.
+    /// A bootstrap sample: as many requests, drawn with replacement.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         let times = (0..self.times_us.len()).map(|_| self.times_us[below(random, self.times_us.len())]);
         Self::new(self.op, self.sectors, times.collect(), self.count)
@@ -50,14 +50,14 @@ struct Sample {
     wait: Option<Wait>,
     /// Whether it was sent as a packed command.
     packed: bool,
-    /// Which half it belongs to.
+    /// Whether it is in the held-out half.
     held_out: bool,
-    /// How many requests it stands for.
+    /// Number of requests that it represents.
     count: usize,
 }
 
 impl Sample {
-    /// Whether its time is that of one command of its size on a device that is awake.
+    /// Whether its time is that of one command of its size on a device that was awake.
     fn plain(&self, skip_packed: bool) -> bool {
         !(self.woken() || skip_packed && self.packed)
     }
@@ -111,7 +111,7 @@ impl Samples {
         });
     }
 
-    /// Adds a measured time that stands for `count` requests.
+    /// Adds a measured time that represents `count` requests.
     pub(crate) fn add_measured(
         &mut self,
         op: Op,
@@ -123,7 +123,8 @@ impl Samples {
         self.measured.push(Sample { op, sectors, service_us, wait: None, packed: false, held_out, count });
     }
 
-    /// After the last request of a trace: marks half of the requests, by lot, as held out, and those that had to wait for the device to wake up.
+    /// Called after the last request of a trace: marks a random half of the requests as held out, and those that waited
+    /// for the device to wake up.
     pub(crate) fn settle(&mut self) -> Result<()> {
         if self.measured.is_empty() {
             return Err(Error::new(
@@ -136,7 +137,7 @@ impl Samples {
             let limit = power::woken_above(self.waits(op).map(|wait| wait.delay_us).collect());
             self.waits(op).for_each(|wait| wait.woken = wait.delay_us > limit);
         }
-        // By lot: every second one would fall in step with pairs of data and its metadata.
+        // At random: taking every second one would separate pairs of data and metadata.
         let mut lot = Pcg64::new(HALVES, 0);
         self.measured.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
         Ok(())
@@ -193,8 +194,8 @@ impl Samples {
     }
 }
 
-/// Collects the samples of traces; with `skip_packed` those of packed commands are left out of the fit, whose entries may be
-/// programmed one by one: then a pack takes longer than one command of its size.
+/// Collects the samples of traces. With `skip_packed` those of packed commands are left out of the fit: a device may
+/// program their entries one by one, which takes longer than one command of the same size.
 ///
 /// # Errors
 /// Where a trace cannot be read or has no service times.

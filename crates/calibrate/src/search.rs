@@ -1,7 +1,8 @@
-//! The search: every shape, and for each the numbers that leave the least error.
+//! The search: enumerates the shapes and minimises the error of each by random descent.
 //!
 //! The error of a size is |ln(predicted / median)|, so that fast and slow requests count alike, weighted by the square root
-//! of how often it occurs. Steps go in random directions from a fixed seed and only downhill; they shrink until nothing moves.
+//! of how often it occurs. Steps go in random directions from a fixed seed; a step that lowers the error is kept, and
+//! steps shrink until they no longer do.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -9,17 +10,17 @@ use rand_pcg::rand_core::Rng;
 use crate::model::{Shape, Timing};
 use crate::samples::Group;
 
-/// What a number more has to win, as a share of the error.
+/// Penalty of each further parameter, as a share of the error.
 const PRICE: f64 = 0.02;
-/// Steps without success before they shrink.
+/// Failed steps in a row before the step size shrinks.
 const PATIENCE: u32 = 150;
 const FIRST_STEP: f64 = 0.6;
 const LATER_STEP: f64 = 0.1;
 const LAST_STEP: f64 = 0.001;
-/// Beginnings of each search.
+/// Starting points of each search.
 const STARTS: usize = 3;
 
-/// The shape and numbers that fit best.
+/// The shape and timing of the least error.
 pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing) {
     let mut best: Option<(f64, Shape, Timing)> = None;
     for pages in 1..8u32 {
@@ -46,12 +47,12 @@ pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing
     )
 }
 
-/// The same shape fitted to other samples.
+/// The timing of a shape, refitted to other samples.
 pub(crate) fn refine(shape: &Shape, from: &Timing, groups: &[Group], random: &mut Pcg64) -> Timing {
     descend(shape, from.clone(), groups, LATER_STEP, random)
 }
 
-/// Somewhere to begin: the shortest service time, shared between overhead and page in one way or another.
+/// A starting point: the shortest service time, divided between overhead and page in one of three ratios.
 fn first(shape: &Shape, groups: &[Group], start: usize) -> Timing {
     let shortest = |op| {
         let times = groups.iter().filter(|group| group.op == op).map(|group| group.median_us);
@@ -91,7 +92,7 @@ fn descend(shape: &Shape, mut at: Timing, groups: &[Group], step: f64, random: &
         let mut next = at.clone();
         let moved = random.next_u64();
         for (i, value) in next.values().enumerate() {
-            // One number in four moves.
+            // A step changes one parameter in four.
             if (moved >> (2 * i)).is_multiple_of(4) {
                 let dice = (random.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
                 *value = (*value + 0.05) * (step * dice).exp() - 0.05;

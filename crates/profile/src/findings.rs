@@ -29,10 +29,10 @@ const NO_TIMES: &str = "unknown: the trace has no completion times";
 const NO_GAPS: &str = "unknown: the trace has no completion times, or too few idle gaps";
 const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 
-/// What a rule came to: the value looked at, whether the rule holds, and what that means.
+/// The outcome of a rule: the value judged, whether the rule holds, and the meaning.
 type Verdict = Option<(f64, bool, String)>;
 
-/// Judges a finished report; the accumulators give what stands in no table.
+/// Judges a finished report; the accumulators hold values that no table has.
 pub(crate) fn findings(
     report: &ProfileReport,
     arrivals: &Arrivals,

@@ -18,9 +18,9 @@
 mod alignment;
 mod arrivals;
 mod bins;
+mod coarsening;
 mod findings;
 mod flags;
-mod folding;
 mod latency;
 mod locality;
 mod merge;

@@ -96,7 +96,7 @@ impl Sequences {
         } else if self.current.requests > 0 {
             self.close();
         }
-        // The other's first run goes on with ours, or stands where ours now is empty.
+        // The other's first run continues the current one, or replaces it where it is empty.
         let other_head = other.head.unwrap_or(other.current);
         self.current.requests += other_head.requests;
         self.current.sectors += other_head.sectors;

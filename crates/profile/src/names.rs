@@ -2,7 +2,7 @@
 
 use emmclab_trace::{NameId, Names};
 
-/// A table of our own, and where each name of the current trace stands in it.
+/// A table of names of the profile, and the index in it of each name of the current trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameMap {
     names: Names,

@@ -32,7 +32,7 @@ pub(crate) struct Operation {
     rates: [Rate; RATE_BINS],
 }
 
-/// What figure 3 needs for one range of sizes. Integers, so that the order of merging does not matter.
+/// Sums for one range of sizes of figure 3. Integers, so that the order of merging does not matter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     requests: u64,

@@ -1,4 +1,4 @@
-//! What a profile is called, and what it assumes where a trace cannot tell.
+//! Name of a profile, and assumptions where a trace has no data.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct ProfileOptions {
     /// The trace's name in tables.
     pub name: String,
-    /// What garbage collection is assumed to cost.
+    /// Assumed cost of garbage collection.
     pub gc: GcCost,
 }
 

@@ -1,4 +1,4 @@
-//! What is remembered of each 4 KB page: 12 bytes, in leaves that are allocated when first touched.
+//! The state of each 4 KB page: 12 bytes, in leaves that are allocated when first touched.
 
 use rustc_hash::FxHashMap;
 
@@ -74,7 +74,7 @@ impl Page {
         self.0[2] & STARTED != 0
     }
 
-    /// Adds what a later piece of the recording did to the page, whose times are `shift_us` behind ours.
+    /// Adds the state of the page from a later piece of the recording, whose times are `shift_us` behind these.
     pub fn merge(&mut self, later: Page, shift_us: u64) {
         let writes = self.writes().saturating_add(later.writes()).min(COUNT_MAX);
         let reads = self.reads().saturating_add(later.reads()).min(COUNT_MAX);

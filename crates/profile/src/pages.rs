@@ -16,10 +16,10 @@ pub(crate) const PAGE_SECTORS: u64 = 8;
 const MAX_PAGES: u64 = 1 << 18;
 /// Update intervals from 1 ms to 18 hours, in microseconds.
 type IntervalBins = Doubling<1_000, 28>;
-/// The hottest pages that are looked at, percent.
+/// Share of the hottest pages that are judged, percent.
 const HOT_PCT: [u64; 3] = [1, 5, 20];
 
-/// What is known of pages. This, and nothing else in a profile, grows with the trace: by 12 bytes for each 4 KB page
+/// Statistics of pages. This part of a profile alone grows with the trace: by 12 bytes for each 4 KB page
 /// of a 512 KB range that is touched (so by 12 bytes for each unique page where they lie together), and by a
 /// compressed bitmap of the start addresses that are not on a page boundary.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ pub(crate) fn pages_of(request: &Request) -> std::ops::Range<u64> {
 }
 
 impl Pages {
-    /// Brings what is known of the request's first page into the cache. Done for many requests in a row, the memory
+    /// Prefetches the state of the request's first page into the cache. Done for many requests in a row, the memory
     /// accesses overlap; one by one they would take half the time of a profile.
     #[inline]
     pub fn warm(&self, request: &Request, space: u32) -> u32 {

@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::folding::{Cell, Folding};
+use crate::coarsening::{Cell, CoarseningBins};
 use crate::report::AddressTimeRow;
 
 const TIMES: usize = 64;
@@ -14,7 +14,7 @@ const SECTOR_TO_MB: u32 = 11;
 /// trace lie over each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
-    rows: Folding<Row>,
+    rows: CoarseningBins<Row>,
     /// A cell is `2^shift` MB high.
     shift: u32,
 }
@@ -40,7 +40,7 @@ impl Cell for Row {
 
 impl Default for Picture {
     fn default() -> Self {
-        Self { rows: Folding::new(TIMES), shift: 0 }
+        Self { rows: CoarseningBins::new(TIMES), shift: 0 }
     }
 }
 
@@ -50,14 +50,14 @@ impl Picture {
     pub fn add(&mut self, request: &Request) {
         let mb = request.sector.0 >> SECTOR_TO_MB;
         while mb >> self.shift >= ADDRESSES as u64 {
-            self.fold();
+            self.coarsen();
         }
         let cell = (mb >> self.shift) as usize;
         self.rows.at(request.arrival).0[cell][usize::from(request.op == Op::Write)] += 1;
     }
 
     /// Doubles the height of the cells.
-    fn fold(&mut self) {
+    fn coarsen(&mut self) {
         self.shift += 1;
         self.rows.for_each_mut(|row| {
             for cell in 0..ADDRESSES {
@@ -71,10 +71,10 @@ impl Picture {
     /// With `aligned` as if both had started together.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         while self.shift < other.shift {
-            self.fold();
+            self.coarsen();
         }
         while other.shift < self.shift {
-            other.fold();
+            other.coarsen();
         }
         self.rows.merge(other.rows, aligned);
     }

@@ -6,7 +6,7 @@ use crate::bins::pct;
 use crate::names::NameMap;
 use crate::report::ProcessRow;
 
-/// Rows in the table; what is left is added up.
+/// Rows in the table; further processes are summed in one.
 const ROWS: usize = 64;
 
 /// Counts for each process name.

@@ -42,7 +42,7 @@ pub(crate) struct Queue {
     gap_blocks: [u64; GAP_BINS],
 }
 
-/// What an arriving request finds.
+/// State of the queue at an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Unfinished requests; `None` where this request's own completion is unknown.

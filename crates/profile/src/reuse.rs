@@ -145,8 +145,7 @@ impl Reuse {
         }
     }
 
-    /// The slot in which the page is or will be. Pages mostly come in the same order as the time before: then it is
-    /// known without a search.
+    /// The slot of the page. Fast path without a search: pages recur in the order of their last touch.
     #[inline]
     fn slot_of(&self, page: u64) -> u32 {
         if let Some(last) = self.last {

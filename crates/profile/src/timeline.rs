@@ -2,16 +2,16 @@
 
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::folding::{Cell, Folding};
+use crate::coarsening::{Cell, CoarseningBins};
 use crate::pages::NewPages;
 use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 
 /// Bins at most; at least half as many once a trace is longer than this many milliseconds.
 const BINS: usize = 256;
 
-/// What happens in each bin.
+/// Content of each bin.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline(Folding<Activity>);
+pub(crate) struct Timeline(CoarseningBins<Activity>);
 
 #[derive(Clone, Debug, Default)]
 struct Activity {
@@ -50,7 +50,7 @@ impl Activity {
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self(Folding::new(BINS))
+        Self(CoarseningBins::new(BINS))
     }
 }
 

@@ -24,7 +24,7 @@ const MIN_RATIO: u64 = 3;
 const MIN_COST_NS: u64 = 200_000;
 /// ... and this much more of the long side than of the short side lies beyond the middle between them, percent.
 const MIN_PARTED_PCT: f64 = 60.0;
-/// A range of gaps is mostly delayed, or mostly not, from these shares on, percent.
+/// Least share of delayed (or not delayed) requests for a range of gaps to count as such, percent.
 const MOSTLY_PCT: f64 = 75.0;
 
 /// Delays by the idle gap before the request.
@@ -211,8 +211,8 @@ impl Delays {
             }
         }
         let (_, short_ns, long_ns, from) = best?;
-        // A range may lie across the threshold: look for the first one that is mostly delayed, and for the last one
-        // before it that is mostly not.
+        // A range may span the threshold: the first range that is mostly delayed, and the last one before it that is not,
+        // bound it.
         let asleep =
             (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
         let awake = (0..asleep)

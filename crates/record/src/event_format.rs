@@ -1,4 +1,4 @@
-//! What an event's `format` file says: where each field stands in a record of this kernel.
+//! The `format` file of an event: offset and size of each field in a record of this kernel.
 
 use emmclab_trace::{Error, Kind, Result, unfilled};
 
@@ -12,7 +12,7 @@ const LARGEST_RECORD: usize = 1 << 16;
 enum Storage {
     /// In the record itself.
     Inline,
-    /// The field holds offset (low half) and length (high half) of a text that stands further back in the record.
+    /// The field holds offset (low half) and length (high half) of a text further back in the record.
     DataLoc,
     /// As `DataLoc`, with the offset counted from behind the field (kernel 5.17 and later).
     RelLoc,

@@ -43,7 +43,7 @@ pub struct Kernel {
 pub struct PageSummary {
     /// Events given on.
     pub events: u64,
-    /// Records of events that were not asked for.
+    /// Records of events that were not enabled.
     pub other: u64,
     /// Events that the kernel says it lost before this page.
     pub lost: u64,
@@ -127,7 +127,7 @@ impl Kernel {
     /// Decodes a page and gives each event with its time to `event`, in order. Never panics on foreign bytes.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] where the page is cut short; damage within is told by [`PageSummary::damaged`].
+    /// [`Kind::Truncated`] where the page is cut short; damage within is reported by [`PageSummary::damaged`].
     pub fn decode(&self, page: &[u8], mut event: impl FnMut(u64, Traced)) -> Result<PageSummary> {
         let records = self.layout.open(page)?;
         let mut summary = PageSummary::default();

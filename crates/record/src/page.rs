@@ -15,7 +15,7 @@ const LARGEST_PAGE: usize = 1 << 22;
 
 /// Set in `commit` where events were lost before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// Set in `commit` where their number stands behind the data.
+/// Set in `commit` where their number is stored behind the data.
 const MISSED_STORED: u64 = 1 << 30;
 /// The bytes in use: the rest of `commit` below the flags.
 const USED: u64 = (1 << 27) - 1;
@@ -26,7 +26,7 @@ const TYPE_TIME_STAMP: u32 = 31;
 /// An absolute time stamp has 59 bits.
 const STAMP_BITS: u32 = 59;
 
-/// Where the parts of a page stand.
+/// Offsets of the parts of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageLayout {
     order: ByteOrder,

@@ -194,7 +194,7 @@ impl Pipeline {
         self.cpus.values().map(|(counts, _)| counts.clone()).collect()
     }
 
-    /// Notes that the kernel counts this many events as lost on a CPU, some of which its pages have told already.
+    /// Takes the kernel's count of lost events of a CPU, which includes those that its pages reported.
     pub(crate) fn count_lost(&mut self, cpu: usize, lost: u64) {
         let (counts, _) = self.cpus.entry(cpu).or_default();
         counts.cpu = cpu;
@@ -202,7 +202,7 @@ impl Pipeline {
         counts.lost = counts.lost.max(lost);
     }
 
-    /// Takes requests that are in order, once there are at least so many. `is_own` tells the recorder's own tasks, whose
+    /// Takes requests that are in order, once there are at least so many. `is_own` identifies the recorder's own tasks, whose
     /// requests are left out; the others are counted by `meter`.
     pub(crate) fn take_batch(
         &mut self,
@@ -320,7 +320,7 @@ mod tests {
         words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
     }
 
-    /// Opcodes serve as the pointer that tells requests apart.
+    /// Opcodes serve as the pointer that identifies requests.
     fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
         words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }

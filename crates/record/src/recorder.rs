@@ -20,10 +20,10 @@ use crate::watched::Watched;
 
 /// Batches that may wait for the reader; 4 full ones are some 20 MB.
 const WAITING_BATCHES: usize = 4;
-/// Requests of a slow workload are given on after this long, whether a batch is full or not.
+/// A partial batch is handed on after this long.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How often is looked whether the recorded disks are still there.
+/// Interval of checks that the recorded disks are still there.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
 
 /// The command line that a shell on the recorded machine has to run for [`Target::Command`].
@@ -142,7 +142,7 @@ impl Recorder {
             sender: Some(sender),
             own: BTreeMap::new(),
             disks: disks.clone(),
-            // Whoever names disks wants those; whoever names none is told of disks that came too late.
+            // Without named disks, disks that appear during the recording are reported; named ones exclude others.
             before: options.devices.is_empty().then(|| all.default_disks()),
         };
         let ended = header.clone();
@@ -204,7 +204,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // The worker sees that nobody listens, and ends without waiting.
+        // A dropped receiver ends the worker without a wait.
         self.batches = None;
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
@@ -217,7 +217,7 @@ struct Worker {
     transport: Box<dyn Transport>,
     pipeline: Pipeline,
     shared: Arc<Shared>,
-    /// `None` once nobody listens.
+    /// `None` once the receiver is dropped.
     sender: Option<SyncSender<Batch>>,
     /// Tasks seen, and whether they are the recorder's own.
     own: BTreeMap<i32, bool>,

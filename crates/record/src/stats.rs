@@ -6,7 +6,8 @@ use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request, SyncCounts
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Rows of an interval that nobody asks about for hours; further processes are counted together, without a name.
+/// Upper bound on the rows of an interval, which may last for hours; further processes are counted together, without a
+/// name.
 const MOST_ROWS: usize = 512;
 
 /// Response times are counted up to here; longer ones as this long.

@@ -13,7 +13,7 @@ use crate::space::{Space, Visit};
 /// Steps after which all that wait do so in one round of a chapter of 2^16 requests.
 const LONGEST: u32 = 16;
 
-/// What stays the same from chapter to chapter.
+/// State that is constant over chapters.
 pub(crate) struct Plan {
     pub model: WorkloadModel,
     pub totals: Totals,

@@ -1,4 +1,4 @@
-//! What a model may say.
+//! Validity of a model.
 
 use emmclab_trace::{Error, Kind, Result};
 

@@ -58,7 +58,7 @@ pub(crate) fn fraction(total: u64, part: u64, whole: u64) -> u64 {
     (u128::from(total) * u128::from(part) / u128::from(whole.max(1))).min(u128::from(u64::MAX)) as u64
 }
 
-/// What part number `part` of `parts` gets of `total`; all parts together get it all.
+/// The share of part number `part` of `parts` in `total`; the shares add up to it.
 pub(crate) fn share(total: u64, part: u64, parts: u64) -> u64 {
     fraction(total, part + 1, parts) - fraction(total, part, parts)
 }

@@ -77,7 +77,7 @@ pub(crate) struct LoadCurve {
     free: [u64; QUEUES],
 }
 
-/// What a trace says of its load.
+/// The load curve of a trace, and how its operations mix.
 pub(crate) struct Followed {
     /// None where it has no extent in time.
     pub load: Option<LoadModel>,
@@ -135,7 +135,7 @@ impl LoadCurve {
         self.doublings += 1;
     }
 
-    /// What the load was.
+    /// Ends the curve.
     pub(crate) fn finish(mut self) -> Followed {
         if self.open.all() > 0 {
             self.points.push(self.open);

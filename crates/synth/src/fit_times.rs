@@ -18,7 +18,7 @@ const SLOWEST_NS: u64 = 1_000_000_000_000;
 /// Largest deviation of a service time that a model holds, parts per million.
 const LARGEST_JITTER: u128 = 1_000_000_000;
 
-/// What a trace says of time.
+/// Duration, bursts and service times of a trace.
 pub(crate) struct Timing {
     pub duration_s: f64,
     pub bursts: BurstModel,
@@ -87,7 +87,7 @@ impl Timeline {
         self.last_arrival = request.arrival;
     }
 
-    /// A read or a write; tells how it came.
+    /// Takes a read or a write, and returns how it arrived.
     pub(crate) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };

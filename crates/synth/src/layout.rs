@@ -8,7 +8,7 @@ use crate::deal::{Dice, percent_of, scale_to, strata};
 use crate::load::{Chapter, Piece};
 use crate::model::WorkloadModel;
 
-/// What a chapter has to amount to.
+/// Totals of a chapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quota {
     pub reads: u64,

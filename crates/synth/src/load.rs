@@ -16,7 +16,7 @@ const CLOSE: u64 = 8;
 pub(crate) struct Piece {
     /// Reads and writes.
     pub requests: [u64; 2],
-    /// What they amount to.
+    /// Sectors read and written.
     pub sectors: [u64; 2],
     /// Requests that open a burst.
     pub bursts: u64,
@@ -31,7 +31,7 @@ impl Piece {
         self.requests[0] + self.requests[1]
     }
 
-    /// What comes after `before`, where both count from the start.
+    /// The difference to `before`, where both count from the start.
     fn since(&self, before: &Self) -> Self {
         Self {
             requests: [0, 1].map(|op| self.requests[op] - before.requests[op]),

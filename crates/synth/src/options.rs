@@ -27,7 +27,7 @@ impl Default for SynthOptions {
     }
 }
 
-/// What a synthesis has to amount to.
+/// Totals of a synthesis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Totals {
     pub reads: u64,

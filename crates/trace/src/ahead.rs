@@ -16,11 +16,11 @@ use crate::source::Progress;
 /// Batches that may lie ready: enough that neither side waits for a slow batch of the other.
 const READY: usize = 8;
 
-/// Batches for which room is told of at a time: to wake a thread costs as much as a hundred requests.
-const TOLD: usize = READY / 2;
+/// Batches taken before the reading thread is notified of room: a wake-up costs as much as a hundred requests.
+const NOTIFY_EVERY: usize = READY / 2;
 
-/// The same batches, counts and errors as a [`TraceReader`] gives when it is asked for one batch after the other; counts
-/// are those of the batches that were taken, whatever has been read beyond. Nothing is read before the first is asked for.
+/// Reads ahead on a thread of its own, and gives the batches, counts and errors of a [`TraceReader`]. Counts cover the
+/// batches taken, not those read ahead. Reading starts with the first call.
 pub(crate) struct ReadAhead {
     recognised: Recognised,
     state: State,
@@ -28,7 +28,7 @@ pub(crate) struct ReadAhead {
     seen: Seen,
 }
 
-/// What a reader tells beside its batches.
+/// State of the reader after a batch.
 struct Seen {
     ledger: Ledger,
     header: Header,
@@ -46,7 +46,7 @@ enum State {
 struct Reading {
     batches: Receiver<(Result<Option<Batch>>, Seen)>,
     thread: JoinHandle<()>,
-    /// Tells that there is room for [`TOLD`] batches more.
+    /// Tells that there is room for [`NOTIFY_EVERY`] batches more.
     room: Sender<()>,
     /// Batches that were taken since.
     taken: usize,
@@ -78,7 +78,7 @@ impl ReadAhead {
         let Ok((batch, seen)) = reading.batches.recv() else { self.panicked() };
         self.seen = seen;
         reading.taken += 1;
-        if reading.taken == TOLD {
+        if reading.taken == NOTIFY_EVERY {
             reading.taken = 0;
             // A thread that has ended needs no room.
             let _ = reading.room.send(());
@@ -100,14 +100,14 @@ impl ReadAhead {
             loop {
                 let batch = reader.next_batch();
                 let last = !matches!(batch, Ok(Some(_)));
-                // Nobody takes it any more where the run has stopped.
+                // The receiver is gone where the run has stopped.
                 if sender.send((batch, Seen::of(&reader))).is_err() || last {
                     return;
                 }
                 left -= 1;
                 if left == 0 {
                     match more.recv() {
-                        Ok(()) => left = TOLD,
+                        Ok(()) => left = NOTIFY_EVERY,
                         Err(_) => return,
                     }
                 }

@@ -118,3 +118,29 @@ impl Column {
         }
     }
 }
+
+/// Hands every column of a batch to the macro `$then`: its field, the type of its values, its value in a request, and
+/// what makes that of a value again. A column of the second list may be absent; a value that is missing in it has the
+/// constant named there.
+macro_rules! each_column {
+    ($then:ident) => {
+        $then! {
+            always {
+                arrival: i64, request => request.arrival.0, Nanos;
+                sector: u64, request => request.sector.0, Sector;
+                sectors: u32, request => request.sectors, identity;
+                op: u8, request => request.op as u8, operation;
+                flags: u16, request => request.flags.0, Flags;
+            }
+            optional {
+                start: i64, NO_TIME, request => request.start.map(|time| time.0), Nanos;
+                issue: i64, NO_TIME, request => request.issue.map(|time| time.0), Nanos;
+                complete: i64, NO_TIME, request => request.complete.map(|time| time.0), Nanos;
+                pid: i32, NO_PID, request => request.pid, identity;
+                process: u32, NO_NAME, request => request.process.map(|name| name.0), NameId;
+                device: u32, NO_NAME, request => request.device.map(|name| name.0), NameId;
+            }
+        }
+    };
+}
+pub(crate) use each_column;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
 
 use crate::ahead::ReadAhead;
-use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
+use crate::batch::{BATCH_ROWS, Batch};
+use crate::builder::BatchBuilder;
 use crate::formats::ReadOptions;
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! ledger {
     ($($(#[$doc:meta])* $field:ident: $label:literal,)*) => {
-        /// Counts of what an import or a recording kept, changed or lost. A figure never stands without it.
+        /// Counts of records that an import or a recording kept, changed or lost. Every figure is shown with it.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Ledger {

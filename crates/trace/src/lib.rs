@@ -1,12 +1,15 @@
-//! Requests, units, columnar traces, the ledger, and one reader and writer per trace format.
+//! Columnar traces, the ledger, and one reader and writer per trace format.
 //!
 //! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and
-//! yields batches in bounded memory; [`TraceWriter`] writes them. Everything that a reader dropped, split, merged or
-//! moved is counted in a [`Ledger`] that travels with the trace.
+//! yields batches in bounded memory; [`TraceWriter`] writes them. Requests that a reader dropped, split, merged or
+//! reordered are counted in a [`Ledger`] that travels with the trace.
 
 mod ahead;
+mod arrow_batch;
 mod atomic_file;
 mod batch;
+mod batch_faults;
+mod builder;
 mod columns;
 mod combine;
 mod events;
@@ -23,7 +26,8 @@ mod source;
 mod writer;
 
 pub use atomic_file::AtomicFile;
-pub use batch::{BATCH_ROWS, Batch, BatchBuilder};
+pub use batch::{BATCH_ROWS, Batch};
+pub use builder::BatchBuilder;
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use emmclab_base::{Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};

@@ -2,7 +2,7 @@
 
 /// Merges what is read from all CPUs in rounds, without knowing the recorded machine's clock.
 ///
-/// Each CPU's own stream is in order. When a round has emptied every CPU, whatever is read later was written after the
+/// Each CPU's own stream is in order. When a round has emptied every CPU, anything read later was written after the
 /// round before it had begun; so all up to the latest time of the round before can go. Where a CPU was not emptied, its
 /// own latest time holds everything after it back. Memory: the events of two rounds.
 #[derive(Debug)]

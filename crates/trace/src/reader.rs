@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use emmclab_base::{Error, Kind, Nanos, Request, Result};
 
-use crate::batch::{BATCH_ROWS, Batch, BatchBuilder};
+use crate::batch::{BATCH_ROWS, Batch};
+use crate::builder::BatchBuilder;
 use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::source::{Extent, Progress, Source};
 
-/// Requests that are held back to put them in order of arrival, unless another number is asked for.
+/// Default size of the reorder window: requests that are held back to sort them by arrival.
 pub const REORDER_WINDOW: usize = 1 << 16;
 
-/// Requests that are put into columns at a time: they stay in the first-level cache from column to column.
+/// Requests put into columns at a time; few enough to stay in the first-level cache from column to column.
 const CACHED_ROWS: usize = 256;
 
 /// A trace as a stream of batches in order of arrival, in bounded memory.
@@ -24,7 +25,7 @@ pub struct TraceReader {
     path: PathBuf,
     source: Box<dyn Source>,
     window: usize,
-    /// What the source gave last; kept for its memory.
+    /// Buffer of the requests that the source gave last.
     read: Vec<Request>,
     /// Full batches that are held back, then the one being filled.
     full: VecDeque<Batch>,
@@ -141,7 +142,7 @@ impl TraceReader {
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    /// Puts requests into columns; `done` is told the row of the batch that the newest begin with.
+    /// Puts requests into columns; `done` receives the first row of each group added.
     fn hold(&mut self, mut requests: &[Request], done: impl Fn(&mut Self, usize)) {
         while !requests.is_empty() {
             let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
@@ -157,7 +158,7 @@ impl TraceReader {
         }
     }
 
-    /// Counts what stands before its place, and puts what was read in order as far as it goes.
+    /// Counts requests that arrived before their predecessor in the file, and sorts those just read among themselves.
     fn put_in_order(&mut self, read: &mut [Request]) {
         let ([first, ..], [.., last]) = (&*read, &*read) else { return };
         let back: u64 = read.windows(2).map(|pair| u64::from(pair[1].arrival < pair[0].arrival)).sum();
@@ -180,7 +181,7 @@ impl TraceReader {
         self.builder.finish(&self.processes, &self.devices)
     }
 
-    /// Puts what is held back in order, which it is up to this arrival; equal arrivals keep the order of the file.
+    /// Sorts the requests held back, which are in order up to this arrival; equal arrivals keep the order of the file.
     fn sort_from(&mut self, arrival: i64) {
         let later = |batch: &Batch| batch.rows().arrival.iter().any(|other| *other > arrival);
         let first = self.full.iter().position(later).unwrap_or(self.full.len());
@@ -234,7 +235,7 @@ impl TraceReader {
     }
 }
 
-/// Names only ever grow, so the length tells whether a snapshot is stale.
+/// Tables of names only grow, so a snapshot of another length is stale.
 fn refresh(snapshot: &mut Arc<Names>, names: &Names) {
     if snapshot.len() != names.len() {
         *snapshot = Arc::new(names.clone());

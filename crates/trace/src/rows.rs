@@ -1,28 +1,47 @@
 //! The rows of a batch as requests.
-#![expect(clippy::inline_always, reason = "of the columns that a loop does not ask for nothing is read")]
+#![expect(clippy::inline_always, reason = "columns that a loop does not use are not read")]
 
+use std::convert::identity;
 use std::ops::Range;
 
 use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
+
+use crate::columns::each_column;
 
 pub(crate) const NO_TIME: i64 = i64::MIN;
 pub(crate) const NO_PID: i32 = i32::MIN;
 pub(crate) const NO_NAME: u32 = u32::MAX;
 
-/// The columns as plain slices, which cost nothing to ask. What is missing is `NO_TIME` and the like, or the whole column.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub arrival: &'a [i64],
-    pub start: &'a [i64],
-    pub issue: &'a [i64],
-    pub complete: &'a [i64],
-    pub sector: &'a [u64],
-    pub sectors: &'a [u32],
-    pub op: &'a [u8],
-    pub flags: &'a [u16],
-    pub pid: &'a [i32],
-    pub process: &'a [u32],
-    pub device: &'a [u32],
+macro_rules! rows {
+    (
+        always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
+        optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
+    ) => {
+        /// The columns as plain slices. A missing value is `NO_TIME` and the like, or its whole column is empty.
+        #[derive(Clone, Copy)]
+        pub(crate) struct Rows<'a> {
+            $(pub $field: &'a [$type],)*
+            $(pub $some: &'a [$some_type],)*
+        }
+
+        impl Rows<'_> {
+            #[inline(always)]
+            pub fn get(&self, i: usize) -> Request {
+                Request {
+                    $($field: $wrap(self.$field[i]),)*
+                    $($some: optional(self.$some, i, $none).map($some_wrap),)*
+                }
+            }
+        }
+    };
+}
+
+each_column!(rows);
+
+/// The operation of a code, which was checked when the batch was made.
+#[inline(always)]
+fn operation(code: u8) -> Op {
+    Op::from_code(code).unwrap_or(Op::Read)
 }
 
 /// The value at `i` of a column that may be absent (empty) or hold `none` there.
@@ -32,24 +51,6 @@ fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
 }
 
 impl<'a> Rows<'a> {
-    #[inline(always)]
-    pub fn get(&self, i: usize) -> Request {
-        Request {
-            arrival: Nanos(self.arrival[i]),
-            start: optional(self.start, i, NO_TIME).map(Nanos),
-            issue: optional(self.issue, i, NO_TIME).map(Nanos),
-            complete: optional(self.complete, i, NO_TIME).map(Nanos),
-            sector: Sector(self.sector[i]),
-            sectors: self.sectors[i],
-            // Codes are checked when a batch is made.
-            op: Op::from_code(self.op[i]).unwrap_or(Op::Read),
-            flags: Flags(self.flags[i]),
-            pid: optional(self.pid, i, NO_PID),
-            process: optional(self.process, i, NO_NAME).map(NameId),
-            device: optional(self.device, i, NO_NAME).map(NameId),
-        }
-    }
-
     /// The requests in order.
     #[inline]
     pub fn iter(self) -> Requests<'a> {

@@ -7,7 +7,7 @@ use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::Names;
 
-/// How far a reader has come, in bytes of the (possibly compressed) input.
+/// Progress of a reader, in bytes of the (possibly compressed) input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Bytes read so far.
@@ -16,7 +16,7 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
-/// What can be known of a trace before its requests are read.
+/// The extent of a trace, known before its requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// No request ends behind this sector.
@@ -38,7 +38,7 @@ pub trait Source: Send {
     fn ledger(&self) -> Ledger;
     /// Where the trace comes from.
     fn header(&self) -> Header;
-    /// How far it has come.
+    /// Progress through the input.
     fn progress(&self) -> Progress;
     /// The next batch in order of arrival, for formats that hold such batches; [`crate::TraceReader`] then sorts nothing.
     ///
@@ -47,7 +47,7 @@ pub trait Source: Send {
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
-    /// What the file tells of its requests at once, for formats that say it.
+    /// The extent of all requests, for formats that store it.
     fn extent(&self) -> Option<Extent> {
         None
     }

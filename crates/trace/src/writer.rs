@@ -5,7 +5,8 @@ use std::path::Path;
 use emmclab_base::{Error, Kind, Result};
 
 use crate::atomic_file::AtomicFile;
-use crate::batch::{Batch, BatchBuilder};
+use crate::batch::Batch;
+use crate::builder::BatchBuilder;
 use crate::columns::Column;
 use crate::formats::{self, Holds};
 use crate::header::Header;

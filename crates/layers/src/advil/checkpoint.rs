@@ -34,7 +34,7 @@ enum Phase {
     Write,
 }
 
-/// Where checkpoints stand.
+/// State of checkpointing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checkpoints {
     /// The newest on disk.
@@ -105,7 +105,7 @@ impl Advil {
         let place = self.slot(sequence);
         let sectors = self.checkpoints.runs.len().div_ceil(SECTOR) as u32;
         let body = Body::Checkpoint(self.checkpoints.point);
-        let record = Record { life: self.journal.life, generation, place, sectors, body };
+        let record = Record { epoch: self.journal.epoch, generation, place, sectors, body };
         plan.begin(disk, Op::Write, self.shape.reserved.sector + u64::from(place));
         plan.record(&record.bytes(), sectors);
         if sectors > 0 {
@@ -119,7 +119,7 @@ impl Advil {
         Background::Run
     }
 
-    /// If it was a checkpoint that was written: requests may log further.
+    /// Completes a checkpoint, where one was being written, and lets requests log further.
     pub(super) fn checkpointed(&mut self) -> bool {
         if self.checkpoints.phase != Phase::Write {
             return false;

@@ -1,4 +1,4 @@
-//! What Advil has done.
+//! Counters of Advil.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -31,7 +31,7 @@ counters! {
     passed_writes,
     /// Their bytes.
     passed_bytes,
-    /// Bytes of logged data that they made void.
+    /// Bytes of logged data that they replaced.
     voided_bytes,
     /// Times a section was full.
     switches,
@@ -49,7 +49,7 @@ counters! {
     hot_pages,
     /// Bytes copied for that.
     hot_bytes,
-    /// Records that hold no data: sections, voids, releases, starts.
+    /// Records that hold no data: sections, tombstones, releases, starts.
     bare_records,
     /// Checkpoints written.
     checkpoints,

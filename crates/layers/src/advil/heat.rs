@@ -22,14 +22,15 @@ pub(super) struct Heat {
     trial: Trial,
 }
 
-/// Whether keeping pays: both ways are tried, then the cheaper one is kept to and the other tried again ever more seldom.
+/// Whether keeping hot data pays: both ways are tried, then the cheaper one is used, and the other is retried at growing
+/// intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
-    /// What the mover did for each KB logged, without and with keeping, when it was tried last.
+    /// Cost of moving for each KB logged, without and with keeping, at the last trial.
     costs: [Option<u64>; 2],
-    /// What is tried now; `None` before the first move.
+    /// The way of the current round; `None` before the first move.
     keeps: Option<bool>,
-    /// Rounds until the dearer way is tried again, and how many it will be the next time.
+    /// Rounds until the costlier way is tried again, and the number for the time after.
     wait: u32,
     pause: u32,
 }

@@ -1,53 +1,53 @@
-//! What must be written so that the state comes back after a cut of power: ranges that are void, and where starts are
-//! counted. Idle without `recovery`.
+//! Records that recovery needs beside logged data: tombstones of ranges that are no longer logged, section heads, and the
+//! count of starts. Writes nothing without `recovery`.
 
 use emmclab_base::Op;
 
 use super::Advil;
-use super::record::{Body, MOST_VOIDS, Record, Void};
+use super::record::{Body, MOST_TOMBSTONES, Record, Tombstone};
 use super::settings::Shape;
 use crate::plan::Plan;
 use crate::request::HostRequest;
 
-/// Voids that may wait for a flush.
+/// Tombstones that may wait for a flush.
 const MOST_WAITING: usize = 12;
 
-/// A void that is not on disk yet.
+/// A tombstone that is not on disk yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    void: Void,
-    /// The request past the log that made it; none once that is complete. Before, its data may still be lost, and the void
-    /// must not be written.
+    tombstone: Tombstone,
+    /// The request past the log that made it; `None` once that is complete. Until then its data may still be lost, so the
+    /// tombstone must not be written.
     from: Option<u64>,
     /// The request that writes it.
     writer: Option<u64>,
 }
 
-/// Voids that are not on disk yet.
+/// The tombstones that are not on disk yet, and the count of starts.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     /// Starts of Advil so far.
-    pub life: u32,
+    pub epoch: u32,
     pending: Vec<Pending>,
     /// The request that is writing the head of the current section.
     pub opener: Option<u64>,
-    /// Whether there was an earlier life.
+    /// Whether the state was recovered from an earlier epoch.
     pub recovered: bool,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { life: 1, pending: Vec::with_capacity(MOST_VOIDS), opener: None, recovered: false }
+        Self { epoch: 1, pending: Vec::with_capacity(MOST_TOMBSTONES), opener: None, recovered: false }
     }
 }
 
 impl Journal {
-    /// Whether a flush has voids to write.
-    pub fn has_voids(&self) -> bool {
+    /// Whether a flush has tombstones to write.
+    pub fn has_tombstones(&self) -> bool {
         self.pending.iter().any(|pending| pending.from.is_none())
     }
 
-    /// A request is complete: what it wrote is on disk, and voids that it made may be written.
+    /// A request is complete: its data is on disk, and the tombstones that it made may be written.
     #[inline]
     pub fn completed(&mut self, id: u64) {
         self.opener = self.opener.filter(|opener| *opener != id);
@@ -58,16 +58,16 @@ impl Journal {
         let made = |pending: &Pending| pending.from == Some(id);
         if let Some(place) = self.pending.iter().position(made) {
             self.pending[place].from = None;
-            // One after the other they become one.
+            // Tombstones of adjacent ranges are joined.
             if let [.., last, this] = &mut self.pending[..=place]
                 && last.from.is_none()
                 && last.writer.is_none()
-                && last.void.generation == this.void.generation
-                && last.void.through == this.void.through
-                && last.void.sector + u64::from(last.void.sectors) == this.void.sector
-                && let Some(sectors) = last.void.sectors.checked_add(this.void.sectors)
+                && last.tombstone.generation == this.tombstone.generation
+                && last.tombstone.through == this.tombstone.through
+                && last.tombstone.sector + u64::from(last.tombstone.sectors) == this.tombstone.sector
+                && let Some(sectors) = last.tombstone.sectors.checked_add(this.tombstone.sectors)
             {
-                last.void.sectors = sectors;
+                last.tombstone.sectors = sectors;
                 self.pending.remove(place);
             }
         }
@@ -81,7 +81,7 @@ impl Advil {
         let place = section.log_next;
         section.log_next += 1;
         let record =
-            Record { life: self.journal.life, generation: section.generation, place, sectors: 0, body };
+            Record { epoch: self.journal.epoch, generation: section.generation, place, sectors: 0, body };
         self.write_record(&record, plan);
     }
 
@@ -96,7 +96,7 @@ impl Advil {
     pub(super) fn write_section(&mut self, plan: &mut Plan) {
         let section = &self.sections[self.current];
         let record = Record {
-            life: self.journal.life,
+            epoch: self.journal.epoch,
             generation: section.generation,
             place: section.first,
             sectors: 0,
@@ -105,16 +105,16 @@ impl Advil {
         self.write_record(&record, plan);
     }
 
-    /// What a new or recovered Advil writes before anything else: records that an earlier life left must never be taken
-    /// for those of this one.
+    /// Writes the start record before anything else, so that records of an earlier epoch are never taken for those of this
+    /// one.
     pub(super) fn write_start(&mut self, plan: &mut Plan) {
         if self.shape.header == 0 {
             return;
         }
         let disk = self.shape.reserved.disk;
         let body = self.start_body();
-        let life = self.journal.life;
-        self.write_record(&Record { life, generation: 0, place: life % 2, sectors: 0, body }, plan);
+        let epoch = self.journal.epoch;
+        self.write_record(&Record { epoch, generation: 0, place: epoch % 2, sectors: 0, body }, plan);
         if !self.journal.recovered {
             self.write_section(plan);
         }
@@ -122,7 +122,7 @@ impl Advil {
         plan.bare(disk, Op::Flush, 0, 0);
     }
 
-    /// What a start says of the areas.
+    /// The body of a start record.
     pub(super) fn start_body(&self) -> Body<'static> {
         let Shape { capacity, reserved, slot, .. } = self.shape;
         Body::Start { capacity, reserved: reserved.sectors, slot }
@@ -133,48 +133,48 @@ impl Advil {
         self.shape.header
     }
 
-    /// Whether a write past the log between two sectors makes records on disk void.
-    pub(super) fn voids(&self, sector: u64, end: u64) -> bool {
+    /// Whether a write past the log between two sectors leaves stale records on disk.
+    pub(super) fn needs_tombstone(&self, sector: u64, end: u64) -> bool {
         self.shape.header > 0 && (!self.map.is_free(sector, end) || self.moving.passed(sector))
     }
 
-    /// Notes that a request past the log makes its range void. Where the voids are full, the caller has made sure of room.
-    pub(super) fn void(&mut self, &HostRequest { id, sector, sectors, .. }: &HostRequest) {
+    /// Adds a tombstone for the range of a request past the log. Where they are full, the caller has made room.
+    pub(super) fn add_tombstone(&mut self, &HostRequest { id, sector, sectors, .. }: &HostRequest) {
         let section = &self.sections[self.current];
         let through =
             if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
-        let void = Void { sector, sectors, generation: section.generation, through };
-        self.journal.pending.push(Pending { void, from: Some(id), writer: None });
+        let tombstone = Tombstone { sector, sectors, generation: section.generation, through };
+        self.journal.pending.push(Pending { tombstone, from: Some(id), writer: None });
     }
 
-    /// Whether there are as many voids as wait for the next flush: the request that adds one writes them.
-    pub(super) fn voids_full(&self) -> bool {
+    /// Whether no further tombstone may wait for a flush: the request that adds one writes them all.
+    pub(super) fn tombstones_full(&self) -> bool {
         self.journal.pending.len() >= MOST_WAITING
     }
 
-    /// Whether there are more.
-    pub(super) fn voids_spill(&self) -> bool {
+    /// Whether more tombstones wait than may.
+    pub(super) fn tombstones_spill(&self) -> bool {
         self.journal.pending.len() > MOST_WAITING
     }
 
-    /// Sectors that writing the voids takes, with one more.
-    pub(super) fn void_sectors(&self) -> u32 {
-        (self.journal.pending.len() / MOST_VOIDS) as u32 + 1
+    /// Sectors that writing the tombstones takes, with one more.
+    pub(super) fn tombstone_sectors(&self) -> u32 {
+        (self.journal.pending.len() / MOST_TOMBSTONES) as u32 + 1
     }
 
-    /// Writes the voids of complete requests, and those of this one, once everything before is durable.
-    pub(super) fn write_voids(&mut self, id: u64, plan: &mut Plan) {
+    /// Writes the tombstones of complete requests, and those of this one, once everything before is durable.
+    pub(super) fn write_tombstones(&mut self, id: u64, plan: &mut Plan) {
         let disk = self.shape.reserved.disk;
         plan.wait();
-        let mut voids = Vec::with_capacity(self.journal.pending.len());
+        let mut tombstones = Vec::with_capacity(self.journal.pending.len());
         for pending in &mut self.journal.pending {
             if pending.from.is_none_or(|from| from == id) {
                 pending.writer = Some(id);
-                voids.push(pending.void);
+                tombstones.push(pending.tombstone);
             }
         }
-        for voids in voids.chunks(MOST_VOIDS) {
-            self.write_bare(Body::Voids(voids.to_vec()), plan);
+        for tombstones in tombstones.chunks(MOST_TOMBSTONES) {
+            self.write_bare(Body::Tombstones(tombstones.to_vec()), plan);
         }
         plan.wait();
         plan.bare(disk, Op::Flush, 0, 0);

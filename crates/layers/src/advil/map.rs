@@ -39,8 +39,8 @@ const LIST_SHIFT: u32 = 11;
 
 /// Runs that never overlap, in order of their sectors: a table of short sorted lists, one for each MB.
 ///
-/// A run stands in the list of its first sector. None is longer than a list, so that the one that reaches a sector is in its
-/// list, or last in the list before.
+/// A run is in the list of its first sector. No run is longer than a list, so the run that covers a sector is in the
+/// list of that sector, or the last of the list before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntervalMap {
     lists: Vec<Vec<Entry>>,
@@ -179,7 +179,7 @@ impl IntervalMap {
         self.up_to(end, self.seek(sector))
     }
 
-    /// Where the first run that ends behind `sector` stands, if it is in its list or the one before; else the end of its list.
+    /// Position of the first run that ends behind `sector`, if it is in its list or the one before; else the end of its list.
     #[inline]
     fn seek(&self, sector: u64) -> (usize, usize) {
         let list = ((sector >> self.shift) as usize).min(self.lists.len() - 1);
@@ -228,7 +228,7 @@ impl IntervalMap {
         list.remove(index);
         self.runs -= 1;
         if list.is_empty() {
-            // Data moves about: memory stays only where it is used.
+            // Lists shrink, because logged addresses drift over time.
             self.room -= list.capacity() as u64;
             *list = Vec::new();
         }
@@ -236,7 +236,7 @@ impl IntervalMap {
 
     /// Moves a run that was copied to another place, as far as it still is where it was copied from.
     pub fn relocate(&mut self, extent: &Extent, to: u32, moved: &mut Vec<Extent>) {
-        // Mostly it is as it was.
+        // Fast path: the run is unchanged.
         if let Some((list, index)) = self.find(extent.sector, extent.end())
             && self.run(list, index) == *extent
         {

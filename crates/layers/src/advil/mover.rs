@@ -36,7 +36,7 @@ enum Step {
     Release,
 }
 
-/// Where the mover stands.
+/// State of the mover.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moving {
     phase: Phase,
@@ -249,7 +249,7 @@ impl Advil {
             let sectors = group.iter().map(|run| run.sectors).sum();
             if self.shape.header > 0 {
                 let record = Record {
-                    life: self.journal.life,
+                    epoch: self.journal.epoch,
                     generation: section.generation,
                     place,
                     sectors,
@@ -281,7 +281,7 @@ impl Advil {
         Some((first, (first + block).min(self.shape.capacity)))
     }
 
-    /// Declares all records before the current section void, once what they held is durable elsewhere.
+    /// Releases all records before the current section, once their data is durable elsewhere.
     fn release(&mut self, plan: &mut Plan) {
         let disk = self.shape.reserved.disk;
         plan.bare(0, Op::Flush, 0, 0);

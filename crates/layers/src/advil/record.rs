@@ -1,8 +1,9 @@
 //! Log records on disk: a header sector that says what follows, with checksums over itself and over what follows.
 //!
 //! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place (4),
-//! 36 sectors of data that follow (4), 40 life (4), 44 kind (1), 45 count (1), 48 entries. What was written later stands later: the log regions of two
-//! generations in order, and before each the hot region of its section, which holds copies from the section before.
+//! 36 sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count (1), 48 entries. Records lie in the order in
+//! which they were written: the log regions of two generations in order, and before each the hot region of its section,
+//! which holds copies from the section before.
 
 use std::borrow::Cow;
 
@@ -17,31 +18,31 @@ const ENTRIES: usize = 48;
 
 /// Runs that a record of data can name.
 pub(super) const MOST_RUNS: usize = 32;
-/// Ranges that a record of voids can name.
-pub(super) const MOST_VOIDS: usize = 16;
+/// Ranges that a record of tombstones can name.
+pub(super) const MOST_TOMBSTONES: usize = 16;
 
-/// A range of the original area whose records are void where they stand before a point in the log.
+/// A range of the original area that is no longer logged: its records before a point in the log count for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Void {
+pub(super) struct Tombstone {
     pub sector: u64,
     pub sectors: u32,
-    /// Records of earlier generations are void, and those of this one before `through`.
+    /// Covers records of earlier generations, and those of this one before `through`.
     pub generation: u64,
     pub through: u32,
 }
 
-/// A point of the log, in the generation of the record that tells it.
+/// A point of the log, in the generation of the record that holds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Point {
     /// Number of the checkpoint.
     pub sequence: u64,
-    /// Records of this generation and before are void.
+    /// Records of this generation and before are released.
     pub released: u64,
     /// Where the next hot data would have gone; the end of the hot region when all was there.
     pub hot_next: u32,
     /// Where the next record would have gone.
     pub log_next: u32,
-    /// Runs of the map; `None` when they were too many to be told.
+    /// Runs of the map; `None` when they exceeded the space for a checkpoint.
     pub runs: Option<u32>,
 }
 
@@ -52,9 +53,9 @@ pub(super) enum Body<'a> {
     Section { hot: u32 },
     /// Data follows, run by run: first sector and length.
     Data(Cow<'a, [(u64, u32)]>),
-    /// Ranges are void.
-    Voids(Vec<Void>),
-    /// Every record of this generation and before is void: all is in its place.
+    /// Ranges are no longer logged.
+    Tombstones(Vec<Tombstone>),
+    /// Records of this generation and before are released: their data is in the original area.
     Released { through: u64 },
     /// Advil was started, on areas and with places for checkpoints of these lengths in sectors.
     Start { capacity: u64, reserved: u64, slot: u32 },
@@ -66,9 +67,9 @@ pub(super) enum Body<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     /// Starts of Advil when it was written.
-    pub life: u32,
+    pub epoch: u32,
     pub generation: u64,
-    /// Where it stands.
+    /// Its place in the reserved area.
     pub place: u32,
     /// Sectors of data behind the header.
     pub sectors: u32,
@@ -81,7 +82,7 @@ impl Record<'_> {
         let mut out = [0; SECTOR];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, MAGIC);
-        put(40, &self.life.to_le_bytes());
+        put(40, &self.epoch.to_le_bytes());
         put(24, &self.generation.to_le_bytes());
         put(32, &self.place.to_le_bytes());
         put(36, &self.sectors.to_le_bytes());
@@ -97,15 +98,15 @@ impl Record<'_> {
                 }
                 (2, runs.len())
             }
-            Body::Voids(voids) => {
-                for (i, void) in voids.iter().enumerate() {
+            Body::Tombstones(tombstones) => {
+                for (i, tombstone) in tombstones.iter().enumerate() {
                     let at = ENTRIES + 24 * i;
-                    put(at, &void.sector.to_le_bytes());
-                    put(at + 8, &void.generation.to_le_bytes());
-                    put(at + 16, &void.sectors.to_le_bytes());
-                    put(at + 20, &void.through.to_le_bytes());
+                    put(at, &tombstone.sector.to_le_bytes());
+                    put(at + 8, &tombstone.generation.to_le_bytes());
+                    put(at + 16, &tombstone.sectors.to_le_bytes());
+                    put(at + 20, &tombstone.through.to_le_bytes());
                 }
-                (3, voids.len())
+                (3, tombstones.len())
             }
             Body::Released { through } => {
                 put(ENTRIES, &through.to_le_bytes());
@@ -130,7 +131,7 @@ impl Record<'_> {
         out
     }
 
-    /// The head of a record from its sector; `None` where there is none. [`sealed`] tells whether it is whole.
+    /// The head of a record from its sector; `None` where there is none. [`sealed`] checks that it is whole.
     pub fn parse(bytes: &[u8]) -> Option<Record<'static>> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -145,11 +146,11 @@ impl Record<'_> {
                     .map(|i| Some((eight(ENTRIES + 12 * i)?, four(ENTRIES + 12 * i + 8)?)))
                     .collect::<Option<_>>()?,
             ),
-            3 => Body::Voids(
+            3 => Body::Tombstones(
                 (0..count)
                     .map(|i| {
                         let at = ENTRIES + 24 * i;
-                        Some(Void {
+                        Some(Tombstone {
                             sector: eight(at)?,
                             generation: eight(at + 8)?,
                             sectors: four(at + 16)?,
@@ -173,7 +174,7 @@ impl Record<'_> {
             }),
             _ => return None,
         };
-        Some(Record { life: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
+        Some(Record { epoch: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
     }
 }
 
@@ -201,22 +202,22 @@ mod tests {
 
     #[test]
     fn records_are_read_as_they_were_written() {
-        let void = |i: usize| Void { sector: i as u64, sectors: 9, generation: 7, through: 5 };
+        let tombstone = |i: usize| Tombstone { sector: i as u64, sectors: 9, generation: 7, through: 5 };
         for body in [
             Body::Section { hot: 77 },
             Body::Data((0..MOST_RUNS).map(|i| (1 << 40 | i as u64, 8)).collect()),
-            Body::Voids((0..MOST_VOIDS).map(void).collect()),
+            Body::Tombstones((0..MOST_TOMBSTONES).map(tombstone).collect()),
             Body::Released { through: 12 },
             Body::Start { capacity: 1 << 40, reserved: 5, slot: 16 },
             Body::Checkpoint(Point { sequence: 1 << 50, released: 9, hot_next: 1, log_next: 2, runs: None }),
             Body::Checkpoint(Point { runs: Some(77), ..Point::default() }),
         ] {
-            let record = Record { life: 3, generation: 1 << 33, place: 99, sectors: 8, body };
+            let record = Record { epoch: 3, generation: 1 << 33, place: 99, sectors: 8, body };
             assert_eq!(Record::parse(&record.bytes()), Some(record));
         }
         assert_eq!(Record::parse(&[0; SECTOR]), None);
         let mut cut =
-            Record { life: 0, generation: 0, place: 0, sectors: 0, body: Body::Section { hot: 0 } }.bytes();
+            Record { epoch: 0, generation: 0, place: 0, sectors: 0, body: Body::Section { hot: 0 } }.bytes();
         cut[44..46].copy_from_slice(&[2, 255]);
         assert_eq!(Record::parse(&cut), None);
     }

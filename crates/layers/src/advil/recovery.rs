@@ -6,14 +6,14 @@ use super::Advil;
 use super::checkpoint::{Checkpoints, Mark, parse_runs, sectors};
 use super::map::{Extent, IntervalMap};
 use super::mover::Moving;
-use super::record::{Body, Point, Record, SECTOR, Void, sealed, whole};
+use super::record::{Body, Point, Record, SECTOR, Tombstone, sealed, whole};
 use super::section::Section;
 use crate::layer::{Area, ReadAt};
 
 /// Sectors that are read at once.
 const CHUNK: u32 = 2048;
 
-/// What was found out so far.
+/// The state as far as it is rebuilt.
 struct Back {
     map: IntervalMap,
     released: u64,
@@ -21,7 +21,7 @@ struct Back {
 
 /// A region whose records are read.
 struct Region {
-    life: u32,
+    epoch: u32,
     generation: u64,
     from: u32,
     end: u32,
@@ -61,14 +61,14 @@ impl Advil {
     pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
         let mut window = Window { disks, area: self.shape.reserved, first: 0, bytes: Vec::new() };
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
-        let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.life) else {
+        let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.epoch) else {
             // It was cut off before its very first write was durable: there is nothing to lose.
             return Ok(());
         };
         if start.body != self.start_body() {
             return Err(io::Error::other("the reserved area was set up with other sizes"));
         }
-        self.journal.life = start.life + 1;
+        self.journal.epoch = start.epoch + 1;
         self.journal.recovered = true;
         let [first, second] = [0, 1].map(|i| self.read_head(&mut window, self.sections[i].first));
         let heads = [first?, second?];
@@ -121,7 +121,7 @@ impl Advil {
                 back.map.remove(0, self.shape.capacity, |run| section.holds(run.place));
             }
             let log_end = if known.is_some() { section.seen_from(log_from) } else { section.end() };
-            let region = |from, end| Region { life: head.life, generation, from, end };
+            let region = |from, end| Region { epoch: head.epoch, generation, from, end };
             let hot_next = self.read_region(&mut window, &region(hot_from, section.hot_end), |record| {
                 back.copied(&record, point.is_some().then_some(&section));
             })?;
@@ -142,20 +142,25 @@ impl Advil {
         Ok(())
     }
 
-    /// Does again what a record of the log tells.
+    /// Replays a record of the log.
     fn replay(&self, record: Record<'_>, back: &mut Back) {
         match record.body {
             Body::Data(_) => back.copied(&record, None),
-            Body::Voids(voids) => voids.iter().for_each(|void| self.apply(void, &mut back.map)),
+            Body::Tombstones(tombstones) => {
+                for tombstone in &tombstones {
+                    self.apply(tombstone, &mut back.map);
+                }
+            }
             Body::Released { through } => back.released = through,
             Body::Section { .. } | Body::Start { .. } | Body::Checkpoint(_) => {}
         }
     }
 
-    fn apply(&self, void: &Void, map: &mut IntervalMap) {
-        map.remove(void.sector, void.sector.saturating_add(u64::from(void.sectors)), |run| {
+    fn apply(&self, tombstone: &Tombstone, map: &mut IntervalMap) {
+        map.remove(tombstone.sector, tombstone.sector.saturating_add(u64::from(tombstone.sectors)), |run| {
             let generation = self.generation_at(run.place);
-            generation < void.generation || (generation == void.generation && run.place < void.through)
+            generation < tombstone.generation
+                || (generation == tombstone.generation && run.place < tombstone.through)
         });
     }
 
@@ -203,20 +208,20 @@ impl Advil {
         Ok(None)
     }
 
-    /// Tells the whole records of a region, and gives the place behind the last one. One of a life before that of the
-    /// section's head is left from an attempt at this generation whose head was lost.
+    /// Hands each whole record of a region to `visit` and returns the place behind the last one. Records of an epoch before
+    /// that of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
     fn read_region(
         &self,
         window: &mut Window<'_>,
         region: &Region,
-        mut tell: impl FnMut(Record<'static>),
+        mut visit: impl FnMut(Record<'static>),
     ) -> io::Result<u32> {
-        let Region { life, generation, end, .. } = *region;
+        let Region { epoch, generation, end, .. } = *region;
         let mut place = region.from;
         let mut next = place;
         while place < end {
             let read = self.read_sector(window, place, end)?.filter(|(record, _)| {
-                record.generation == generation && record.life >= life && record.sectors < end - place
+                record.generation == generation && record.epoch >= epoch && record.sectors < end - place
             });
             let Some((record, header)) = read else {
                 place += 1;
@@ -228,7 +233,7 @@ impl Advil {
             place += 1 + record.sectors;
             next = place;
             if is_whole {
-                tell(record);
+                visit(record);
             }
         }
         Ok(next)

@@ -1,4 +1,4 @@
-//! The router: which request, or part of one, goes where.
+//! The router: sends each request, or parts of it, to the log or to the original area.
 
 use std::borrow::Cow;
 
@@ -59,7 +59,7 @@ impl Advil {
         if header > 0 {
             let run = [(request.sector, request.sectors)];
             let record = Record {
-                life: self.journal.life,
+                epoch: self.journal.epoch,
                 generation: section.generation,
                 place,
                 sectors: request.sectors,
@@ -109,39 +109,39 @@ impl Advil {
         Decision::Run
     }
 
-    /// Unmaps what a request to the original area makes void.
+    /// Unmaps the logged data that a request to the original area replaces.
     fn forget(&mut self, request: &HostRequest, plan: &mut Plan) -> Result<(), Defer> {
         if self.moving.writes(request.sector, request.end()) {
             return Err(Defer::Overlap);
         }
-        if self.voids(request.sector, request.end()) {
-            // Where the voids are too many to wait for a flush, this request writes them.
-            if self.voids_full() && !self.make_room(self.void_sectors(), request, plan) {
+        if self.needs_tombstone(request.sector, request.end()) {
+            // Tombstones that are too many to wait for a flush are written by this request.
+            if self.tombstones_full() && !self.make_room(self.tombstone_sectors(), request, plan) {
                 return Err(Defer::Full);
             }
-            self.void(request);
+            self.add_tombstone(request);
         }
         let gone = self.map.remove(request.sector, request.end(), |_| true);
         self.counters.voided_bytes += u64::from(gone) * 512;
         Ok(())
     }
 
-    /// Writes the voids if there are too many to wait, after the data that they are about is durable.
+    /// Writes the tombstones if too many wait, once the data that replaces their ranges is durable.
     fn spill(&mut self, request: &HostRequest, plan: &mut Plan) {
-        if self.voids_spill() {
+        if self.tombstones_spill() {
             plan.wait();
             plan.bare(0, Op::Flush, 0, 0);
-            self.write_voids(request.id, plan);
+            self.write_tombstones(request.id, plan);
         }
     }
 
     pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
-        let voids = self.journal.has_voids();
-        if voids && !self.make_room(self.void_sectors(), request, plan) {
+        let tombstones = self.journal.has_tombstones();
+        if tombstones && !self.make_room(self.tombstone_sectors(), request, plan) {
             return Decision::Hold(Defer::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
-            // What is in the section is durable only with its head.
+            // Records of the section count only with its head.
             self.write_section(plan);
             plan.wait();
         }
@@ -149,20 +149,20 @@ impl Advil {
         if self.shape.reserved.disk != 0 {
             plan.bare(self.shape.reserved.disk, Op::Flush, 0, 0);
         }
-        if voids {
-            self.write_voids(request.id, plan);
+        if tombstones {
+            self.write_tombstones(request.id, plan);
         }
         Decision::Run
     }
 
-    /// Makes sure that the log takes so many sectors more, by going on in the other section if need be.
+    /// Makes room for so many sectors of log, by a switch to the other section where needed.
     #[inline]
     fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut Plan) -> bool {
         let section = &self.sections[self.current];
         if section.log_room(self.kept()) >= sectors {
             return true;
         }
-        // Before the end of the section, it is a checkpoint that is waited for.
+        // A log that ends before its section waits for a checkpoint.
         if self.moving.is_over() && section.log_end == section.end() {
             self.switch(request.id, plan);
             return self.sections[self.current].log_room(self.kept()) >= sectors;

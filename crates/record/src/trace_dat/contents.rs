@@ -1,4 +1,4 @@
-//! Everything of a `trace.dat` but its pages: the texts of the kernel, the buffers and where their pages stand.
+//! The contents of a `trace.dat` beside its pages: the texts of the kernel, the buffers, and offsets of their pages.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -21,7 +21,7 @@ const DONE: u16 = 0;
 const CPU_STATISTICS: u16 = 2;
 const BUFFER: u16 = 3;
 const TRACE_CLOCK: u16 = 4;
-/// Of version 7: where these sections stand.
+/// Offsets of these sections in version 7.
 const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
 const NAMES_OF_TASKS: u16 = 21;
@@ -37,7 +37,7 @@ pub(super) struct Buffer {
     pub(super) cpus: Vec<Pages>,
 }
 
-/// Where the pages of a CPU stand.
+/// Offset and length of the pages of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pages {
     pub(super) cpu: usize,

@@ -66,7 +66,7 @@ pub(crate) trait Transport: Send {
     /// After the last round: the kernel's own list of tasks, in lines `PID NAME`; empty where it cannot be had.
     fn saved_names(&self) -> String;
 
-    /// The disks that there are now; `None` where that is told only after the last round, or not at all.
+    /// The disks present now; `None` where the transport reports them only after the last round, or never.
     fn disks_now(&self) -> Option<Disks>;
 
     /// Whether this task is one of the recorder's own.

@@ -162,7 +162,7 @@ impl Transport for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // The end of its input and output tells the helper to clean up and go, whatever state it is in.
+        // The helper cleans up and exits on the end of its input or output, in any state.
         self.answer = None;
         self.stream = HelperStream::new(Box::new(std::io::empty()));
         let Some(child) = &mut self.child else { return };

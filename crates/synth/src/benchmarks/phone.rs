@@ -18,8 +18,8 @@ pub(super) const APPLICATIONS: &[&str] = &[
     "Amazon",
     "Installing",
 ];
-/// Web browsing alone. Nobody says how long the paper's recording is: here it is long enough that small random writes fill
-/// the paper's reserved area of 256 MB nearly twice, so that what is logged is moved several times.
+/// Web browsing alone. The paper does not give the length of its recording; here, small random writes fill the paper's
+/// reserved area of 256 MB nearly twice, so that logged data is moved several times.
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// Each application has its turn.
@@ -27,7 +27,7 @@ const TURN_S: i64 = 6 * 3600 / 10;
 
 /// The traces of the models, each for its turn, one behind the other.
 pub(super) fn session(names: &'static [&'static str], seed: u64) -> Result<Stream> {
-    // What is wrong with a model is told before the first request.
+    // Faults of a model are reported before the first request.
     let mut turns = Vec::new();
     for (turn, name) in names.iter().enumerate() {
         let options = SynthOptions {

@@ -34,7 +34,7 @@ pub struct CommandCounts {
 /// What one host controller did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostActivity {
-    /// Its name (`mmc0`, `1d84000.ufshc`; `ufs` where the kernel does not tell).
+    /// Its name (`mmc0`, `1d84000.ufshc`; `ufs` where the kernel does not report it).
     pub host: String,
     /// Time in which at least one command was under way.
     #[serde(rename = "busy_ns")]
@@ -48,7 +48,7 @@ pub struct HostActivity {
 /// How often and how long a process waited for files to be durable (`fsync`, `fdatasync`, `msync`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncCounts {
-    /// Its name; `pid N` where no event told the name.
+    /// Its name; `pid N` where no event contained the name.
     pub process: String,
     /// The kind of file system.
     pub file_system: String,

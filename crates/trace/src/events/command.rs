@@ -22,7 +22,7 @@ pub enum CommandKind {
     Flush,
     /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`.
     Discard,
-    /// The device is asked for its status (`CMD13`), which is how its busy time is polled.
+    /// A status request (`CMD13`), by which the driver polls for the end of busy time.
     Status,
     /// Any other setting (`CMD6`): power class, background operations, partition, ...
     Switch,
@@ -55,7 +55,7 @@ pub enum CommandStep {
         kind: CommandKind,
         /// Its data.
         bytes: u64,
-        /// Where its data begins, of a read or write whose driver tells that in sectors.
+        /// First sector of a read or write, where the driver reports it in sectors.
         sector: Option<u64>,
         /// Whether it is an eMMC packed command: several writes in one.
         packed: bool,
@@ -133,7 +133,7 @@ impl CommandEvent {
     }
 }
 
-/// The end of a command, where nothing is told of its errors.
+/// The end of a command whose event has no field for errors.
 const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
 
 fn mmc_start(values: &Values) -> CommandStep {

@@ -1,4 +1,4 @@
-//! Records of file systems: somebody waits for a file to be durable, and a journal commits. Source: the kernel's
+//! Events of file systems: a task waits for a file to be durable, and a journal commits. Source: the kernel's
 //! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
 
 use super::kernel_event::KernelEvent;

@@ -17,7 +17,7 @@ const JOURNAL_THREAD: &[u8] = b"jbd2/";
 /// Disks of MMC hosts that are looked through, and hosts whose disks are remembered.
 const MOST_DISKS: usize = 64;
 
-/// Brings the events of a recording together, whatever it is written in. Events come in order of time.
+/// Matches the events of a recording to requests. Events come in order of time.
 #[derive(Debug, Default)]
 pub struct Matcher {
     pairer: Pairer,
@@ -32,7 +32,7 @@ impl Matcher {
     /// Major number of the disks of MMC hosts.
     pub const MMC_MAJOR: u32 = 179;
 
-    /// Notes a disk that the commands of MMC hosts may be for: [`Matcher::command`] need not be told which.
+    /// Notes a disk that the commands of MMC hosts may be for: [`Matcher::command`] then finds the disk itself.
     pub fn add_mmc_disk(&mut self, disk: NameId) {
         if self.mmc_disks.len() < MOST_DISKS && !self.mmc_disks.contains(&disk) {
             self.mmc_disks.push(disk);
@@ -55,8 +55,8 @@ impl Matcher {
         self.pairer.feed(&event, ledger, out);
     }
 
-    /// Counts a command, and tells the request that it belongs to when the device got it. The events name the host;
-    /// where nobody knows the disk behind it, it is the one that has issued a request for this range.
+    /// Counts a command, and notes in its request the time at which the device got it. The events name the host; where the
+    /// disk behind it is unknown, it is the disk that has issued a request for this range.
     pub fn command(
         &mut self,
         time: Nanos,
@@ -94,7 +94,7 @@ impl Matcher {
     }
 
     /// Counts an event of the file system on the mounted device of this name. `process` is its process, where the
-    /// reader knows more than earlier events told.
+    /// reader knows more than earlier events contained.
     pub fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, process: Option<&str>) {
         self.meter.file_system(time, event, device, process.or_else(|| self.tasks.name(event.pid)));
     }

@@ -1,4 +1,4 @@
-//! What the kernel's tracer reports, whatever it is written in: ring-buffer pages, text, or Perfetto's packets.
+//! Events of the kernel's tracer, independent of their encoding: ring-buffer pages, text, or Perfetto's packets.
 //!
 //! A reader finds the fields of an event by the kernel's names ([`Slot`]) and puts them into [`Values`]; a [`Matcher`]
 //! makes requests of block events and counts what happened around them.

@@ -10,11 +10,11 @@ use std::path::Path;
 
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
+use super::fast_fields::FastFields;
 use super::format::{Format, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
-use super::quick::Quick;
 use super::text::{
     Context, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, need, no_more,
     sectors, unsigned,
@@ -70,10 +70,10 @@ struct Record {
 }
 
 impl Record {
-    /// The first of the lines where it is as it should be, and the others; `None` leaves it to the careful way.
+    /// The first of the lines, where it is well formed, and the others; `None` leaves it to the strict parser.
     #[inline]
-    fn quick(lines: &[u8]) -> Option<(Self, &[u8])> {
-        let mut fields = Quick::new(lines);
+    fn fast(lines: &[u8]) -> Option<(Self, &[u8])> {
+        let mut fields = FastFields::new(lines);
         let mut number = || fields.tab().number();
         let (sector, sectors, bytes, bits) = (number()?, number()?, number()?, number()?);
         let mut time = || fields.tab().time(TimeUnit::Seconds).map(Nanos);
@@ -83,9 +83,9 @@ impl Record {
         right.then_some((Self { sector, sectors, bits, times }, rest))
     }
 
-    /// Field by field, with the place of what is wrong.
+    /// Field by field; an error names the faulty one.
     #[cold]
-    fn careful(line: &[u8]) -> Result<Self> {
+    fn strict(line: &[u8]) -> Result<Self> {
         let mut fields = blank_separated(line);
         let mut next = |name, column| need(&mut fields, name, column);
         let address = next("sector", 1)?;
@@ -150,13 +150,13 @@ impl Record {
 
 impl LineFormat for Biotracer {
     #[inline]
-    fn quick<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
-        let (record, rest) = Record::quick(lines)?;
+    fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
+        let (record, rest) = Record::fast(lines)?;
         Some((record.request(context), rest))
     }
 
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        out.push(Record::careful(line)?.request(context));
+        out.push(Record::strict(line)?.request(context));
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl LineWriter for Writer {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::quick::both_ways::agree;
+    use super::super::fast_fields::both_ways::agree;
     use super::*;
 
     /// Most often a good record, with times that rarely go back.

@@ -290,7 +290,7 @@ impl Blktrace {
         let Some((_, _, file)) = earliest else { return Ok(None) };
         match self.files[file].advance() {
             Err(_) if self.lenient => {
-                // Nothing tells where the next record begins.
+                // The start of the next record cannot be found.
                 self.context.ledger.skipped += 1;
                 let last = self.files[file].next.take();
                 Ok(last)

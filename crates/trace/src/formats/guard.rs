@@ -30,7 +30,7 @@ const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
 const MAX_ADDRESS_SECTORS: u64 = (8 << 50) / SECTOR_BYTES;
 /// Requests that must agree before sizes are taken for bytes.
 const BYTES_SAMPLE: u64 = 64;
-/// Sizes to tell apart: a stream of equal large requests is honest.
+/// Least number of distinct sizes for a verdict: a stream of equal large requests may be genuine.
 const BYTES_SIZES: usize = 4;
 
 /// Watches the requests of a trace as they are read.
@@ -107,7 +107,7 @@ impl UnitGuard {
             self.responses += responses;
             self.response_sum += sum;
         }
-        // All bits together, which is quick, are at least as large as the largest.
+        // An upper bound without branches: all bits together are at least as large as the largest.
         if rows.sector.iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
             self.highest = rows.sector.iter().fold(self.highest, |highest, sector| highest.max(*sector));
         }
@@ -249,7 +249,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::batch::{Batch, BatchBuilder};
+    use crate::batch::Batch;
+    use crate::builder::BatchBuilder;
     use emmclab_base::{Op, Request, Sector};
 
     fn batch(requests: &[Request]) -> Batch {

@@ -2,7 +2,7 @@
 //!
 //! The record of SSDsim: arrival time, device, first sector, sectors, and type, 1 = read and 0 = write. MQSim's own
 //! workload file gives the unit of time (`Time_Unit`); nanoseconds here unless `--time-unit` says otherwise. Nothing
-//! in the file tells the two simulators apart, so the ending `.mqsim` or `--format` does.
+//! in the file distinguishes the two simulators, so the ending `.mqsim` or `--format` does.
 
 use super::format::{Format, Times};
 use super::ssdsim;

@@ -59,7 +59,7 @@ const LEDGER_KEY: &str = "emmclab.ledger";
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
 thread_local! {
-    /// Whether a panic on this thread is told as an error and not by Rust's own words.
+    /// Whether a panic on this thread becomes an error instead of a message of Rust's own.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -7,11 +7,11 @@ use std::io::Write;
 
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
 
+use super::fast_fields::FastFields;
 use super::format::{Format, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
 use super::lines::{LineWriter, Lines};
-use super::quick::Quick;
 use super::text::{
     Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_decimal,
     is_digits, need, no_more, sectors, text, unsigned,
@@ -66,8 +66,8 @@ struct Reader {
 
 impl LineFormat for Reader {
     #[inline]
-    fn quick<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
-        let mut fields = Quick::new(lines);
+    fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
+        let mut fields = FastFields::new(lines);
         let arrival = Nanos(fields.time(self.unit)?);
         let device = match self.device.last() {
             Some((id, name)) if fields.is(name) => id,
@@ -83,7 +83,7 @@ impl LineFormat for Reader {
         Some((Request { device: Some(device), ..Request::new(arrival, op, sector, count) }, rest))
     }
 
-    /// Field by field, with the place of what is wrong.
+    /// Field by field; an error names the faulty one.
     #[cold]
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = blank_separated(line);
@@ -141,7 +141,7 @@ impl LineWriter for Writer {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::quick::both_ways::agree;
+    use super::super::fast_fields::both_ways::agree;
     use super::*;
 
     proptest! {

@@ -95,7 +95,7 @@ impl Read for Failing {
     }
 }
 
-/// Where in a page reading stands.
+/// The part of a page that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// In what is not the trace.

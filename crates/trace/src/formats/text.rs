@@ -43,10 +43,10 @@ impl Context {
 pub(crate) trait LineFormat: Send {
     /// Parses a line without its end; never called with an empty line.
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
-    /// Parses the first of the lines, where it is as it should be and gives one request, and returns the others; `None`
-    /// also where the text ends within the line.
+    /// Parses the first of the lines, where it is well formed and gives one request, and returns the others; `None` also
+    /// where the text ends within the line. [`LineFormat::parse`] then takes the line and names its fault.
     #[inline]
-    fn quick<'a>(&mut self, _lines: &'a [u8], _context: &mut Context) -> Option<(Request, &'a [u8])> {
+    fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut Context) -> Option<(Request, &'a [u8])> {
         None
     }
     /// Called once at the end of the input, for formats that pair events.
@@ -153,7 +153,7 @@ impl<F: LineFormat> Source for LineSource<F> {
         while out.len() < goal {
             let mut text = &self.buffer[self.start..self.end];
             let before = out.len();
-            while let Some((request, rest)) = self.format.quick(text, &mut self.context) {
+            while let Some((request, rest)) = self.format.parse_fast(text, &mut self.context) {
                 out.push(request);
                 text = rest;
                 if out.len() == goal {

@@ -17,9 +17,9 @@ pub(super) struct Device {
     issued: Shelf,
     /// Data complete, waiting for the completion of length 0.
     finishing: Shelf,
-    /// Flushes that somebody waits for, the oldest first.
+    /// Flushes that a task waits for, the oldest first.
     flushes: VecDeque<Open>,
-    /// Flushes of the kernel that nobody was seen to ask for.
+    /// Flushes of the kernel without a recorded request for one.
     own_flushes: VecDeque<Open>,
     /// The earliest stage seen: 0 none, 1 insert, 2 get request, 3 queue.
     stage: u8,
@@ -162,10 +162,10 @@ impl Device {
             return;
         }
         let mut open = self.take_waiting(event, ledger).unwrap_or_else(|| {
-            // A requeued request may be issued again without a word about the requeue.
+            // A requeued request may be issued again without a requeue event.
             Open { queued: false, ..Open::new(event) }
         });
-        // Forced unit access that the driver is not asked for is made by a flush behind the data.
+        // Forced unit access that the driver does not get as such is emulated by a flush after the data.
         open.sequenced |= open.request.flags.contains(Flags::FUA) && !event.flags.contains(Flags::FUA);
         open.request.start.get_or_insert(event.time);
         open.request.issue = Some(event.time);
@@ -193,7 +193,7 @@ impl Device {
         }
     }
 
-    /// The driver's own word says better than `issue` when the device got it.
+    /// The driver's event is closer than `issue` to the time at which the device got it.
     pub(super) fn submit(&mut self, event: &Event) {
         let list = self.issued.by_sector.get_mut(&event.sector);
         if let Some(open) = list.and_then(|list| list.iter_mut().find(|open| open.request.op == event.op)) {
@@ -292,7 +292,7 @@ impl Device {
         let mut end = |open: Open| match open.request.complete {
             _ if passed_on => ledger.skipped += 1,
             Some(complete) => {
-                // Its data was done; only the word about the flush behind it is missing.
+                // Its data was done; only the completion of the flush behind it is missing.
                 ledger.ambiguous += 1;
                 emit(&open, complete, ledger, out);
             }

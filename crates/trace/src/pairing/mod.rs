@@ -1,7 +1,7 @@
 //! From block-layer events to requests.
 //!
 //! The kernel reports what happens to an I/O as separate events that share no identifier: device, sector and length
-//! have to tell which belong together. The rules, tried on Linux 6.1, 6.12 and 6.18:
+//! decide which belong together. The rules, tried on Linux 6.1, 6.12 and 6.18:
 //!
 //! 1. A queued I/O waits until the range that holds it is issued; a completion ends the issued request of its sector.
 //!    Several candidates of one sector are taken first in, first out, and counted as ambiguous.
@@ -18,7 +18,7 @@
 //!    devices issue or complete requests, those of a device that never does are left out and counted as skipped.
 //!
 //! Of a request, `start` is the first time that any part of it was issued to the driver (its flush included), `issue`
-//! the last time that its data was (handed to the device, where the driver tells that), and `complete` the final
+//! the last time that its data was (handed to the device, where the driver reports that), and `complete` the final
 //! completion.
 
 mod device;
@@ -35,7 +35,7 @@ use crate::ledger::Ledger;
 /// Requests of one device that may be open at a time; beyond it, the oldest half is given up.
 const MAX_OPEN: usize = 1 << 16;
 
-/// What happened.
+/// Kinds of block-layer events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// An I/O was queued (`block_bio_queue`, Q).
@@ -80,7 +80,7 @@ impl EventKind {
         })
     }
 
-    /// Whether the task that ran is the one that asked for it; of the others it is whoever was interrupted.
+    /// Whether the running task is the one that caused the event; other events run in the context of an interrupted task.
     #[inline]
     pub fn is_by_submitter(self) -> bool {
         matches!(self, EventKind::Queue | EventKind::GetRequest | EventKind::Insert | EventKind::Issue)
@@ -90,19 +90,19 @@ impl EventKind {
 /// An event of the block layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// When.
+    /// Time of the event.
     pub time: Nanos,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// On which device.
+    /// Device.
     pub device: NameId,
     /// The operation; `Flush` for the flush that the kernel itself issues (`FF`).
     pub op: Op,
-    /// Its flags; a `Write` of no sectors with `PREFLUSH` is somebody's flush.
+    /// Its flags; a `Write` of no sectors with `PREFLUSH` is a flush that a task requested.
     pub flags: Flags,
     /// First sector.
     pub sector: u64,
-    /// Sectors.
+    /// Length in sectors.
     pub sectors: u32,
     /// The process that was running.
     pub pid: Option<i32>,

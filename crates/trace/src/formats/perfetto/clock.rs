@@ -64,7 +64,7 @@ impl Clocks {
         self.shift.unwrap_or(0)
     }
 
-    /// Unix time at time 0, where the trace tells.
+    /// Unix time at time 0, where the trace contains it.
     pub(super) fn unix_at_zero(&self) -> Option<Nanos> {
         self.boot_at.map(Nanos)
     }

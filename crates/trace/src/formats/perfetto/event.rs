@@ -24,7 +24,7 @@ use crate::pairing::EventKind;
 enum Kernel {
     Block(EventKind),
     Beside(KernelEvent),
-    /// `block_io_start` and `block_io_done`, which tell neither merges nor lengths.
+    /// `block_io_start` and `block_io_done`, which report neither merges nor lengths.
     Accounting,
 }
 
@@ -40,7 +40,7 @@ impl Kernel {
     }
 }
 
-/// Where the fields of an event stand.
+/// Field numbers of an event.
 #[derive(Clone, Debug)]
 struct Layout {
     event: Kernel,

@@ -14,7 +14,7 @@ const LARGEST_ID: u64 = 1 << 22;
 /// Of a command line, only so much is a name.
 const LONGEST_NAME: usize = 256;
 
-/// Processes and threads as far as the trace has told.
+/// Processes and threads that the trace has named so far.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     /// Process of each thread.

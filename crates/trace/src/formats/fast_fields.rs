@@ -1,30 +1,30 @@
-//! One pass over a well-formed line of numbers. Whatever it does not understand is left to the careful way through the
-//! fields, which says what is wrong; both give the same where both succeed.
+//! The fast parser: one pass over a well-formed line of numbers. Any other line goes to the strict parser, which names
+//! the faulty field; where both succeed, they give the same requests.
 #![expect(
     clippy::inline_always,
-    reason = "the hottest path of reading; what is handed on stays in registers"
+    reason = "the hottest path of reading; the rest of the text stays in registers"
 )]
 
 use super::time_unit::TimeUnit;
 
-/// What is left of a text that begins with a line. A number is read eight bytes at a time; one that ends in the last
-/// seven bytes of the text is left to the careful way.
+/// The rest of a text that begins with a line. Numbers are read eight bytes at a time, so one that ends in the last seven
+/// bytes of the text is left to the strict parser.
 #[derive(Clone, Debug)]
-pub(crate) struct Quick<'a>(&'a [u8]);
+pub(crate) struct FastFields<'a>(&'a [u8]);
 
-/// So many digits always fit.
+/// Digits that fit any `u64`.
 const MOST_DIGITS: usize = 19;
 const POWERS: [u64; 10] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
-impl<'a> Quick<'a> {
-    /// The line's end has to be in the text: what stands before the end of the text may go on behind it.
+impl<'a> FastFields<'a> {
+    /// The text must contain the end of the line: a field at the end of the text may continue behind it.
     #[inline(always)]
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self(text)
     }
 
-    /// Goes over the blanks before a field, most often one.
+    /// Skips the blanks before a field; one in most files.
     #[inline(always)]
     fn gap(&mut self) {
         if let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -35,7 +35,7 @@ impl<'a> Quick<'a> {
         }
     }
 
-    /// By value, as what follows, so that what is left of the text need not be in memory.
+    /// By value, as the functions below, so that the rest of the text need not be spilled to memory.
     #[inline(never)]
     fn wide_gap(mut self) -> Self {
         while let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -44,7 +44,7 @@ impl<'a> Quick<'a> {
         self
     }
 
-    /// Goes over a tab, where there is one: for fields that stand two tabs apart.
+    /// Skips a tab, where there is one: for fields that are two tabs apart.
     #[inline(always)]
     pub(crate) fn tab(&mut self) -> &mut Self {
         if let [b'\t', rest @ ..] = self.0 {
@@ -71,7 +71,7 @@ impl<'a> Quick<'a> {
     /// The next field, an unsigned number.
     #[inline(always)]
     pub(crate) fn number(&mut self) -> Option<u64> {
-        // One blank and a few digits: most fields are so.
+        // Fast path: one blank and up to seven digits.
         if let Some([b' ' | b'\t', eight @ ..]) = self.0.first_chunk::<9>()
             && let (value, count @ 1..8) = leading_digits(*eight)
         {
@@ -98,10 +98,10 @@ impl<'a> Quick<'a> {
         Some(((value, &text[..count]), self))
     }
 
-    /// Goes over the next field and a blank before it, where it is `text` and not the last one.
+    /// Skips the next field and a blank before it, where it is `text` and not the last one.
     #[inline(always)]
     pub(crate) fn is(&mut self, text: &[u8]) -> bool {
-        // Most often a digit.
+        // Fast path: a field of one byte.
         if let [b' ' | b'\t', field, b' ' | b'\t', ..] = self.0
             && let [byte] = text
             && field == byte
@@ -131,7 +131,7 @@ impl<'a> Quick<'a> {
         i64::try_from(ns).ok()
     }
 
-    /// The last field, a single byte, and what stands behind the line.
+    /// The last field, a single byte, and the text behind the line.
     #[inline(always)]
     pub(crate) fn last_byte(mut self) -> Option<(u8, &'a [u8])> {
         if let [b' ', byte, b'\n', rest @ ..] = self.0 {
@@ -142,7 +142,7 @@ impl<'a> Quick<'a> {
         Some((*byte, Self(rest).ended()?))
     }
 
-    /// What stands behind the line, where it ends here.
+    /// The text behind the line, where the line ends here.
     #[inline(always)]
     pub(crate) fn ended(mut self) -> Option<&'a [u8]> {
         self.gap();
@@ -163,7 +163,7 @@ fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     if others == 0 {
         return (eight_digits(word), 8);
     }
-    // What stands behind them is shifted out, and as many zeros come before them.
+    // The bytes behind the digits are shifted out, and as many zeros come before them.
     let bit = others.trailing_zeros();
     (eight_digits(word << 1 << (70 - bit)), bit as usize / 8)
 }
@@ -199,8 +199,8 @@ mod tests {
     /// A number, or a time in this unit.
     type Kind = Option<TimeUnit>;
 
-    fn quick<'a>(text: &'a [u8], kinds: &[Kind]) -> Option<(Vec<i128>, &'a [u8])> {
-        let mut fields = Quick::new(text);
+    fn fast<'a>(text: &'a [u8], kinds: &[Kind]) -> Option<(Vec<i128>, &'a [u8])> {
+        let mut fields = FastFields::new(text);
         let mut next = |kind: &Kind| match kind {
             None => fields.number().map(i128::from),
             Some(unit) => fields.time(*unit).map(i128::from),
@@ -209,7 +209,7 @@ mod tests {
         Some((values, fields.ended()?))
     }
 
-    fn careful(line: &[u8], kinds: &[Kind]) -> Option<Vec<i128>> {
+    fn strict(line: &[u8], kinds: &[Kind]) -> Option<Vec<i128>> {
         let fields: Vec<_> = blank_separated(line).collect();
         let value = |(field, kind): (&&[u8], &Kind)| match kind {
             None => unsigned(field, "", 0).ok().map(i128::from),
@@ -230,13 +230,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_it_reads_is_what_the_careful_way_reads(
+        fn what_the_fast_parser_reads_the_strict_one_reads_too(
             line in "[ \t]{0,2}([0-9]{0,20}(\\.[0-9]{0,11})?[ \t]{0,3}){0,4}[ a\\.-]?",
             kinds in kinds(),
         ) {
             let text = format!("{line}\n12345678");
-            if let Some((values, rest)) = quick(text.as_bytes(), &kinds) {
-                prop_assert_eq!(Some(values), careful(line.as_bytes(), &kinds));
+            if let Some((values, rest)) = fast(text.as_bytes(), &kinds) {
+                prop_assert_eq!(Some(values), strict(line.as_bytes(), &kinds));
                 prop_assert_eq!(rest, b"12345678");
             }
         }
@@ -257,13 +257,13 @@ mod tests {
             let values = fields.iter().flat_map(|(number, whole, rest)| {
                 [i128::from(*number), i128::from(*whole) * 1_000_000_000 + i128::from(*rest)]
             });
-            prop_assert_eq!(quick(text.as_bytes(), &kinds), Some((values.collect(), &b"1234567"[..])));
-            prop_assert_eq!(quick(line.as_bytes(), &kinds), None);
+            prop_assert_eq!(fast(text.as_bytes(), &kinds), Some((values.collect(), &b"1234567"[..])));
+            prop_assert_eq!(fast(line.as_bytes(), &kinds), None);
         }
     }
 }
 
-/// Reads whole texts both ways, for the tests of formats.
+/// Reads whole texts with both parsers, for the tests of formats.
 #[cfg(test)]
 pub(super) mod both_ways {
     use emmclab_base::{Request, Result};
@@ -275,10 +275,10 @@ pub(super) mod both_ways {
     use crate::ledger::Ledger;
     use crate::source::Source;
 
-    /// A format that takes no line the quick way.
-    struct Careful<F>(F);
+    /// A format without its fast parser.
+    struct StrictOnly<F>(F);
 
-    impl<F: LineFormat> LineFormat for Careful<F> {
+    impl<F: LineFormat> LineFormat for StrictOnly<F> {
         fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
             self.0.parse(line, context, out)
         }
@@ -289,9 +289,9 @@ pub(super) mod both_ways {
     }
 
     /// Requests, devices, counts and the first error.
-    type Told = (Vec<Request>, Vec<String>, Ledger, Option<String>);
+    type Outcome = (Vec<Request>, Vec<String>, Ledger, Option<String>);
 
-    fn read(format: impl LineFormat, text: &str, lenient: bool) -> Told {
+    fn read(format: impl LineFormat, text: &str, lenient: bool) -> Outcome {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, text).unwrap();
         let options = ReadOptions { lenient, ..ReadOptions::default() };
@@ -308,11 +308,11 @@ pub(super) mod both_ways {
         (requests, devices, source.ledger(), end)
     }
 
-    /// Whether the quick way gives what the careful way gives, errors and counts included.
+    /// Asserts that both parsers give the same, errors and counts included.
     pub fn agree<F: LineFormat>(format: impl Fn() -> F, text: &str) {
         for lenient in [false, true] {
-            let careful = read(Careful(format()), text, lenient);
-            assert_eq!(read(format(), text, lenient), careful, "{text:?}");
+            let strict = read(StrictOnly(format()), text, lenient);
+            assert_eq!(read(format(), text, lenient), strict, "{text:?}");
         }
     }
 }

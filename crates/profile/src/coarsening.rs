@@ -2,7 +2,7 @@
 
 use emmclab_trace::Nanos;
 
-/// What a bin holds: something that can be added up.
+/// The content of a bin: values that add up.
 pub(crate) trait Cell: Clone + Default {
     fn add(&mut self, other: &Self);
 }
@@ -10,7 +10,7 @@ pub(crate) trait Cell: Clone + Default {
 /// At most `capacity` bins of `2^shift` ms on the trace's clock. Bins lie on a grid from time 0 of the clock, so that
 /// the bins of two pieces of a recording fall together.
 #[derive(Clone, Debug)]
-pub(crate) struct Folding<T> {
+pub(crate) struct CoarseningBins<T> {
     capacity: usize,
     shift: u32,
     /// Index on the grid of the first bin.
@@ -22,7 +22,7 @@ fn millis(time: Nanos) -> i64 {
     time.0.div_euclid(1_000_000)
 }
 
-impl<T: Cell> Folding<T> {
+impl<T: Cell> CoarseningBins<T> {
     pub fn new(capacity: usize) -> Self {
         Self { capacity, shift: 0, first: 0, bins: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl<T: Cell> Folding<T> {
         }
         let mut index = (ms >> self.shift).saturating_sub(self.first).max(0);
         while index >= self.capacity as i64 {
-            self.fold();
+            self.coarsen();
             index = (ms >> self.shift) - self.first;
         }
         let index = index as usize;
@@ -48,19 +48,19 @@ impl<T: Cell> Folding<T> {
     }
 
     /// Doubles the width.
-    fn fold(&mut self) {
+    fn coarsen(&mut self) {
         let first = self.first >> 1;
-        let mut folded: Vec<T> = Vec::with_capacity(self.capacity);
+        let mut coarse: Vec<T> = Vec::with_capacity(self.capacity);
         for (offset, bin) in (self.first..).zip(&self.bins) {
             let index = ((offset >> 1) - first) as usize;
-            if index == folded.len() {
-                folded.push(T::default());
+            if index == coarse.len() {
+                coarse.push(T::default());
             }
-            folded[index].add(bin);
+            coarse[index].add(bin);
         }
         self.shift += 1;
         self.first = first;
-        self.bins = folded;
+        self.bins = coarse;
     }
 
     /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started together.
@@ -73,10 +73,10 @@ impl<T: Cell> Folding<T> {
             return;
         }
         while self.shift < other.shift {
-            self.fold();
+            self.coarsen();
         }
         while other.shift < self.shift {
-            other.fold();
+            other.coarsen();
         }
         if aligned {
             other.first = self.first;
@@ -84,8 +84,8 @@ impl<T: Cell> Folding<T> {
         let capacity = self.capacity as i64;
         let end = |bins: &Self| bins.first + bins.bins.len() as i64;
         while end(self).max(end(&other)) - self.first.min(other.first) > capacity {
-            self.fold();
-            other.fold();
+            self.coarsen();
+            other.coarsen();
         }
         let first = self.first.min(other.first);
         let mut bins = vec![T::default(); (end(self).max(end(&other)) - first) as usize];
@@ -137,7 +137,7 @@ mod tests {
             times.sort_unstable();
             let cut = cut.min(times.len());
             let profile = |times: &[i64]| {
-                let mut bins = Folding::<u64>::new(16);
+                let mut bins = CoarseningBins::<u64>::new(16);
                 for time in times {
                     *bins.at(Nanos(*time)) += 1;
                 }

@@ -1,0 +1,206 @@
+//! A batch as Arrow columns, shared without a copy, and the other way round.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray,
+    UInt16Array, UInt32Array, UInt64Array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use emmclab_base::{Error, Kind, NameId, Op, Result};
+
+use crate::batch::Batch;
+use crate::columns::Column;
+use crate::names::Names;
+use crate::rows::{NO_NAME, NO_PID, NO_TIME};
+
+impl Batch {
+    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`].
+    pub fn schema() -> SchemaRef {
+        let field = |column: Column| {
+            // Flags may be missing from a file, but are never null.
+            let nullable = column.optional() && column != Column::Flags;
+            Field::new(column.name(), column.data_type(), nullable)
+        };
+        Arc::new(Schema::new(Column::ALL.map(field).to_vec()))
+    }
+
+    /// The batch as Arrow columns in [`Batch::schema`]; values are shared, only validity bits are made.
+    ///
+    /// # Errors
+    /// Never for a batch of this crate; Arrow's own check is passed on.
+    pub fn to_record_batch(&self) -> Result<RecordBatch> {
+        let rows = self.len();
+        let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
+        let op =
+            DictionaryArray::<UInt8Type>::try_new(PrimitiveArray::new(self.op.clone(), None), Arc::new(ops));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::new(self.arrival.clone(), None)),
+            to_arrow::<Int64Type>(&self.start, rows, NO_TIME),
+            to_arrow::<Int64Type>(&self.issue, rows, NO_TIME),
+            to_arrow::<Int64Type>(&self.complete, rows, NO_TIME),
+            Arc::new(UInt64Array::new(self.sector.clone(), None)),
+            Arc::new(UInt32Array::new(self.sectors.clone(), None)),
+            Arc::new(op.map_err(arrow_error)?),
+            Arc::new(UInt16Array::new(self.flags.clone(), None)),
+            to_arrow::<Int32Type>(&self.pid, rows, NO_PID),
+            names_to_arrow(&self.process, rows, &self.processes)?,
+            names_to_arrow(&self.device, rows, &self.devices)?,
+        ];
+        RecordBatch::try_new(Self::schema(), columns).map_err(arrow_error)
+    }
+
+    /// A batch from Arrow columns in [`Batch::schema`]. `processes` and `devices` grow by the names found; ids stay
+    /// stable over the batches of one trace.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where an operation is unknown.
+    pub fn from_record_batch(
+        record: &RecordBatch,
+        processes: &mut Arc<Names>,
+        devices: &mut Arc<Names>,
+    ) -> Result<Self> {
+        let found = |column: Column| record.column_by_name(column.name());
+        for column in Column::ALL {
+            let Some(array) = found(column) else {
+                if column.optional() {
+                    continue;
+                }
+                return Err(Error::new(Kind::Syntax, format!("there is no column `{}`", column.name()))
+                    .hint("the schema of a trace is in docs/reference"));
+            };
+            if array.data_type() != &column.data_type() {
+                return Err(wrong_type(column.name(), array.data_type()));
+            }
+            if array.null_count() > 0 && (!column.optional() || column == Column::Flags) {
+                let message = format!("column `{}` has {} empty values", column.name(), array.null_count());
+                return Err(Error::new(Kind::Value, message));
+            }
+        }
+        let rows = record.num_rows();
+        let flags = match found(Column::Flags) {
+            Some(array) => from_arrow::<UInt16Type>(Some(array), 0),
+            None => vec![0; rows].into(),
+        };
+        Ok(Self {
+            arrival: from_arrow::<Int64Type>(found(Column::Arrival), NO_TIME),
+            start: from_arrow::<Int64Type>(found(Column::Start), NO_TIME),
+            issue: from_arrow::<Int64Type>(found(Column::Issue), NO_TIME),
+            complete: from_arrow::<Int64Type>(found(Column::Complete), NO_TIME),
+            sector: from_arrow::<UInt64Type>(found(Column::Sector), 0),
+            sectors: from_arrow::<UInt32Type>(found(Column::Sectors), 0),
+            op: found(Column::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
+            flags,
+            pid: from_arrow::<Int32Type>(found(Column::Pid), NO_PID),
+            process: names_from_arrow(found(Column::Process), processes),
+            device: names_from_arrow(found(Column::Device), devices),
+            processes: processes.clone(),
+            devices: devices.clone(),
+        })
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // `map_err` hands it over.
+fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::new(Kind::Syntax, error.to_string())
+}
+
+fn wrong_type(name: &str, found: &DataType) -> Error {
+    Error::new(Kind::Syntax, format!("column `{name}` is of type {found}"))
+        .hint("the schema of a trace is in docs/reference")
+}
+
+fn to_arrow<T>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef
+where
+    T: arrow::datatypes::ArrowPrimitiveType,
+{
+    if column.is_empty() && rows > 0 {
+        return arrow::array::new_null_array(&T::DATA_TYPE, rows);
+    }
+    let valid = BooleanBuffer::collect_bool(column.len(), |i| column[i] != none);
+    let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);
+    Arc::new(PrimitiveArray::<T>::new(column.clone(), nulls))
+}
+
+/// The values of an array whose type has been checked; empty where the column is missing or holds nothing.
+fn from_arrow<T>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native>
+where
+    T: arrow::datatypes::ArrowPrimitiveType,
+{
+    let Some(array) = array.and_then(|array| array.as_primitive_opt::<T>()) else { return Vec::new().into() };
+    match array.nulls() {
+        None => array.values().clone(),
+        Some(nulls) if nulls.null_count() == array.len() => Vec::new().into(),
+        Some(nulls) => {
+            let value = |(value, valid): (&T::Native, bool)| if valid { *value } else { none };
+            array.values().iter().zip(nulls.iter()).map(value).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Result<ArrayRef> {
+    let keys = if column.is_empty() {
+        UInt32Array::new_null(rows)
+    } else {
+        to_arrow::<UInt32Type>(column, rows, NO_NAME).as_primitive::<UInt32Type>().clone()
+    };
+    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(names.to_arrow())).map_err(arrow_error)?))
+}
+
+fn names_from_arrow(array: Option<&ArrayRef>, names: &mut Arc<Names>) -> ScalarBuffer<u32> {
+    let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
+        return Vec::new().into();
+    };
+    let Some(values) = dictionary.values().as_string_opt::<i32>() else { return Vec::new().into() };
+    if dictionary.null_count() == dictionary.len() {
+        return Vec::new().into();
+    }
+    let mut same = true;
+    let ids: Vec<u32> = values
+        .iter()
+        .enumerate()
+        .map(|(key, value)| {
+            let value = value.unwrap_or("");
+            let id = if names.get(NameId(key as u32)) == Some(value) {
+                key as u32
+            } else {
+                Arc::make_mut(names).intern(value).0
+            };
+            same &= id == key as u32;
+            id
+        })
+        .collect();
+    let keys = dictionary.keys();
+    match keys.nulls() {
+        None if same => keys.values().clone(),
+        None => keys.values().iter().map(|key| ids[*key as usize]).collect::<Vec<_>>().into(),
+        Some(nulls) => {
+            let id = |(key, valid): (&u32, bool)| if valid { ids[*key as usize] } else { NO_NAME };
+            keys.values().iter().zip(nulls.iter()).map(id).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
+    let dictionary =
+        array.as_dictionary_opt::<UInt8Type>().ok_or_else(|| wrong_type("op", array.data_type()))?;
+    let values = dictionary.values();
+    let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type("op", values.data_type()))?;
+    let codes =
+        values
+            .iter()
+            .map(|value| {
+                let value = value.unwrap_or("");
+                Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
+                    Error::new(Kind::Value, "is no operation").of_field("op", 0, value.as_bytes())
+                })
+            })
+            .collect::<Result<Vec<u8>>>()?;
+    if codes.iter().enumerate().all(|(key, code)| key == *code as usize) {
+        return Ok(dictionary.keys().values().clone());
+    }
+    Ok(dictionary.keys().values().iter().map(|key| codes[*key as usize]).collect::<Vec<_>>().into())
+}

@@ -1,0 +1,64 @@
+//! Faults in a batch that came from a file: rows out of order, and rows that are no requests.
+
+use emmclab_base::{Error, Kind, Op, Request, Result};
+
+use crate::batch::Batch;
+use crate::builder::BatchBuilder;
+use crate::columns::Column;
+use crate::rows::NO_TIME;
+
+impl Batch {
+    /// Checks that arrivals never go back, from `last` on, which moves along.
+    pub(crate) fn check_order(&self, last: &mut i64) -> Result<()> {
+        let mut before = *last;
+        let mut sorted = true;
+        for &arrival in &self.arrival {
+            sorted &= before <= arrival;
+            before = arrival;
+        }
+        *last = before;
+        if sorted {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Order, "a request stands after its place in time")
+            .of_field("arrival_ns", 1, b"")
+            .hint("rows must stand in order of `arrival_ns`"))
+    }
+
+    /// The first row that is no request, counted from 0: one without data, or with a time before an earlier one.
+    pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
+        // Fast path over whole columns, without branches. A missing time is less than any.
+        #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
+        let goes_back = |earlier: &[i64], later: &[i64]| {
+            earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))
+        };
+        let times = [&self.arrival, &self.start, &self.issue, &self.complete];
+        let early = (0..times.len()).any(|i| times[i + 1..].iter().any(|later| goes_back(times[i], later)));
+        let flush = Op::Flush as u8;
+        let empty =
+            self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
+        if !early && !empty {
+            return None;
+        }
+        self.iter().enumerate().find_map(|(row, request)| Some((row, fault(&request)?)))
+    }
+
+    /// The rows that are requests.
+    pub(crate) fn sound(&self) -> Batch {
+        let mut builder = BatchBuilder::default();
+        self.iter().filter(|request| fault(request).is_none()).for_each(|request| builder.push(&request));
+        builder.finish(&self.processes, &self.devices)
+    }
+}
+
+/// What makes a row no request.
+fn fault(request: &Request) -> Option<Error> {
+    if request.sectors == 0 && request.op != Op::Flush {
+        return Some(Error::new(Kind::Value, "is a request without data").of_field("sectors", 6, b"0"));
+    }
+    let (name, time) = request.early_time()?;
+    let column = Column::ALL.into_iter().zip(1..).find(|(column, _)| column.name().starts_with(name));
+    let (name, at) = column.map_or((name, 0), |(column, at)| (column.name(), at));
+    let value = time.0.to_string();
+    Some(Error::new(Kind::Value, "is earlier than the time before it").of_field(name, at, value.as_bytes()))
+}

@@ -1,0 +1,119 @@
+//! Collects requests into a batch, column by column.
+
+use std::sync::Arc;
+
+use emmclab_base::Request;
+
+use crate::batch::Batch;
+use crate::columns::each_column;
+use crate::names::Names;
+use crate::rows::{NO_NAME, NO_PID, NO_TIME, Rows};
+
+/// Appends to a column that stays empty until its first value; `rows` is the length before this one.
+#[inline]
+fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
+    if value.is_some() && column.is_empty() {
+        column.resize(rows, none);
+    }
+    if value.is_some() || !column.is_empty() {
+        column.push(value.unwrap_or(none));
+    }
+}
+
+/// The same for many rows at once.
+#[inline]
+fn extend<T: Copy>(
+    column: &mut Vec<T>,
+    rows: usize,
+    requests: &[Request],
+    value: impl Fn(&Request) -> Option<T>,
+    none: T,
+) {
+    if column.is_empty() {
+        // To the end, without a branch for each.
+        if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
+            return;
+        }
+        column.resize(rows, none);
+    }
+    column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
+}
+
+/// What was added to a column since it had `rows` rows.
+fn since<T>(column: &[T], rows: usize) -> &[T] {
+    column.get(rows..).unwrap_or(&[])
+}
+
+macro_rules! builder {
+    (
+        always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
+        optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
+    ) => {
+        /// Collects requests into a [`Batch`].
+        #[derive(Debug, Default)]
+        pub struct BatchBuilder {
+            $($field: Vec<$type>,)*
+            $($some: Vec<$some_type>,)*
+        }
+
+        impl BatchBuilder {
+            /// Adds a request. Names must come from the tables later given to [`BatchBuilder::finish`].
+            #[inline]
+            pub fn push(&mut self, request: &Request) {
+                let rows = self.len();
+                $({
+                    let $of = request;
+                    push(&mut self.$some, rows, $some_value, $none);
+                })*
+                $({
+                    let $request = request;
+                    self.$field.push($value);
+                })*
+            }
+
+            /// Adds requests, column by column.
+            pub(crate) fn extend(&mut self, requests: &[Request]) {
+                let rows = self.len();
+                $(extend(&mut self.$some, rows, requests, |$of| $some_value, $none);)*
+                $(self.$field.extend(requests.iter().map(|$request| $value));)*
+            }
+
+            /// The requests from row `from` on.
+            pub(crate) fn rows(&self, from: usize) -> Rows<'_> {
+                Rows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
+            }
+
+            /// Takes the collected requests and starts anew. An optional column is filled up with missing values when its
+            /// first value arrives.
+            #[must_use]
+            pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
+                // Capacity for a batch of the same length and columns.
+                let next = Self {
+                    $($field: Vec::with_capacity(self.$field.len()),)*
+                    $($some: Vec::with_capacity(self.$some.len()),)*
+                };
+                let taken = std::mem::replace(self, next);
+                Batch {
+                    $($field: taken.$field.into(),)*
+                    $($some: taken.$some.into(),)*
+                    processes: processes.clone(),
+                    devices: devices.clone(),
+                }
+            }
+        }
+    };
+}
+
+each_column!(builder);
+
+impl BatchBuilder {
+    /// Requests so far.
+    pub fn len(&self) -> usize {
+        self.arrival.len()
+    }
+
+    /// True without requests.
+    pub fn is_empty(&self) -> bool {
+        self.arrival.is_empty()
+    }
+}
