@@ -97,7 +97,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     }
     if given.chunk.0 == 0 || !given.chunk.0.is_multiple_of(4096) {
         return refuse(
-            format!("stripes of {} are impossible", given.chunk),
+            format!("stripes of {} KB are impossible", given.chunk.0 as f64 / 1024.0),
             "give a multiple of 4 KB, as 64KB",
         );
     }

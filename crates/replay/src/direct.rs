@@ -8,7 +8,7 @@ use crate::engine::Engine;
 
 /// Largest request of the kernels of these devices, in sectors: a longer transfer is cut up, and the parts queue.
 const MOST_SECTORS: u64 = 1024;
-/// Sectors of a request that fills the device.
+/// Sectors of each request of [`DirectIo::filled`].
 const FILL_SECTORS: u64 = 1024;
 
 /// A device and the program's clock.

@@ -6,16 +6,16 @@ use emmclab_trace::{Op, SECTOR_BYTES};
 use crate::result::Times;
 use crate::tally::{Tally, quantiles};
 
-/// Most that the times of the requests in [`Sums::low`] make together, ns: 146 years.
+/// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
 
 /// Sums of several times of requests, ns.
 #[derive(Clone, Copy, Debug)]
 struct Sums<const N: usize> {
-    /// Of the latest requests, so that one more always fits.
+    /// Sums of the latest requests; one more request never overflows them.
     low: [i64; N],
     high: [i128; N],
-    /// What the latest requests leave of [`ROOM`].
+    /// [`ROOM`] less the response times of the latest requests.
     room: i64,
 }
 
@@ -79,7 +79,7 @@ impl Kinds {
         self.service.add(service as u64);
     }
 
-    /// What they moved.
+    /// Bytes read or written.
     pub fn bytes(&self) -> u64 {
         self.sectors * SECTOR_BYTES
     }
@@ -122,7 +122,7 @@ pub struct Measure {
     pub(crate) writes: Kinds,
     pub(crate) others: Kinds,
     first_arrival: Option<i64>,
-    /// `i64::MIN` before the first one.
+    /// `i64::MIN` before the first request.
     last_complete: i64,
     /// Time in which at least one request was unfinished, ns.
     pub(crate) busy_ns: i64,
@@ -173,7 +173,7 @@ impl Observer for Measure {
         if self.last_complete == i64::MIN {
             self.first_arrival = Some(event.arrival);
         }
-        // Whether one ends before its predecessor cannot be foreseen: no jump depends on it.
+        // Branchless: whether a request ends before its predecessor cannot be predicted.
         let busy_from = event.arrival.max(self.last_complete);
         self.busy_ns += (event.complete - busy_from).max(0);
         self.last_complete = event.complete.max(self.last_complete);

@@ -12,12 +12,12 @@ use crate::images::{ImageStore, file_hash};
 use crate::options::{Precondition, ReplayOptions};
 use crate::wrap_addresses::place;
 
-/// Share of the capacity between two looks at write amplification.
+/// Share of the capacity between two samples of write amplification.
 const STEP: f64 = 0.1;
 /// Relative change of write amplification from one whole capacity to the next at which it is flat.
 const FLAT: f64 = 0.01;
-/// Looks that make a capacity.
-const LOOKS: usize = 10;
+/// Samples in one capacity.
+const SAMPLES: usize = 10;
 
 /// The device that the options ask for, from the store where it has been made before.
 pub(crate) fn precondition(
@@ -175,9 +175,9 @@ impl Age {
     /// Overwrites at random until the write amplification of a capacity is that of the one before.
     fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
         let step = (f64::from(self.units) * STEP).max(1.0) as u64;
-        let looks = (most_capacities / STEP).ceil() as u64;
+        let samples = (most_capacities / STEP).ceil() as u64;
         let mut programs: Vec<u64> = Vec::new();
-        for _ in 0..looks {
+        for _ in 0..samples {
             let before = self.engine.device().counters().all_page_programs();
             for _ in 0..step {
                 let unit = ((self.random.next_u64() >> 32) * u64::from(self.units)) >> 32;
@@ -185,8 +185,8 @@ impl Age {
             }
             programs.push(self.engine.device().counters().all_page_programs() - before);
             let counted = programs.len();
-            if counted > LOOKS && counted.is_multiple_of(LOOKS) {
-                let (earlier, last) = programs[counted - 2 * LOOKS..].split_at(LOOKS);
+            if counted > SAMPLES && counted.is_multiple_of(SAMPLES) {
+                let (earlier, last) = programs[counted - 2 * SAMPLES..].split_at(SAMPLES);
                 let (earlier, last) = (earlier.iter().sum::<u64>() as f64, last.iter().sum::<u64>() as f64);
                 if (last - earlier).abs() <= FLAT * earlier {
                     break;

@@ -36,7 +36,7 @@ pub struct RequestRows {
     sectors: Vec<u32>,
     subrequests: Vec<u32>,
     op: Vec<u8>,
-    /// An observer cannot fail; what went wrong is told at the end.
+    /// The first error: an observer cannot fail, so [`RequestRows::finish`] reports it.
     failed: Option<Error>,
 }
 

@@ -1,4 +1,4 @@
-//! How often each time came, in the classes of `HdrHistogram` with three significant digits.
+//! A histogram of times in the classes of `HdrHistogram` with three significant digits.
 
 /// Base-2 logarithm of the classes in each power of two: three digits.
 const HALF: u32 = 10;
@@ -31,7 +31,7 @@ impl Tally {
         }
     }
 
-    /// Zeroed by the system, page by page as it is used.
+    /// Allocates the array; the kernel zeroes its pages at their first use.
     #[cold]
     fn add_first(&mut self, class: usize) {
         self.0 = vec![0; self::class(u64::MAX) + 1];

@@ -107,7 +107,7 @@ fn pass_through_leaves_the_host_s_queue_as_it_is() {
     let host = bare.host.as_ref().unwrap();
     assert!(host.merged > 0 && host.packs > 0);
     assert_eq!(through.host, bare.host);
-    // Layers tell what completes first, first.
+    // Layers report in order of completion.
     below.0.sort_by_key(|event| event.arrival);
     let times = |reported: &Reported| {
         reported.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>()

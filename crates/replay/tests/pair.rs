@@ -99,7 +99,7 @@ fn stripes_over_a_card_a_third_as_fast_make_even_a_burst_slower() {
 fn impossible_pairs_are_refused() {
     let refused =
         |layer: &LayerConfig| simulation(layer, &ReplayOptions::default()).err().unwrap().to_string();
-    assert!(refused(&striping(6)).contains("impossible"));
+    assert!(refused(&striping(6)).contains("stripes of 6 KB are impossible"));
     assert!(refused(&striping(0)).contains("impossible"));
     assert!(refused(&pair("by_file", "border", "1GB")).contains("beyond the end"));
     let alone = Simulation::new(&device(1), &ReplayOptions::default(), None).unwrap();

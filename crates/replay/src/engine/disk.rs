@@ -17,8 +17,8 @@ pub(crate) struct Disk {
     host: Option<HostQueue>,
     /// Whether the device lets later commands pass earlier ones.
     reorders: bool,
-    /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may tell a
-    /// completion, and with it a free place in its queue, only later.
+    /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may
+    /// report a completion, and with it a free tag, after its time.
     now: i64,
     /// What was fetched last, kept to reuse its memory.
     fetched: Vec<Command>,

@@ -2,7 +2,7 @@
 //!
 //! An [`Engine`] takes commands in order of arrival and reports their completions to an observer. Below it is one device,
 //! bare or with host queue and checker, or a stack of layers over one or two such disks. Completions need not be known when
-//! a command is taken: a device that reorders tells them when it has got that far.
+//! a command is taken: a device that reorders reports them when the request's last page has begun.
 
 mod disk;
 mod disks;

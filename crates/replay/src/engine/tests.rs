@@ -46,7 +46,7 @@ fn command(at_us: i64, op: Op, sector: u64, sectors: u32) -> Command {
 }
 
 #[test]
-fn a_place_of_the_queue_is_free_when_the_late_completion_is_known() {
+fn a_tag_is_free_when_the_late_completion_is_known() {
     let mut disk = reordering_behind_a_queue("1", "0");
     let writes: Vec<_> = (0..20).map(|i| command(i, Op::Write, i as u64 * 64, 8)).collect();
     let known = drive(&mut disk, &writes);

@@ -1,6 +1,6 @@
 //! The host's side of the command path: the block layer's queue with merging, and the driver that packs commands.
 //!
-//! Requests wait in the order of arrival. Whenever the device has a free place, the driver fetches the first one; a write
+//! Requests wait in the order of arrival. Whenever a tag of the device's queue is free, the driver fetches the first one; a write
 //! takes the writes directly behind it along as one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and
 //! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
 //! with it, as long as nothing between them touches the same sectors.
@@ -9,7 +9,7 @@
 //! the order in which the device gets them, each entry of a packed command for itself.
 
 mod queue;
-mod slots;
+mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::engine::Numbered;
 
 use queue::Queue;
-use slots::Slots;
+use tags::Tags;
 
 /// What the host did with requests before the device saw them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,11 +47,11 @@ struct Open {
     next: Option<u64>,
 }
 
-/// A command in the device: its first request and its place in the device's queue.
+/// A command in the device: its first request and its tag.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     first: u64,
-    slot: Option<usize>,
+    tag: Option<usize>,
 }
 
 /// The block layer's queue and the driver.
@@ -61,7 +61,7 @@ pub(crate) struct HostQueue {
     /// Largest number of entries of a packed read and of a packed write.
     packed: [u32; 2],
     packed_sectors: u64,
-    slots: Slots,
+    tags: Tags,
     open: Numbered<Open>,
     sent: Numbered<Sent>,
     counts: HostCounts,
@@ -79,7 +79,7 @@ impl HostQueue {
             queue: Queue::new(merge_max_kb * 2),
             packed: [packed_reads.max(1), packed_writes.max(1)],
             packed_sectors: u64::from(packed_max_kb) * 2,
-            slots: Slots::new(settings.controller.queue_depth),
+            tags: Tags::new(settings.controller.queue_depth),
             open: Numbered::default(),
             sent: Numbered::default(),
             counts: HostCounts { packs_by_entries: vec![0; most + 1], ..HostCounts::default() },
@@ -103,15 +103,15 @@ impl HostQueue {
         number
     }
 
-    /// When the driver fetches the next command; `None` where none waits or no place is known to become free.
+    /// When the driver fetches the next command; `None` where none waits or every tag is held by a command of unknown completion.
     pub fn ready_at(&self) -> Option<i64> {
-        self.slots.free_from(self.queue.first()?.arrival.0)
+        self.tags.free_from(self.queue.first()?.arrival.0)
     }
 
     /// Fetches the next command, which has several entries where it is packed. All arrive at `at`.
     pub fn fetch(&mut self, at: i64, commands: &mut Vec<Command>) {
         commands.clear();
-        let slot = self.slots.first_free();
+        let tag = self.tags.first_free();
         let mut sectors = 0;
         while let Some(command) = self.queue.first() {
             if let Some(head) = commands.first() {
@@ -124,8 +124,8 @@ impl HostQueue {
             }
             let Some(first) = self.queue.pop() else { break };
             sectors += u64::from(command.sectors);
-            self.sent.push(Sent { first, slot });
-            self.slots.occupy(slot);
+            self.sent.push(Sent { first, tag });
+            self.tags.occupy(tag);
             commands.push(Command { arrival: Nanos(at), ..command });
         }
         let entries = commands.len();
@@ -141,7 +141,7 @@ impl HostQueue {
     /// The command of number `event.id` is complete: adds the completions of the requests that it is made of.
     pub fn completed(&mut self, event: &RequestCompleted, requests: &mut Vec<RequestCompleted>) {
         let Some(sent) = self.sent.take(event.id) else { return };
-        self.slots.release(sent.slot, event.complete);
+        self.tags.release(sent.tag, event.complete);
         let mut number = Some(sent.first);
         let mut subrequests = event.subrequests;
         while let Some(id) = number {

@@ -4,8 +4,9 @@
 //! next stage. Events come in order of time, so disks see arrivals in order. There is no data, so requests that overlap
 //! are not kept apart as under a live device; only their times count here.
 //!
-//! A completion may become known after its time: a device that reports in order of arrival tells a read that passed a
-//! write only with that write. The request then has its true completion, and what follows it starts when it is known.
+//! A completion may become known after its time: a device that reports in order of arrival reports a read that
+//! passed a write only with that write. The request has its true completion; later stages of its plan start when the
+//! completion is known.
 //!
 //! Layers stand above the host's queue, as device mapper does in Linux: what they send is merged and packed. Most layers
 //! have no flags; as Linux does above a disk without FUA, a preflush is a flush before the request and FUA is one after it.

@@ -80,7 +80,7 @@ fn one_command_at_a_time_is_fetched_when_the_last_is_complete() {
     assert_eq!(host.ready_at(), Some(5));
     fetch(&mut host, 5);
     push(&mut host, 7, Op::Write, 0, 4);
-    assert_eq!(host.ready_at(), None, "nobody knows yet when the first is complete");
+    assert_eq!(host.ready_at(), None, "the first completion is unknown");
     let event = write_completed(0, 5, 100);
     let mut requests = Vec::new();
     host.completed(&event, &mut requests);
@@ -89,7 +89,7 @@ fn one_command_at_a_time_is_fetched_when_the_last_is_complete() {
 }
 
 #[test]
-fn completions_in_any_order_free_the_places_of_their_commands() {
+fn completions_in_any_order_free_the_tags_of_their_commands() {
     let mut host = host(&[("controller.queue_depth", "2"), ("host.merge_max_kb", "8")]);
     for at in 0..4 {
         push(&mut host, at, Op::Write, 1000 * at as u64, 4);

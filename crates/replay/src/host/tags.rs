@@ -1,0 +1,49 @@
+//! Tags of the hardware queue: a command holds one while it is in the device, as in Linux' blk-mq.
+
+/// One place in the device's command queue.
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    /// When the commands that held it are complete, as far as that is known.
+    free: i64,
+    /// Commands that hold it and are not known to be complete; several where they are the entries of one packed command.
+    commands: u32,
+}
+
+/// All tags; none where the device takes commands without limit.
+#[derive(Debug)]
+pub(super) struct Tags(Vec<Tag>);
+
+impl Tags {
+    pub fn new(queue_depth: u32) -> Self {
+        Self(vec![Tag { free: i64::MIN, commands: 0 }; queue_depth as usize])
+    }
+
+    /// When a command that arrives at `arrival` can be sent; `None` until a completion has become known.
+    pub fn free_from(&self, arrival: i64) -> Option<i64> {
+        if self.0.is_empty() {
+            return Some(arrival);
+        }
+        self.first_free().map(|tag| arrival.max(self.0[tag].free))
+    }
+
+    /// The free tag that has been free longest.
+    pub fn first_free(&self) -> Option<usize> {
+        let idle = self.0.iter().enumerate().filter(|(_, tag)| tag.commands == 0);
+        idle.min_by_key(|(_, tag)| tag.free).map(|(index, _)| index)
+    }
+
+    /// A command takes a tag.
+    pub fn occupy(&mut self, tag: Option<usize>) {
+        if let Some(tag) = tag {
+            self.0[tag].commands += 1;
+        }
+    }
+
+    /// A command that holds a tag is complete.
+    pub fn release(&mut self, tag: Option<usize>, complete: i64) {
+        if let Some(tag) = tag {
+            self.0[tag].commands -= 1;
+            self.0[tag].free = self.0[tag].free.max(complete);
+        }
+    }
+}
