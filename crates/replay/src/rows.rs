@@ -36,7 +36,7 @@ pub struct RequestRows {
     sectors: Vec<u32>,
     subrequests: Vec<u32>,
     op: Vec<u8>,
-    /// An observer cannot fail; what went wrong is told at the end.
+    /// An observer cannot return an error; [`RequestRows::finish`] returns the first one.
     failed: Option<Error>,
 }
 
