@@ -47,7 +47,7 @@ OPTIONS = {
         "slc.erase_us": "1500",
     },
     "idle collection": {"gc.idle_after_us": "5000"},
-    "incremental collection": {"gc.mode": "incremental", "gc.soft_free_blocks": "4"},
+    "incremental collection": {"gc.mode": "incremental", "gc.high_watermark": "4"},
     "static wear levelling": {"wear.levelling": "static", "wear.threshold": "4"},
     "hot and cold apart": {"allocation.hot_max_kb": "4"},
     "same-offset rule": {"timing.same_offset": "true"},

@@ -29,7 +29,7 @@ def test_a_preset_from_fio_runs_and_answers_as_measured(trace: Path, tmp_path: P
     found = emmclab_json("calibrate", source, "-o", preset, "--capacity-gb", "4")
     assert preset.read_text() == found["toml"] and 'name = "card"' in found["toml"]
     assert found["held_out_median_error_pct"] < 5
-    assert emmclab_json("simulate", trace, "--device", preset)["requests"] == 400
+    assert emmclab_json("simulate", trace, "--device", preset)["requests"]["total"] == 400
     again = emmclab("calibrate", source, "--name", "card", "--capacity-gb", "4")
     assert (again.returncode, again.stdout) == (0, found["toml"])
     assert api.calibrate(source, name="card", capacity_gb=4)["toml"] == found["toml"]

@@ -91,7 +91,7 @@ def options(device: Device) -> list[Option]:
         return float(values[key])
 
     group = "geometry.block_groups.0."
-    slc_blocks = max(int(number(group + "blocks") // 8), int(number("gc.hard_free_blocks")) + 3)
+    slc_blocks = max(int(number(group + "blocks") // 8), int(number("gc.low_watermark")) + 3)
     found = [
         Option("packed writes", "the host packs up to 32 waiting writes", {"host.packed_writes": 32}),
         Option(
@@ -112,8 +112,8 @@ def options(device: Device) -> list[Option]:
             "after 10 ms without requests",
             {
                 "gc.idle_after_us": 10000,
-                "gc.soft_free_blocks": max(
-                    int(number("gc.soft_free_blocks")), int(number("gc.hard_free_blocks")) + 2
+                "gc.high_watermark": max(
+                    int(number("gc.high_watermark")), int(number("gc.low_watermark")) + 2
                 ),
             },
         ),

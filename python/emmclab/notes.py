@@ -23,7 +23,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
         found.append(
             (
                 "Queue",
-                f"an arriving request finds {queue['mean_at_arrival']:.2f} unfinished ones on average, "
+                f"{queue['mean_at_arrival']:.2f} unfinished requests at an arrival on average, "
                 f"{queue['max_at_arrival']:,} at most; busy {queue['busy_pct']:.2f} % of the time",
             )
         )
@@ -31,8 +31,8 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
         found.append(
             (
                 "Idle time",
-                f"{gc['idle_s']:,.0f} s ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} block reclaims "
-                f"of {gc['block_ms']:,.0f} ms fit whole into single gaps, "
+                f"{gc['idle_s']:,.0f} s ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} collections of a "
+                f"block ({gc['block_ms']:,.0f} ms) fit into single gaps, "
                 f"{gc['blocks_needed']:,} are needed for the bytes written",
             )
         )

@@ -121,7 +121,7 @@ pub(crate) fn toml(
     line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
     line!(out, "write_overhead_us = {:.1} # {}", timing.write_overhead, bar("write_overhead_us"));
     line!(out, "host_us_per_kb = {:.2} # {}", timing.host_per_kb, bar("host_us_per_kb"));
-    line!(out, "\n[gc]\npolicy = \"greedy\"\nhard_free_blocks = 2");
+    line!(out, "\n[gc]\npolicy = \"greedy\"\nlow_watermark = 2");
     if let Some(power) = power {
         line!(out, "\n[power]\nsleep_after_us = {:.0} # {}", power.sleep_after_us, bar("sleep_after_us"));
         line!(out, "wake_us = {:.0} # {}", power.wake_us, bar("wake_us"));

@@ -21,7 +21,12 @@ fn every_setting_is_explained_with_unit_origin_and_meaning() {
     assert_eq!(row("timing.parallelism").origin, "--set");
     assert_eq!(row("geometry.block_groups.1.program_us").unit, "us");
     assert_eq!(row("geometry.block_groups.1.program_us").origin, "preset iiswc15-hps");
-    assert_eq!(row("gc.window").origin, "default");
+    assert_eq!(row("gc.hpi").origin, "default");
+    config.set_all(&[("gc.policy", "windowed_greedy"), ("capacity.over_provisioning_pct", "7")]).unwrap();
+    let rows = config.explain();
+    let window = rows.iter().find(|row| row.key == "gc.window").unwrap();
+    assert_eq!((window.origin.as_str(), window.value.as_str()), ("default", "64"));
+    assert!(window.doc.contains("`windowed_greedy`: Oldest blocks"), "{}", window.doc);
     for row in &rows {
         assert!(!row.doc.is_empty(), "{} has no meaning", row.key);
     }
@@ -98,10 +103,10 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("mapping.scheme", "pages")], "superblock, dftl"),
         (&[("mapping.scheme", "fast"), ("mapping.log_blocks", "1")], "must lie in 2"),
         (&[("mapping.scheme", "bast"), ("mapping.log_blocks", "18")], "needs 276: 257 for data, 18 for logs"),
-        (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "at least one"),
+        (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "must lie in 1..=1024"),
         (&[("mapping.scheme", "block"), ("gc.policy", "fifo")], "merged and not collected"),
         (&[("mapping.scheme", "dftl"), ("mapping.cached_entries", "0")], "cached_entries"),
-        (&[("mapping.scheme", "block"), ("mapping.cached_maps", "1")], "no page maps"),
+        (&[("mapping.scheme", "block"), ("mapping.cached_maps", "1")], "has no such setting"),
         (&[("mapping.scheme", "dftl"), ("controller.scheduling", "read_first")], "read_first"),
         (&[("mapping.clustering", "planes"), ("timing.parallelism", "interleave")], "multi-plane"),
         (&[("mapping.clustering", "channels"), ("geometry.channels", "3")], "power of two"),
@@ -152,6 +157,38 @@ fn contradictions_and_impossible_values_are_refused() {
         assert!(error.to_string().contains(part), "{settings:?}: {error}");
         assert_eq!(*config.settings(), before, "a refused setting must change nothing");
     }
+}
+
+#[test]
+fn a_setting_of_another_policy_is_refused_by_the_name_of_its_owner() {
+    for (settings, owner) in [
+        ([("gc.policy", "greedy"), ("gc.window", "8")], "gc.policy = windowed_greedy"),
+        ([("gc.policy", "fifo"), ("gc.seed", "8")], "gc.policy = d_choices"),
+        ([("mapping.scheme", "page"), ("mapping.log_blocks", "8")], "block, bast, fast, superblock"),
+        ([("mapping.scheme", "page"), ("mapping.cached_entries", "8")], "mapping.scheme = dftl"),
+    ] {
+        let error = DeviceConfig::preset("small-1gb").unwrap().set_all(&settings).unwrap_err().to_string();
+        assert!(error.contains(owner) && error.contains("no such setting"), "{settings:?}: {error}");
+    }
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    for (value, part) in [("0", "must lie in 1..="), ("'x'", "whole number"), ("1.5", "whole number")] {
+        let error = config.set_all(&[("gc.policy", "windowed_greedy"), ("gc.window", value)]).unwrap_err();
+        assert!(error.to_string().contains(part), "{value}: {error}");
+    }
+    assert!(config.set("gc.windo", "5").unwrap_err().to_string().contains("did you mean `window`"));
+}
+
+#[test]
+fn former_names_of_settings_are_known_and_noted() {
+    let text = "[gc]\nhard_free_blocks = 2\n[[geometry.block_groups]]\nblocks = 64\npages_per_block = 16";
+    let mut config = DeviceConfig::from_toml(text).unwrap();
+    assert_eq!(config.settings().gc.low_watermark, 2);
+    config.set("gc.soft_free_blocks", "7").unwrap();
+    assert_eq!(config.settings().gc.high_watermark, 7);
+    assert_eq!(config.notes().len(), 2);
+    assert!(config.notes()[0].contains("`gc.hard_free_blocks` is called `gc.low_watermark` now"));
+    let both = text.replace("= 2", "= 2\nlow_watermark = 3");
+    assert!(DeviceConfig::from_toml(&both).unwrap_err().to_string().contains("hard_free_blocks"));
 }
 
 #[test]

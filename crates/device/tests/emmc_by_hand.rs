@@ -138,11 +138,8 @@ fn data_read_before_comes_from_ram() {
 
 /// A device of six blocks of four pages, five of which hold a page of old data each.
 fn used(settings: &[(&str, &str)]) -> Device {
-    let mut all = vec![
-        ("gc.policy", "greedy"),
-        ("capacity.over_provisioning_pct", "250"),
-        ("gc.soft_free_blocks", "3"),
-    ];
+    let mut all =
+        vec![("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
     all.extend_from_slice(settings);
     let config = config(&all);
     let mut device = Device::new(&config);

@@ -45,8 +45,7 @@ fn mapped(scheme: &str) -> DeviceConfig {
         .set_all(&[
             ("geometry.block_groups.0.blocks", "24"),
             ("mapping.scheme", scheme),
-            ("mapping.log_blocks", "4"),
-            ("mapping.cached_entries", "5"),
+            if scheme == "dftl" { ("mapping.cached_entries", "5") } else { ("mapping.log_blocks", "4") },
         ])
         .unwrap();
     config

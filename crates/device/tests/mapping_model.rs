@@ -12,7 +12,7 @@ use model::{Step, drive};
 /// Every scheme of the settings but the two that map pages.
 fn block_mapped_schemes() -> Vec<String> {
     let schema = emmclab_device::json_schema();
-    let words = schema["$defs"]["Scheme"]["oneOf"].as_array().unwrap();
+    let words = schema["$defs"]["MappingSettings"]["properties"]["scheme"]["oneOf"].as_array().unwrap();
     let names = words.iter().map(|word| word["const"].as_str().unwrap().to_owned());
     names.filter(|name| name != "page" && name != "dftl").collect()
 }
@@ -39,10 +39,17 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
             let [copy_back, cache_read, cache_program, transferred, dynamic] = flags;
             let (bus, cached, limit, depth) = numbers;
             let limit = if limit > 20 { limit } else { 0 };
-            let cached = if scheme == "block" { 0 } else { cached };
             let data = 3 * logs.1;
             let blocks = data + logs.0 + 2;
             let share = 100.0 * f64::from(blocks) / f64::from(data) - 99.99;
+            let own = match scheme.as_str() {
+                "superblock" => format!(
+                    "superblock_blocks = {}\nsuperblock_log_blocks = {}\ncached_maps = {cached}",
+                    logs.1, logs.2
+                ),
+                "block" => String::new(),
+                _ => format!("cached_maps = {cached}"),
+            };
             let text = format!(
                 "name = 'random'
                  [geometry]
@@ -75,9 +82,7 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
                  scheme = '{scheme}'
                  clustering = '{clustering}'
                  log_blocks = {}
-                 superblock_blocks = {}
-                 superblock_log_blocks = {}
-                 cached_maps = {cached}
+                 {own}
                  [wear]
                  levelling = '{}'",
                 shape[0],
@@ -92,8 +97,6 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
                 bus * 5,
                 if transferred { "transferred" } else { "programmed" },
                 logs.0,
-                logs.1,
-                logs.2,
                 if dynamic { "dynamic" } else { "none" },
                 spares = u32::from(limit > 0),
             );
@@ -147,8 +150,8 @@ fn on_demand() -> impl Strategy<Value = DeviceConfig> {
              policy = '{allocation}'
              [gc]
              mode = '{mode}'
-             soft_free_blocks = 3
-             hard_free_blocks = 1
+             high_watermark = 3
+             low_watermark = 1
              idle_after_us = {}
              [wear]
              levelling = '{levelling}'

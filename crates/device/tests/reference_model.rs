@@ -25,8 +25,9 @@ fn choice(plain: bool, choices: &'static [&'static str]) -> impl Strategy<Value 
 fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
     let groups = prop::collection::vec((prop::sample::select(vec![4u32, 8, 16]), 6u32..=9, 2u32..=9), 1..=3);
-    let policy =
-        prop::sample::select(POLICIES.iter().map(|policy| policy.name).chain([NONE]).collect::<Vec<_>>());
+    let policy = prop::sample::select(
+        POLICIES.iter().map(|policy| policy.kind.name).chain([NONE]).collect::<Vec<_>>(),
+    );
     let words = (
         prop::sample::select(vec!["none", "interleave", "multi_plane", "both"]),
         prop::sample::select(vec!["programmed", "transferred"]),
@@ -89,10 +90,9 @@ fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                  [gc]
                  policy = '{policy}'
                  mode = '{mode}'
-                 soft_free_blocks = 3
-                 hard_free_blocks = 1
-                 choices = 3
-                 window = 2
+                 high_watermark = 3
+                 low_watermark = 1
+                 {}
                  idle_after_us = {}
                  hpi = {}
                  hpi_us = {}
@@ -109,6 +109,11 @@ fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                 bus * 100,
                 bus * 5,
                 hot * 4,
+                match policy {
+                    "d_choices" => "choices = 3",
+                    "windowed_greedy" => "window = 2",
+                    _ => "",
+                },
                 if collects { idle * 500 } else { 0 },
                 hpi || !collects || idle == 0,
                 if collects && idle > 0 && hpi { 50 } else { 0 },

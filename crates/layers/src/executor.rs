@@ -197,7 +197,7 @@ impl<D: Disk> Executor<D> {
                 in_flight.insert(&request);
                 Some(Self::running(level, request.id, plan))
             }
-            Decision::Hold(_) => None,
+            Decision::Defer(_) => None,
         }
     }
 

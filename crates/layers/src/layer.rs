@@ -22,7 +22,7 @@ pub enum Decision {
     Run,
     /// The layer changed no state and the plan counts for nothing. The driver repeats the request after each call of
     /// [`Layer::background`].
-    Hold(Defer),
+    Defer(Defer),
 }
 
 /// The background work that a layer has.
@@ -127,17 +127,5 @@ pub trait Layer: Send {
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
-    }
-
-    /// [`Layer::background`] under its former name.
-    #[doc(hidden)]
-    fn work(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
-        self.background(in_flight, plan)
-    }
-
-    /// [`Layer::background_done`] under its former name.
-    #[doc(hidden)]
-    fn worked(&mut self) {
-        self.background_done();
     }
 }

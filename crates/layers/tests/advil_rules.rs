@@ -40,7 +40,7 @@ impl Host {
         self.id += 1;
         match self.advil.request(&HostRequest { id: self.id, op, sector, sectors }, &mut plan) {
             Decision::Run => Ok(commands(&plan)),
-            Decision::Hold(reason) => Err(reason),
+            Decision::Defer(reason) => Err(reason),
         }
     }
 

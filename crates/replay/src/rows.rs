@@ -36,7 +36,7 @@ pub struct RequestRows {
     sectors: Vec<u32>,
     subrequests: Vec<u32>,
     op: Vec<u8>,
-    /// The first error: an observer cannot fail, so [`RequestRows::finish`] reports it.
+    /// An observer cannot return an error; [`RequestRows::finish`] returns the first one.
     failed: Option<Error>,
 }
 

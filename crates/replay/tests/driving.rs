@@ -72,6 +72,7 @@ fn open_loop_keeps_recorded_times_scaled_and_moved() {
     let (result, arrivals) = run(&config(), &ReplayOptions::default(), &requests);
     assert_eq!(arrivals, [0, 200, 1000]);
     assert!((result.response.mean_response_ms - 1.6).abs() < 1e-12);
+    assert_eq!(result.response.all().mean_ms, result.response.mean_response_ms);
     let options = ReplayOptions {
         rate: Rate::new(2.0).unwrap(),
         start_offset: Nanos::from_micros(50),

@@ -94,7 +94,10 @@ fn pass_through_over_a_reordering_device_completes_as_the_bare_device() {
         let passed = alone.windows(2).filter(|pair| pair[1].complete < pair[0].complete).count();
         assert!(mode != Mode::Open || gap_us > 300 || passed > 50, "{passed} requests passed others");
         through.layers.clear();
-        assert_eq!((bare.flash.page_programs, bare.response), (through.flash.page_programs, through.response));
+        assert_eq!(
+            (bare.flash.page_programs, bare.response),
+            (through.flash.page_programs, through.response)
+        );
     }
 }
 

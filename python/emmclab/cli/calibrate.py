@@ -83,7 +83,7 @@ def calibrate(
 
 def _show(console: Console, found: dict[str, Any]) -> None:
     pages = " + ".join(str(kb) for kb in found["page_kb"])
-    table = framed(f"Pages of {pages} KB, {found['units']} at once")
+    table = framed(f"Pages of {pages} KB, {found['units']}-way")
     for heading in ("Figure", "Value", "90 % range", "Unit"):
         table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
     for figure in found["figures"]:

@@ -26,7 +26,7 @@ def devices(as_json: AsJson = False) -> None:
         print_json(rows)
         return
     table = framed("Devices")
-    for heading in ("Name", "Flash\nGB", "Pages\nKB", "Units"):
+    for heading in ("Name", "Flash\nGB", "Pages\nKB", "Planes"):
         table.add_column(heading, justify="left" if heading == "Name" else "right")
     table.add_column("Description")
     for row in rows:
@@ -34,7 +34,7 @@ def devices(as_json: AsJson = False) -> None:
         table.add_row(row["name"], f"{row['flash_gb']:,.1f}", pages, str(row["planes"]), Text(row["about"]))
     console = stdout()
     console.print(table)
-    console.print("units: planes; what works in parallel is a setting (timing.parallelism)", style="dim")
+    console.print("timing.parallelism selects what is a way: chip, die or plane", style="dim")
 
 
 def _row(name: str) -> dict[str, Any]:

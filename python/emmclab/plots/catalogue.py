@@ -46,7 +46,7 @@ FIGURES = (
     Figure(
         "address_time",
         "Addresses over time",
-        "Where requests start; fuller colours are more requests. Lines are streams, bands are hot regions.",
+        "Start addresses of requests; darker cells hold more. Lines are streams, bands are hot regions.",
         over_time.address_time,
         each=True,
         wide=True,
@@ -62,7 +62,7 @@ FIGURES = (
     Figure(
         "idle_gaps",
         "Idle time",
-        "Idle time by the length of its gaps; garbage collection can hide in the long ones.",
+        "Idle time by the length of its gaps; garbage collection fits into the long ones.",
         distributions.idle_gaps,
     ),
     Figure(
@@ -74,13 +74,13 @@ FIGURES = (
     Figure(
         "queue_depth",
         "Queue depth",
-        "Unfinished requests that an arriving one finds; 0 is no-wait.",
+        "Unfinished requests at an arrival; 0 is no-wait.",
         distributions.queue_depth,
     ),
     Figure(
         "queue_depth_over_time",
         "Queue depth over time",
-        "Bars: the mean that arriving requests find. Points: the largest.",
+        "At arrivals. Bars: mean. Points: maximum.",
         over_time.queue_depth_over_time,
         each=True,
         wide=True,
@@ -89,7 +89,7 @@ FIGURES = (
     Figure(
         "reuse_distance",
         "Hit rate of a buffer",
-        "Page touches that a least-recently-used buffer of a size would catch, from reuse distances.",
+        "Share of page accesses that hit an LRU buffer of this size, from reuse distances.",
         pages.reuse_distance,
         needs="high_kb",
     ),
@@ -115,7 +115,7 @@ FIGURES = (
     Figure(
         "process_share",
         "Processes",
-        "Who reads and writes: the twelve processes with most data.",
+        "Data read and written by the twelve most active processes.",
         requesters.process_share,
         each=True,
     ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.claims import DIRECTION, REPRODUCED, Claim
+from emmclab.claims import Claim
 from emmclab.plots import Rows, chart_of
 from emmclab.profile import ledger_line
 from emmclab.study.advil import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
@@ -38,7 +38,6 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         judged,
         drawn,
         claims=judged,
-        held=sum(claim.verdict in (REPRODUCED, DIRECTION) for claim in judged),
         beside={
             drawing.name: [c for c in judged if drawing.source and drawing.source in c.source]
             for drawing in drawn

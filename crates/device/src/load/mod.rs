@@ -140,7 +140,9 @@ impl DeviceConfig {
         for (key, text) in pairs {
             let current = aliases::current(key);
             if current != *key {
-                notes.push(format!("`{key}` is called `{current}` now; the next version will no longer know the old name"));
+                notes.push(format!(
+                    "`{key}` is called `{current}` now; the next version will no longer know the old name"
+                ));
             }
             let value = format!("value = {text}")
                 .parse::<Table>()

@@ -28,7 +28,9 @@ fn registries(settings: &Settings) -> [Registry<'_>; 3] {
             key: "policy",
             chosen: &collection.policy,
             options: &collection.options,
-            kinds: std::iter::once(NO_COLLECTION).chain(gc::POLICIES.iter().map(|policy| policy.kind)).collect(),
+            kinds: std::iter::once(NO_COLLECTION)
+                .chain(gc::POLICIES.iter().map(|policy| policy.kind))
+                .collect(),
         },
         Registry {
             section: "allocation",
@@ -106,12 +108,15 @@ pub(super) fn fill(settings: &mut Settings) {
 /// Puts the names of policies and their settings into the schema, where the plain data has a word and a map.
 pub(super) fn describe(schema: &mut Json) {
     for registry in registries(&Settings::default()) {
-        let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else { continue };
+        let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else {
+            continue;
+        };
         if let Some(section) = section.as_object_mut() {
             section.insert("additionalProperties".into(), false.into());
         }
         let Some(properties) = section.get_mut("properties").and_then(Json::as_object_mut) else { continue };
-        let word = |kind: &PolicyKind| json!({"type": "string", "const": kind.name, "description": kind.about});
+        let word =
+            |kind: &PolicyKind| json!({"type": "string", "const": kind.name, "description": kind.about});
         if let Some(choice) = properties.get_mut(registry.key).and_then(Json::as_object_mut) {
             choice.remove("type");
             choice.insert("oneOf".into(), registry.kinds.iter().map(word).collect());
@@ -133,7 +138,8 @@ fn describe_options(kind: &PolicyKind, properties: &mut Map<String, Json>) {
         // A setting that several policies share names all of them.
         let before = entry["description"].as_str().unwrap_or("").to_owned();
         let names = before.strip_suffix(&format!(": {}", setting.about));
-        let names = names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));
+        let names =
+            names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));
         entry["description"] = format!("{names}: {}", setting.about).into();
         if entry["minimum"].as_u64().is_some_and(|other| least < other) {
             entry["minimum"] = least.into();

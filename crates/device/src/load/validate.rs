@@ -187,8 +187,7 @@ fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
         if gc.mode == GcMode::Incremental {
             faults.at_least_one("gc.pages_per_step", gc.pages_per_step);
         }
-        if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0)
-            && gc.high_watermark <= gc.low_watermark
+        if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0) && gc.high_watermark <= gc.low_watermark
         {
             faults.add(format!(
                 "`gc.high_watermark` is {} but must lie above `gc.low_watermark` ({}) for incremental or idle collection",

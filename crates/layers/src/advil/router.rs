@@ -48,7 +48,7 @@ impl Advil {
         }
         let header = self.shape.header;
         if !self.make_room(header + request.sectors, request, plan) {
-            return Decision::Hold(Defer::Full);
+            return Decision::Defer(Defer::Full);
         }
         self.previous_end = request.end();
         let area = self.shape.reserved;
@@ -80,7 +80,7 @@ impl Advil {
     /// A write that goes to the original area.
     fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         if let Err(reason) = self.forget(request, plan) {
-            return Decision::Hold(reason);
+            return Decision::Defer(reason);
         }
         self.previous_end = request.end();
         self.counters.passed_writes += 1;
@@ -92,7 +92,7 @@ impl Advil {
 
     pub(super) fn route_discard(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         if self.moving.writes(request.sector, request.end()) {
-            return Decision::Hold(Defer::Overlap);
+            return Decision::Defer(Defer::Overlap);
         }
         if request.op == Op::SecureErase {
             let area = self.shape.reserved;
@@ -102,7 +102,7 @@ impl Advil {
         }
         if let Err(reason) = self.forget(request, plan) {
             plan.clear();
-            return Decision::Hold(reason);
+            return Decision::Defer(reason);
         }
         plan.bare(0, request.op, request.sector, request.sectors);
         self.spill(request, plan);
@@ -138,7 +138,7 @@ impl Advil {
     pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         let tombstones = self.journal.has_tombstones();
         if tombstones && !self.make_room(self.tombstone_sectors(), request, plan) {
-            return Decision::Hold(Defer::Full);
+            return Decision::Defer(Defer::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
             // Records of the section count only with its head.

@@ -40,7 +40,7 @@ impl Layered {
         let mut plan = self.tasks.plan();
         let Level { layer, in_flight, deferred_ns, .. } = &mut self.levels[level];
         match layer.request(&arrived.request, &mut plan) {
-            Decision::Hold(why) => {
+            Decision::Defer(why) => {
                 self.tasks.give_back(plan);
                 Ok(Some(why))
             }

@@ -103,7 +103,7 @@ impl Configuration {
             capacity_bytes: device.geometry().capacity().0,
             ram_kb: u64::from(settings.cache.size_kb) + u64::from(settings.cache.read_kb),
             parallelism: word(settings.timing.parallelism),
-            mapping_scheme: word(settings.mapping.scheme),
+            mapping_scheme: settings.mapping.scheme.clone(),
             write_complete: word(settings.timing.write_complete),
         }
     }

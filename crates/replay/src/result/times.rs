@@ -33,6 +33,13 @@ impl From<Times> for Percentiles {
     }
 }
 
+impl Percentiles {
+    fn with_mean(self, mean_ms: f64) -> Times {
+        let Self { p50_ms, p90_ms, p99_ms, p999_ms, max_ms } = self;
+        Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
+}
+
 /// Response times (complete - arrival) of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ResponseTimes {
@@ -53,10 +60,9 @@ impl ResponseTimes {
         Self { mean_response_ms: all.mean_ms, percentiles: all.into(), read, write }
     }
 
-    /// Times of reads and writes together.
+    /// Reads and writes together.
     pub fn all(&self) -> Times {
-        let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms } = self.percentiles;
-        Times { mean_ms: self.mean_response_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+        self.percentiles.with_mean(self.mean_response_ms)
     }
 }
 
@@ -78,6 +84,11 @@ impl ServiceTimes {
     pub(super) fn new(measure: &Measure) -> Self {
         let [all, read, write] = by_operation(measure, Kinds::service);
         Self { mean_service_ms: all.mean_ms, percentiles: all.into(), read, write }
+    }
+
+    /// Reads and writes together.
+    pub fn all(&self) -> Times {
+        self.percentiles.with_mean(self.mean_service_ms)
     }
 }
 

@@ -8,7 +8,8 @@ use crate::settings::{PolicyKind, PolicyOptions};
 pub(super) struct AddressStriped;
 
 impl AddressStriped {
-    pub const KIND: PolicyKind = PolicyKind { name: "static", about: "By the logical address.", settings: &[] };
+    pub const KIND: PolicyKind =
+        PolicyKind { name: "static", about: "By the logical address.", settings: &[] };
 
     pub fn new(_: &PolicyOptions) -> Self {
         Self

@@ -6,7 +6,11 @@ use crate::ids::BlockId;
 use crate::settings::PolicyKind;
 
 pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind { name: "cost_benefit", about: "the greatest age x invalid units / valid units", settings: &[] },
+    kind: PolicyKind {
+        name: "cost_benefit",
+        about: "the greatest age x invalid units / valid units",
+        settings: &[],
+    },
     make: |_| Box::new(CostBenefit),
 };
 

@@ -14,7 +14,11 @@ const SEED: PolicySetting =
     PolicySetting { key: "seed", about: "Seed of the draws.", default: 1, range: (0, i64::MAX as u64) };
 
 pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind { name: "d_choices", about: "the fewest valid units among `gc.choices` blocks drawn at random", settings: &[CHOICES, SEED] },
+    kind: PolicyKind {
+        name: "d_choices",
+        about: "the fewest valid units among `gc.choices` blocks drawn at random",
+        settings: &[CHOICES, SEED],
+    },
     make: |options| Box::new(DChoices { choices: CHOICES.count(options), seed: SEED.of(options) }),
 };
 

@@ -11,7 +11,11 @@ const WINDOW: PolicySetting = PolicySetting {
 };
 
 pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind { name: "windowed_greedy", about: "the fewest valid units among the `gc.window` oldest blocks", settings: &[WINDOW] },
+    kind: PolicyKind {
+        name: "windowed_greedy",
+        about: "the fewest valid units among the `gc.window` oldest blocks",
+        settings: &[WINDOW],
+    },
     make: |options| Box::new(WindowedGreedy { window: WINDOW.count(options) as usize }),
 };
 

@@ -7,7 +7,10 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{LOG_BLOCKS, CACHED_MAPS, Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use super::{
+    CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list,
+    read_table,
+};
 use crate::events::Observer;
 use crate::ids::BlockId;
 use crate::settings::{PolicyKind, PolicyOptions};

@@ -5,7 +5,9 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{LOG_BLOCKS, Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use super::{
+    Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table,
+};
 use crate::events::{Merge, Observer};
 use crate::ids::BlockId;
 use crate::settings::{PolicyKind, PolicyOptions};

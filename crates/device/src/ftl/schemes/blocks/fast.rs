@@ -7,7 +7,10 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{CACHED_MAPS, LOG_BLOCKS, Held, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list, read_table};
+use super::{
+    CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list,
+    read_table,
+};
 use crate::events::Observer;
 use crate::ids::{BlockId, Ppn};
 use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};

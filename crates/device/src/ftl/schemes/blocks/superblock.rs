@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::io::BlockIo;
-use super::{LOG_BLOCKS, CACHED_MAPS, Held, Layout, Place, Placement, Scheme, list, number, read_list};
+use super::{CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, list, number, read_list};
 use crate::events::{Merge, Observer};
 use crate::ids::{BlockId, Ppn};
 use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
