@@ -190,7 +190,9 @@ impl Controller {
             request.before.gc_ns += interruption.0;
             request.ready += interruption;
         }
-        if let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival) {
+        if self.power.sleeps()
+            && let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival)
+        {
             request.before.wake_up_ns = took.0;
             request.ready += took;
             below.log.woke_up(&WokeUp { at: arrival, asleep, took });

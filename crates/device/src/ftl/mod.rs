@@ -22,6 +22,8 @@ pub(crate) mod span;
 mod split;
 mod state;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use emmclab_base::Nanos;
