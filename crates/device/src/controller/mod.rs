@@ -170,7 +170,7 @@ impl Controller {
     /// Whether a write is asked for no more than its data, on a device without RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &Command) -> bool {
-        self.write_buffer.is_none() && self.read_cache.is_none() && command.modifiers.is_none()
+        self.write_buffer.is_none() && self.read_cache.is_none() && command.modifiers.is_empty()
     }
 
     /// Moves the clock to a command's arrival: background work until then, waking up, the slot in the queue.

@@ -62,7 +62,7 @@ impl Device {
         if sectors != short
             || O::UNITS
             || op != Op::Write
-            || !modifiers.is_none()
+            || !modifiers.is_empty()
             || !whole
             || self.stop.is_some()
         {

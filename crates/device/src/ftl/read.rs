@@ -23,7 +23,7 @@ impl Core {
         log: &mut L,
     ) -> Operation {
         let block = self.geometry.block_of(ppn);
-        let group = nand.block(block).group;
+        let group = nand.group(block);
         let page = self.page_of(ppn, group);
         let op = nand.read(block, page, ready, bytes);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
@@ -67,7 +67,7 @@ impl Core {
                 self.read_unwritten(nand, request, span, (from, at), log);
                 continue;
             };
-            let group = nand.block(self.geometry.block_of(ppn)).group;
+            let group = nand.group(self.geometry.block_of(ppn));
             let shift = self.geometry.groups[usize::from(group)].page_shift;
             while at < end && self.lookup(at).is_some_and(|other| other.0 >> shift == ppn.0 >> shift) {
                 at = at.plus(1);

@@ -114,6 +114,12 @@ impl Nand {
         self.blocks[block.index()].written
     }
 
+    /// Block group of a block.
+    #[inline]
+    pub fn group(&self, block: BlockId) -> u8 {
+        self.blocks[block.index()].group
+    }
+
     #[inline]
     pub fn state(&self, block: BlockId) -> BlockState {
         self.blocks[block.index()].state

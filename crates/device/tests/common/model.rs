@@ -31,10 +31,10 @@ pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -
     let modifiers = match (op, place % 16) {
         (Op::Write, 0) => Modifiers::RELIABLE,
         (Op::Write, 1) => Modifiers::FORCED,
-        (Op::Write, 2) => Modifiers::PREFLUSH.with(Modifiers::RELIABLE),
+        (Op::Write, 2) => Modifiers::PREFLUSH | Modifiers::RELIABLE,
         (Op::Write, 3) => Modifiers::PREFLUSH,
         (Op::Flush, 0..=7) => Modifiers::BARRIER,
-        _ => Modifiers::NONE,
+        _ => Modifiers::empty(),
     };
     let length = if op == Op::Flush { 0 } else { length as u32 };
     Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }
