@@ -6,11 +6,12 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
 
-use super::core::{Core, MAX_UNITS};
+use super::core::Core;
 use super::pool::Stream;
 use super::span::Span;
 use super::tables::Tables;
 use crate::events::{Cause, Observer, PageProgrammed, UnitWritten};
+use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::NextPage;
 

@@ -5,9 +5,10 @@ use emmclab_base::Nanos;
 
 use super::collect::cause_of;
 use super::commit::{MoveRun, Moves, Programmed};
-use super::core::{Core, MAX_UNITS};
+use super::core::Core;
 use super::pool::{Stream, Victim};
 use crate::events::{Observer, PageRead};
+use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::Nand;
 

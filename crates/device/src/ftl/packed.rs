@@ -6,12 +6,13 @@
 use super::allocate::Place;
 use super::allocation::PageRequest;
 use super::commit::{List, PageUnits, Programmed};
-use super::core::{Core, MAX_UNITS};
+use super::core::Core;
 use super::pool::Stream;
 use super::request_state::RequestState;
 use super::span::Span;
 use super::split::next_page;
 use crate::events::{Cause, DataMoved, LatencyBreakdown, Observer, UnitWritten};
+use crate::geometry::MAX_UNITS;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 

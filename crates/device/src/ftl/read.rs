@@ -102,7 +102,7 @@ impl Core {
             return;
         }
         let (group, _) = self.page_for(from, count, u32::MAX);
-        let plane = self.home_plane(from, group);
+        let plane = self.geometry.home_plane(from, group);
         let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
         let op = self.read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
         request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
