@@ -30,6 +30,8 @@ printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
 printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
+printf "\n== Presets of real devices\n"
+.venv/bin/python benches/real_presets.py
 printf "\n== What each option of the device costs, in instructions\n"
 .venv/bin/python benches/off_cost.py
 printf '\n== Start of the command line\n'

@@ -11,7 +11,8 @@ use crate::ids::{FOREVER, Lpn};
 
 impl Controller {
     /// The part of a write after its data has come.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but two calls and a choice")]
     pub(super) fn write_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         below.data_moved(request);
         if self.queue.is_some() {

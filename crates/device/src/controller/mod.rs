@@ -174,7 +174,8 @@ impl Controller {
     }
 
     /// Moves the clock to a command's arrival: background work until then, waking up, the slot in the queue.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the state of the request is built where it stays")]
     fn begin<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> RequestState {
         let arrival = command.arrival;
         self.clock.last_arrival = arrival;

@@ -68,7 +68,9 @@ pub(crate) struct Taken {
 }
 
 impl RequestState {
-    #[inline]
+    /// A request that was taken.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: Taken) -> Self {
         let Taken { id, op, sector, sectors, arrival, start, queue_limited } = taken;
         Self {
