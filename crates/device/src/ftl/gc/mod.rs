@@ -5,6 +5,8 @@ mod cost_benefit;
 mod d_choices;
 mod fifo;
 mod greedy;
+#[cfg(test)]
+mod tests;
 mod windowed_greedy;
 
 use super::pool::Pool;
