@@ -66,7 +66,9 @@ class Device:
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
         """
-        return Device(_core.DeviceConfig.file(path))
+        device = Device(_core.DeviceConfig.file(path))
+        _warn(device.notes)
+        return device
 
     @staticmethod
     def named(name: str) -> Device:
@@ -88,7 +90,9 @@ class Device:
         pairs = [
             (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
         ]
-        return Device(self._config.with_values(pairs))
+        device = Device(self._config.with_values(pairs))
+        _warn(device.notes[len(self.notes) :])
+        return device
 
     def __repr__(self) -> str:
         return f"<Device {self.name!r}>"
@@ -123,6 +127,15 @@ class Device:
     def name(self) -> str:
         """The name that results carry."""
         return self._config.name
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of the settings: keys that had another name before, which are also warned of.
+
+        >>> Device.preset("small-1gb").notes
+        []
+        """
+        return self._config.notes()
 
     @property
     def digest(self) -> str:
@@ -355,6 +368,12 @@ class Result(Document):
         ['computing']
         """
         return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """Warn whoever called the method that calls this."""
+    for note in notes:
+        warnings.warn(note, DeprecationWarning, stacklevel=3)
 
 
 def presets() -> list[str]:
