@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,14 @@ def _page(title: str) -> str:
     return text.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def _block(page: str, language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
+def _blocks(page: str, language: str) -> list[str]:
+    found = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert found, f"the page has no {language} block"
-    return textwrap.dedent("   " + found[1])
+    return [textwrap.dedent("   " + text) for text in found]
+
+
+def _steps(page: str) -> int:
+    return len(re.findall(r"^\d\. ", page, re.MULTILINE))
 
 
 def _replace(path: Path, old: str, new: str) -> None:
@@ -44,47 +49,84 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_policy_a_scheme_a_preset_and_a_layer_are_added_as_the_pages_say(copy: Path) -> None:
-    device = copy / "crates" / "device" / "src"
-    policy = _page("Add a garbage-collection policy")
-    (device / "ftl" / "gc" / "first.rs").write_text(_block(policy, "rust"))
-    registry = device / "ftl" / "gc" / "mod.rs"
-    _replace(registry, "mod fifo;", "mod fifo;\nmod first;")
-    _replace(registry, "windowed_greedy::POLICY]", "windowed_greedy::POLICY, first::POLICY]")
+def _write(path: Path, page: str, language: str = "rust") -> None:
+    path.write_text("\n".join(_blocks(page, language)))
 
-    scheme = _page("Add a mapping scheme")
-    (device / "ftl" / "blocks" / "lone.rs").write_text(_block(scheme, "rust"))
-    schemes = device / "ftl" / "blocks" / "mod.rs"
-    _replace(schemes, "mod fast;", "mod fast;\nmod lone;")
-    _replace(schemes, "use fast::Fast;", "use fast::Fast;\nuse lone::Lone;")
-    _replace(schemes, "Fast, Superblock);", "Fast, Superblock, Lone);")
-    words = device / "config" / "settings.rs"
-    _replace(words, "    Fast,\n", "    Fast,\n    /// One log block for each plane.\n    Lone,\n")
+
+def _add_policies(device: Path, victim: str, allocation: str) -> None:
+    _write(device / "ftl" / "gc" / "even.rs", victim)
+    registry = device / "ftl" / "gc" / "mod.rs"
+    _replace(registry, "mod fifo;", "mod even;\nmod fifo;")
+    _replace(registry, "    windowed_greedy::POLICY,\n", "    windowed_greedy::POLICY,\n    even::POLICY,\n")
+
+    _write(device / "ftl" / "allocation" / "in_turn.rs", allocation)
+    registry = device / "ftl" / "allocation" / "mod.rs"
+    _replace(registry, "mod first_free;", "mod first_free;\nmod in_turn;")
+    _replace(registry, "use first_free::FirstFree;", "use first_free::FirstFree;\nuse in_turn::InTurn;")
+    _replace(
+        registry, "policies!(FirstFree, AddressStriped);", "policies!(FirstFree, AddressStriped, InTurn);"
+    )
+
+
+def _add_scheme(device: Path, page: str) -> None:
+    _write(device / "ftl" / "schemes" / "blocks" / "lone.rs", page)
+    registry = device / "ftl" / "schemes" / "blocks" / "mod.rs"
+    _replace(registry, "mod io;", "mod io;\nmod lone;")
+    _replace(registry, "use io::BlockIo;", "use io::BlockIo;\nuse lone::Lone;")
+    _replace(registry, "Fast, Superblock);", "Fast, Superblock, Lone);")
+    known = device.parent / "tests" / "mapping_schemes.rs"
+    _replace(known, '"superblock"];', '"superblock", "lone"];')
+
+
+def _target() -> Path:
+    """The folder of the build, shared with the workspace."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def _run(command: list[str], copy: Path) -> str:
+    env = os.environ | {"CARGO_TARGET_DIR": str(_target())}
+    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def _try(line: str, copy: Path, trace: Path) -> str:
+    """Does what a line with `emmclab simulate` says, but for aging, by the example that drives a device."""
+    words = line.replace("trace.txt", str(trace)).split()
+    settings = [value for option, value in pairwise(words) if option == "--set"]
+    device = words[words.index("--device") + 1]
+    # As the tests are built, so that their dependencies serve again.
+    build = "cargo build --release --locked --workspace --exclude emmclab-python --example whole_process"
+    _run(build.split(), copy)
+    return _run(
+        [str(_target() / "release" / "examples" / "whole_process"), str(trace), device, *settings], copy
+    )
+
+
+def test_what_the_pages_say_is_added_to_a_copy_of_the_workspace_works(copy: Path, trace: Path) -> None:
+    device = copy / "crates" / "device" / "src"
+    six = ["Add a garbage-collection policy", "Add an allocation policy", "Add a mapping scheme"]
+    victim, allocation, scheme = map(_page, six)
+    assert [_steps(page) for page in (victim, allocation, scheme)] == [6, 6, 6]
+    _add_policies(device, victim, allocation)
+    _add_scheme(device, scheme)
 
     preset = _page("Add a device preset")
-    (copy / "presets" / "devices" / "two-dies.toml").write_text(_block(preset, "toml"))
-    _replace(device / "config" / "presets.rs", '"small-1gb"', '"small-1gb", "two-dies"')
+    _write(copy / "presets" / "devices" / "two-dies.toml", preset, "toml")
+    _replace(device / "load" / "presets.rs", '"small-1gb"', '"small-1gb", "two-dies"')
 
     layer = _page("Add a layer")
     layers = copy / "crates" / "layers" / "src"
-    (layers / "halves.rs").write_text(_block(layer, "rust"))
+    _write(layers / "halves.rs", layer)
     _replace(layers / "lib.rs", "mod layer;", "mod halves;\nmod layer;")
-    _replace(layers / "registry.rs", "crate::ressd::KIND]", "crate::ressd::KIND, crate::halves::KIND]")
+    _replace(layers / "registry.rs", "crate::pair::KIND]", "crate::pair::KIND, crate::halves::KIND]")
 
-    target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
-    command = re.findall(
-        r"`(cargo test --release --workspace --exclude emmclab-python --test \w+)`",
-        policy + scheme + preset + layer,
-    )
-    assert len(command) == 4
-    for line in command:
-        done = subprocess.run(
-            [*line.split(), "--locked"],
-            cwd=copy,
-            env=os.environ | {"CARGO_TARGET_DIR": target},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr + done.stdout
-        assert re.search(r"test result: ok. [1-9]", done.stdout)
+    pages = victim + allocation + scheme + preset + layer
+    commands = list(dict.fromkeys(re.findall(r"`(cargo test --release [^`]+)`", pages)))
+    assert len(commands) == 7
+    for line in commands:
+        assert re.search(r"test result: ok. [1-9]", _run([*line.split(), "--locked"], copy)), line
+    tries = re.findall(r"Try it: `(emmclab simulate [^`]+)`", victim + allocation + scheme)
+    assert len(tries) == 3
+    for line in tries:
+        assert "400 requests on" in _try(line, copy, trace), line

@@ -19,7 +19,7 @@ Beside what stands here: `emmclab.workload` (synthetic traces, and models taken 
 
 from emmclab._core import __version__
 from emmclab.calibration import calibrate
-from emmclab.device import Device, Result, compare
+from emmclab.device import Device, Result, VictimPolicy, VictimView, compare
 from emmclab.errors import (
     ConfigError,
     EmmclabError,
@@ -42,6 +42,8 @@ __all__ = [
     "Trace",
     "UnitError",
     "UnsupportedError",
+    "VictimPolicy",
+    "VictimView",
     "__version__",
     "bundled",
     "calibrate",

@@ -19,6 +19,12 @@ from emmclab.trace import Ledger, Trace, combine, read
 #: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
+#: What a victim policy sees: the full blocks of one block group in one plane, as they are at one decision.
+VictimView = _core.VictimView
+
+#: Chooses the block to collect out of `view.full_blocks`; None where none is worth it.
+VictimPolicy = Callable[[VictimView], int | None]
+
 #: The group of a result that differs from run to run: the cost on this computer.
 WALL_GROUP = "computing"
 
@@ -60,7 +66,9 @@ class Device:
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
         """
-        return Device(_core.DeviceConfig.file(path))
+        device = Device(_core.DeviceConfig.file(path))
+        _warn(device.notes)
+        return device
 
     @staticmethod
     def named(name: str) -> Device:
@@ -82,7 +90,9 @@ class Device:
         pairs = [
             (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
         ]
-        return Device(self._config.with_values(pairs))
+        device = Device(self._config.with_values(pairs))
+        _warn(device.notes[len(self.notes) :])
+        return device
 
     def __repr__(self) -> str:
         return f"<Device {self.name!r}>"
@@ -117,6 +127,15 @@ class Device:
     def name(self) -> str:
         """The name that results carry."""
         return self._config.name
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of the settings: keys that had another name before, which are also warned of.
+
+        >>> Device.preset("small-1gb").notes
+        []
+        """
+        return self._config.notes()
 
     @property
     def digest(self) -> str:
@@ -171,6 +190,7 @@ class Device:
         layer_settings: Mapping[str, Setting] | None = None,
         second: Device | str | None = None,
         first_writes: int = 0,
+        victim: VictimPolicy | None = None,
         fold: bool | None = None,
         progress: SimulationProgress | None = None,
     ) -> Result:
@@ -195,17 +215,33 @@ class Device:
             layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
             second: a device beside it, for layers that use one.
             first_writes: with layers, keep so many of the first writes that reach the device.
+            victim: chooses the blocks that garbage collection empties during the run, in place of `gc.policy`
+                of the settings, by which the device is preconditioned: a function that takes a `VictimView`
+                and returns a block or None. Its answer is trusted: a block full of valid data is moved as it
+                is. Called for each victim with a copy of what it sees, so it is slow: for trying an idea.
             fold: deprecated name of `wrap_addresses`.
             progress: called after each batch.
 
         Raises:
-            ConfigError: a setting or option is impossible, or the trace does not fit the device.
+            ConfigError: a setting or option is impossible, the trace does not fit the device, or `victim`
+                answers with anything but a full block of its view.
             EmmclabError: the trace cannot be read on.
+            Exception: whatever `victim` raises ends the run.
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
         >>> result["requests"]["total"] > 0 and result["response"]["mean_response_ms"] > 0
         True
+
+        The fewest valid units, the oldest block among equals:
+
+        >>> def fewest(view):
+        ...     return min(view.full_blocks, key=view.valid, default=None)
+        >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> run = {"precondition": "steady:1", "wrap_addresses": True}
+        >>> device.simulate(trace, victim=fewest, **run)["options.victim"]
+        'fewest'
         """
         if not traces:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
@@ -241,6 +277,7 @@ class Device:
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
             layers=stack(layers, layer_settings or {}),
             second=None if beside is None else beside._config,
+            victim=victim,
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
@@ -250,6 +287,8 @@ class Device:
         if layers:
             said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
             said["second"] = None if beside is None else beside.name
+        if victim is not None:
+            said["victim"] = getattr(victim, "__name__", type(victim).__name__)
         return Result({"trace": source.name, **result, "options": said})
 
 
@@ -329,6 +368,12 @@ class Result(Document):
         ['computing']
         """
         return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """Warn whoever called the method that calls this."""
+    for note in notes:
+        warnings.warn(note, DeprecationWarning, stacklevel=3)
 
 
 def presets() -> list[str]:

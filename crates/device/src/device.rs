@@ -6,6 +6,7 @@ use crate::command::Command;
 use crate::controller::{Below, Controller};
 use crate::counters::Counters;
 use crate::events::{Observer, Quiet};
+use crate::ftl::gc::VictimPolicy;
 use crate::ftl::{Ftl, Stop};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
@@ -143,6 +144,15 @@ impl Device {
         self.ftl.rewind();
         self.controller.rewind();
         self.counters = Counters::new(self.geometry().groups.len());
+    }
+
+    /// Has victims of collection chosen by `policy` from now on, in place of the policy of the settings; on a device with data, the
+    /// full blocks are put into the order that it needs. An image of the device does not keep the policy.
+    ///
+    /// # Errors
+    /// [`Kind::Config`](emmclab_base::Kind::Config) where the device does not collect or its mapping scheme maps blocks.
+    pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
+        self.ftl.set_victim_policy(policy)
     }
 
     /// Reads into the processor's cache what the tables hold of the units at these sectors, for at most

@@ -100,7 +100,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
         (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),
         (&[("geometry.block_groups.0.spare_blocks", "3")], "never go bad"),
-        (&[("mapping.scheme", "pages")], "superblock, dftl"),
+        (&[("mapping.scheme", "pages")], "bast, fast, superblock"),
         (&[("mapping.scheme", "fast"), ("mapping.log_blocks", "1")], "must lie in 2"),
         (&[("mapping.scheme", "bast"), ("mapping.log_blocks", "18")], "needs 276: 257 for data, 18 for logs"),
         (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "must lie in 1..=1024"),
@@ -176,6 +176,26 @@ fn a_setting_of_another_policy_is_refused_by_the_name_of_its_owner() {
         assert!(error.to_string().contains(part), "{value}: {error}");
     }
     assert!(config.set("gc.windo", "5").unwrap_err().to_string().contains("did you mean `window`"));
+}
+
+#[test]
+fn another_policy_leaves_the_settings_of_the_former_one_behind() {
+    let mut config = DeviceConfig::preset("galaxys2").unwrap();
+    let before = config.settings().mapping.options.clone();
+    assert!(before.contains_key("superblock_blocks"), "{before:?}");
+    config.set("mapping.scheme", "fast").unwrap();
+    let options = &config.settings().mapping.options;
+    assert_eq!(options.keys().collect::<Vec<_>>(), ["cached_maps", "log_blocks"]);
+    assert_eq!(options["log_blocks"], before["log_blocks"]);
+    // What is said in the same breath is meant.
+    let both = [("mapping.scheme", "page"), ("mapping.log_blocks", "8")];
+    let error = DeviceConfig::preset("galaxys2").unwrap().set_all(&both).unwrap_err();
+    assert!(error.to_string().contains("no such setting"), "{error}");
+    config
+        .set_all(&[("mapping.scheme", "page"), ("gc.policy", "windowed_greedy"), ("gc.window", "8")])
+        .unwrap();
+    config.set("gc.policy", "fifo").unwrap();
+    assert!(config.settings().gc.options.is_empty() && config.settings().mapping.options.is_empty());
 }
 
 #[test]

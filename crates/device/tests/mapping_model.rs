@@ -25,6 +25,13 @@ fn no_scheme_is_forgotten() {
     );
 }
 
+/// Whether a setting of `[mapping]` belongs to a scheme: its description names those that have it.
+fn has_setting(scheme: &str, key: &str) -> bool {
+    let schema = emmclab_device::json_schema();
+    let about = &schema["$defs"]["MappingSettings"]["properties"][key]["description"];
+    about.as_str().unwrap().split(": ").next().unwrap().contains(&format!("`{scheme}`"))
+}
+
 /// Block-mapped devices of any shape that have blocks enough; the others are refused, which is tested elsewhere.
 fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
     let scheme = prop::sample::select(block_mapped_schemes());
@@ -42,14 +49,17 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
             let data = 3 * logs.1;
             let blocks = data + logs.0 + 2;
             let share = 100.0 * f64::from(blocks) / f64::from(data) - 99.99;
-            let own = match scheme.as_str() {
-                "superblock" => format!(
-                    "superblock_blocks = {}\nsuperblock_log_blocks = {}\ncached_maps = {cached}",
-                    logs.1, logs.2
-                ),
-                "block" => String::new(),
-                _ => format!("cached_maps = {cached}"),
-            };
+            let own = [
+                ("log_blocks", logs.0),
+                ("superblock_blocks", logs.1),
+                ("superblock_log_blocks", logs.2),
+                ("cached_maps", cached),
+            ]
+            .iter()
+            .filter(|(key, _)| has_setting(&scheme, key))
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect::<Vec<_>>()
+            .join("\n");
             let text = format!(
                 "name = 'random'
                  [geometry]
@@ -81,7 +91,6 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
                  [mapping]
                  scheme = '{scheme}'
                  clustering = '{clustering}'
-                 log_blocks = {}
                  {own}
                  [wear]
                  levelling = '{}'",
@@ -96,7 +105,6 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
                 bus * 100,
                 bus * 5,
                 if transferred { "transferred" } else { "programmed" },
-                logs.0,
                 if dynamic { "dynamic" } else { "none" },
                 spares = u32::from(limit > 0),
             );

@@ -19,6 +19,7 @@ mod reader;
 mod record;
 mod simulate;
 mod synth;
+mod victim;
 mod writer;
 
 use pyo3::prelude::*;
@@ -50,6 +51,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
+    #[pymodule_export]
+    use crate::victim::PyVictimView;
     #[pymodule_export]
     use crate::writer::PyWriter;
 

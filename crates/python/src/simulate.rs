@@ -12,9 +12,10 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::batch::PyBatch;
-use crate::errors::run;
+use crate::errors::{run, to_python};
 use crate::json::{from_json, to_json};
 use crate::reader::PyReader;
+use crate::victim::{Fault, PyPolicy};
 use crate::writer::ledger_from_python;
 
 /// The settings of a simulated device.
@@ -55,6 +56,11 @@ impl PyDeviceConfig {
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
+    }
+
+    /// What the user should know of the settings: keys that had another name before.
+    fn notes(&self) -> Vec<String> {
+        self.0.notes().to_vec()
     }
 
     /// Every setting in full; the same settings give the same text.
@@ -107,10 +113,11 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
 /// Layers by name with their settings as text, as `DeviceConfig.with_values` takes them.
 type Layers = Vec<(String, Vec<(String, String)>)>;
 
-/// A run and, where asked for, the rows that it writes.
+/// A run, the rows that it writes where asked for, and what goes wrong in a victim policy written in Python.
 struct Running {
     simulation: Simulation,
     rows: Option<RequestRows>,
+    fault: Fault,
 }
 
 /// A device being driven by batches of requests.
@@ -136,9 +143,10 @@ fn ended() -> Error {
 impl PySimulation {
     /// A run with `options` (JSON of the replay options) on a new or preconditioned device, or on one aged by the traces
     /// of readers; `images` is a folder that keeps aged devices; `rows` a Parquet file for one row per request; `layers`
-    /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way.
+    /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
+    /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
     #[new]
-    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None, layers=None, second=None))]
+    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None, layers=None, second=None, victim=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -149,6 +157,7 @@ impl PySimulation {
         aged_by: Option<Vec<PyRef<'_, PyReader>>>,
         layers: Option<Layers>,
         second: Option<&PyDeviceConfig>,
+        victim: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let second = second.map(|second| &second.0);
         let aging = aged_by.map(|readers| PyReader::inputs(&readers));
@@ -169,21 +178,33 @@ impl PySimulation {
                 None => None,
             };
             let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
-            let simulation = simulation.with_layers(&layers, beside)?;
-            Ok(Self(Mutex::new(Some(Running { simulation, rows }))))
+            let mut simulation = simulation.with_layers(&layers, beside)?;
+            let mut fault = Fault::default();
+            if let Some(victim) = victim {
+                let policy;
+                (policy, fault) = PyPolicy::new(victim);
+                simulation = simulation.with_victim_policy(Box::new(policy))?;
+            }
+            Ok(Self(Mutex::new(Some(Running { simulation, rows, fault }))))
         })
     }
 
     /// Drives a batch; false once the device has stopped.
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
-        run(py, || {
-            let Running { simulation, rows } = self.inner().as_mut().ok_or_else(ended)?;
+        let goes_on = run(py, || {
+            let Running { simulation, rows, .. } = self.inner().as_mut().ok_or_else(ended)?;
             match rows {
                 Some(rows) => simulation.feed(&batch.0, rows),
                 None => simulation.feed(&batch.0, &mut Quiet),
             }
-        })
+        });
+        if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
+            // The device chose nothing since then, so the run is worth nothing.
+            *self.inner() = None;
+            return Err(fault);
+        }
+        goes_on
     }
 
     /// Simulated time so far, in ns.
@@ -193,13 +214,20 @@ impl PySimulation {
 
     /// Ends the run: the result as JSON. With rows, puts their file in place.
     fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>) -> PyResult<String> {
-        run(py, || {
-            let Running { simulation, mut rows } = self.inner().take().ok_or_else(ended)?;
+        let Running { simulation, mut rows, fault } =
+            self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
+        let result = run(py, || {
             let ledger = ledger_from_python(&ledger)?;
-            let result = match &mut rows {
-                Some(rows) => simulation.finish(Some(&ledger), rows)?,
-                None => simulation.finish(Some(&ledger), &mut Quiet)?,
-            };
+            match &mut rows {
+                Some(rows) => simulation.finish(Some(&ledger), rows),
+                None => simulation.finish(Some(&ledger), &mut Quiet),
+            }
+        });
+        if let Some(fault) = fault.take() {
+            return Err(fault);
+        }
+        let result = result?;
+        run(py, || {
             rows.map_or(Ok(()), RequestRows::finish)?;
             to_json(&result)
         })

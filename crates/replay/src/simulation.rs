@@ -8,6 +8,7 @@ mod open_loop;
 
 use std::time::Instant;
 
+use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result};
@@ -76,6 +77,16 @@ impl Simulation {
         let disk = second.map(|(config, device)| Disk::for_run(config.settings(), device, check));
         self.engine = self.engine.with_layers(layers, disk, self.options.first_writes)?;
         self.placed = Placed::new(self.engine.capacity(), self.options.wrap_addresses);
+        Ok(self)
+    }
+
+    /// Has victims of collection chosen by `policy` during the run, in place of the policy of the settings, by which the device was
+    /// preconditioned. A second device keeps its own.
+    ///
+    /// # Errors
+    /// Where the device does not collect or its mapping scheme maps blocks.
+    pub fn with_victim_policy(mut self, policy: Box<dyn VictimPolicy>) -> Result<Self> {
+        self.engine.set_victim_policy(policy)?;
         Ok(self)
     }
 

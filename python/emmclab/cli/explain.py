@@ -19,6 +19,7 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
+from emmclab.cli.simulation import noted
 from emmclab.device import Device
 from emmclab.errors import ConfigError, InputError
 from emmclab.glossary import Term, define, glossary, words
@@ -71,7 +72,7 @@ def explain(
         _explain_device(Device.preset(str(trace)), as_json)
         return
     if trace.suffix == ".toml":
-        _explain_device(Device.file(trace), as_json)
+        _explain_device(noted(lambda: Device.file(trace)), as_json)
         return
     if not trace.exists() and _is_word(str(trace)):
         _explain_word(str(trace), as_json)

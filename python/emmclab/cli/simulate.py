@@ -49,7 +49,8 @@ def simulate(
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own)
     opened = [reading.open(path) for path in traces]
-    software = {"layers": layers, "layer_settings": layer_settings, "second": second}
+    beside = None if second is None else configured(second, [])
+    software = {"layers": layers, "layer_settings": layer_settings, "second": beside}
     result = replay.run(configuration, opened, events, **software)
     if as_json:
         print_json(result.to_dict())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,8 +164,7 @@ def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], 
 
 
 def configured(name: str, settings: Sequence[str]) -> Device:
-    """Take a device by name or path and change its settings, all checked at once."""
-    device = Device.named(name)
+    """Take a device by name or path and change its settings, all checked at once; print its notes."""
     values: dict[str, str | float | bool] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -175,4 +176,20 @@ def configured(name: str, settings: Sequence[str]) -> Device:
                 hint="as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
-    return device.set(values) if values else device
+    return noted(lambda: Device.named(name).set(values) if values else Device.named(name))
+
+
+def noted(make: Callable[[], Device]) -> Device:
+    """Make a device and print its notes, which Python gets as warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        device = make()
+    for note in device.notes:
+        _say_once(note)
+    return device
+
+
+@functools.cache
+def _say_once(note: str) -> None:
+    """Print a note; several devices with the same settings have the same."""
+    say(f"note: {note}")

@@ -27,13 +27,14 @@ mod tables;
 mod tests;
 mod write;
 
-use emmclab_base::Nanos;
+use emmclab_base::{Error, Kind, Nanos, Result};
 
 use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, NEVER, PlaneId, PoolId, Ppn};
 use crate::nand::{Nand, Operation};
 use crate::settings::Settings;
+use gc::VictimPolicy;
 use request_state::RequestState;
 use schemes::Scheme;
 use span::Span;
@@ -287,6 +288,22 @@ impl Ftl {
         Some(goes_on)
     }
 
+    /// Has victims chosen by another policy from now on; the collection of a block that is under way goes on.
+    pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
+        if self.scheme.maps_blocks() {
+            return Err(no_victims(
+                "its mapping scheme maps blocks, which are merged",
+                "mapping.scheme=page",
+            ));
+        }
+        if !self.core.collector.collects() {
+            return Err(no_victims("its gc.policy is none", "gc.policy=greedy"));
+        }
+        self.core.tables.relist(&self.core.geometry, policy.order());
+        self.core.collector.policy = Some(policy);
+        Ok(())
+    }
+
     /// Reads into the processor's cache what the tables hold of the units at these sectors, for at most [`PREFETCHED`] commands that
     /// come next: the cache misses of a loop that does nothing else overlap.
     #[inline]
@@ -300,4 +317,9 @@ impl Ftl {
         self.core.rewind();
         self.scheme.power_cycle();
     }
+}
+
+fn no_victims(reason: &str, setting: &str) -> Error {
+    Error::new(Kind::Config, format!("a victim policy has nothing to choose on this device: {reason}"))
+        .hint(format!("set {setting}"))
 }

@@ -33,6 +33,16 @@ pub enum Order {
     Valid,
 }
 
+impl Order {
+    /// How many lists it takes for blocks of a group.
+    fn lists(self, group: &Group) -> u32 {
+        match self {
+            Order::Age => 1,
+            Order::Valid => group.units_per_block() + 1,
+        }
+    }
+}
+
 /// Erased blocks, never used ones apart.
 #[derive(Clone, Debug)]
 enum Recycled {
@@ -91,10 +101,6 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub fn new(plane: u32, blocks_per_plane: u32, group: &Group, order: Order, by_wear: bool) -> Self {
-        let lists = match order {
-            Order::Age => 1,
-            Order::Valid => group.units_per_block() + 1,
-        };
         Self {
             first_block: plane * blocks_per_plane + group.first_block,
             blocks: group.blocks,
@@ -113,7 +119,7 @@ impl Pool {
             most_erases: 0,
             wear_countdown: group.blocks / 4 + 1,
             order,
-            lists: Lists::new(group.blocks, lists),
+            lists: Lists::new(group.blocks, order.lists(group)),
             least: 0,
         }
     }
@@ -258,6 +264,16 @@ impl Pool {
             }
         }
         out
+    }
+
+    /// Keeps the full blocks in another order from now on: `blocks` with their valid units, the one that is to be inserted first
+    /// in front.
+    pub fn relist(&mut self, order: Order, group: &Group, blocks: &[(BlockId, u32)]) {
+        (self.order, self.lists) = (order, Lists::new(self.blocks, order.lists(group)));
+        (self.full, self.least) = (0, 0);
+        for (block, valid) in blocks {
+            self.insert(*block, *valid);
+        }
     }
 
     /// Whether there is a list for blocks with so many valid units.

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::ops::Range;
 
-use super::pool::{Pool, Stream};
+use super::pool::{Order, Pool, Stream};
 use super::reverse::ReverseMap;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
@@ -228,6 +228,19 @@ impl Tables {
         if entry.pool & LISTED != 0 {
             entry.pool &= !LISTED;
             self.pools[entry.pool as usize].remove(block);
+        }
+    }
+
+    /// Keeps the full blocks of every pool in another order from now on. Those that a new list holds together stand there by the time
+    /// at which they became full, ties as they stood before.
+    pub fn relist(&mut self, geometry: &Geometry, order: Order) {
+        for (number, pool) in (0..).map(PoolId).zip(&mut self.pools) {
+            let mut listed = pool.listed();
+            listed.sort_by_key(|block| self.blocks[block.index()].closed);
+            let listed: Vec<_> =
+                listed.into_iter().map(|block| (block, self.blocks[block.index()].valid)).collect();
+            let (_, group) = geometry.of_pool(number);
+            pool.relist(order, &geometry.groups[usize::from(group)], &listed);
         }
     }
 

@@ -132,13 +132,14 @@ impl DeviceConfig {
         self.set_all(&[(key, value)])
     }
 
-    /// Sets several values and checks the whole once, after the last.
+    /// Sets several values and checks the whole once, after the last. Another policy leaves the settings of the former one behind.
     ///
     /// # Errors
     /// As [`DeviceConfig::set`].
     pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
         let mut given = self.given.clone();
         let (mut origins, mut notes) = (self.origins.clone(), self.notes.clone());
+        let mut said = Vec::new();
         for (key, text) in pairs {
             let current = aliases::current(key);
             if current != *key {
@@ -152,7 +153,11 @@ impl DeviceConfig {
                 .and_then(|mut table| table.remove("value"))
                 .unwrap_or_else(|| Value::String((*text).to_owned()));
             put(&mut given, &current, value)?;
-            origins.insert(current, "--set".to_owned());
+            origins.insert(current.clone(), "--set".to_owned());
+            said.push(current);
+        }
+        for key in registries::leave_behind(&mut given, &self.settings, &said) {
+            origins.remove(&key);
         }
         *self = Self::check(given, origins, notes)?;
         Ok(())

@@ -1,6 +1,7 @@
 //! The settings that name a policy, and what belongs to each of its names.
 
 use serde_json::{Map, Value as Json, json};
+use toml::{Table, Value};
 
 use super::faults::Faults;
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
@@ -79,6 +80,28 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
             }
         }
     }
+}
+
+/// Where `given` names another policy than `before`, takes out what belongs to the former alone and is not among the keys `said`.
+/// Returns the keys taken out.
+pub(super) fn leave_behind(given: &mut Table, before: &Settings, said: &[String]) -> Vec<String> {
+    let mut left = Vec::new();
+    for registry in registries(before) {
+        let Some(Value::Table(section)) = given.get_mut(registry.section) else { continue };
+        let named = section.get(registry.key).and_then(Value::as_str).filter(|name| *name != registry.chosen);
+        let kind_of = |name: &str| registry.kinds.iter().find(|kind| kind.name == name);
+        let Some((kind, former)) = named.and_then(kind_of).zip(kind_of(registry.chosen)) else { continue };
+        let has = |kind: &PolicyKind, key: &str| kind.settings.iter().any(|setting| setting.key == key);
+        section.retain(|key, _| {
+            let path = format!("{}.{key}", registry.section);
+            let stays = !has(former, key) || has(kind, key) || said.contains(&path);
+            if !stays {
+                left.push(path);
+            }
+            stays
+        });
+    }
+    left
 }
 
 /// Options that no policy has.

@@ -15,6 +15,13 @@ fn choice(plain: bool, choices: &'static [&'static str]) -> impl Strategy<Value 
     prop::sample::select(if plain { &choices[..1] } else { choices })
 }
 
+/// Every allocation policy, the default first.
+fn allocation_policies() -> Vec<String> {
+    let schema = emmclab_device::json_schema();
+    let words = schema["$defs"]["AllocationSettings"]["properties"]["policy"]["oneOf"].as_array().unwrap();
+    words.iter().map(|word| word["const"].as_str().unwrap().to_owned()).collect()
+}
+
 /// A device of any shape with at most so many channels, chips, dies and planes of each.
 pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
@@ -26,7 +33,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
         prop::sample::select(vec!["none", "interleave", "multi_plane", "both"]),
         prop::sample::select(vec!["programmed", "transferred"]),
         choice(plain, &["fifo", "read_first"]),
-        choice(plain, &["dynamic", "static"]),
+        prop::sample::select(if plain { vec!["dynamic".to_owned()] } else { allocation_policies() }),
         prop::sample::select(vec!["none", "dynamic", "static"]),
         choice(plain, &["blocking", "incremental"]),
     );

@@ -74,7 +74,7 @@ impl Disk {
         &self.device
     }
 
-    /// The device, to be driven past host queue and checker; only where there are none.
+    /// The device, to be changed; driven past host queue and checker only where there are none.
     #[inline]
     pub fn device_mut(&mut self) -> &mut Device {
         &mut self.device

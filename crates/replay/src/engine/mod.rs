@@ -11,6 +11,7 @@ mod numbered;
 #[cfg(test)]
 mod tests;
 
+use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
 use emmclab_layers::{Below, LayerConfig};
 use emmclab_trace::{Error, Kind, Result};
@@ -108,6 +109,14 @@ impl Engine {
     #[inline]
     pub fn device_mut(&mut self) -> &mut Device {
         self.main.device_mut()
+    }
+
+    /// Has victims of the device's collection chosen by another policy from now on.
+    ///
+    /// # Errors
+    /// As [`Device::set_victim_policy`].
+    pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
+        self.main.device_mut().set_victim_policy(policy)
     }
 
     /// The device alone.

@@ -3,6 +3,8 @@
 
 mod address_striped;
 mod first_free;
+#[cfg(test)]
+mod tests;
 
 use emmclab_base::Nanos;
 

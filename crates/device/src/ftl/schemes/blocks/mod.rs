@@ -87,9 +87,11 @@ impl Layout {
     }
 }
 
-/// Log blocks of a plane.
+/// Log blocks of a plane; one where the scheme has no setting for them.
 pub(crate) fn logs(settings: &Settings) -> u32 {
-    LOG_BLOCKS.count(&settings.mapping.options)
+    let kind = KINDS.iter().find(|kind| kind.name == settings.mapping.scheme);
+    let own = kind.and_then(|kind| kind.settings.iter().find(|setting| setting.key == LOG_BLOCKS.key));
+    own.map_or(1, |setting| setting.count(&settings.mapping.options))
 }
 
 /// Logical blocks that each plane has to hold.
