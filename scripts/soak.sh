@@ -11,6 +11,7 @@ chosen=()
 for name in "$@"; do
     if [ "$name" = --lib ]; then chosen+=(--lib); else chosen+=(--test "$name"); fi
 done
+[ ${#chosen[@]} -gt 0 ] || chosen=(--tests)
 for ((round = 1; round <= rounds; round++)); do
     seed=$((RANDOM << 30 | RANDOM << 15 | RANDOM))
     printf 'round %s of %s, seed %s\n' "$round" "$rounds" "$seed"
