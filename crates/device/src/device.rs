@@ -129,12 +129,14 @@ impl Device {
 
     /// Dispatches all that waits, and returns the completion of the last request.
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
-        self.with(observer, |controller, below| controller.settle(below))
+        let mut log = (&mut self.counters, observer);
+        self.controller.settle(&mut Below { ftl: &mut self.ftl, nand: &mut self.nand, log: &mut log })
     }
 
     /// An orderly end: all that is in the write buffer is written (power-off notification, `EXT_CSD` `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
-        self.with(observer, |controller, below| controller.power_off(below));
+        let mut log = (&mut self.counters, observer);
+        self.controller.power_off(&mut Below { ftl: &mut self.ftl, nand: &mut self.nand, log: &mut log });
     }
 
     /// Makes the data stay and everything else new: time, counters and numbers start again. The write buffer is written first.

@@ -51,6 +51,7 @@ ids! {
 impl Lpn {
     /// The unit so many behind this one.
     #[inline]
+    #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0 + count)
     }
@@ -59,6 +60,7 @@ impl Lpn {
 impl Ppn {
     /// The place so many behind this one.
     #[inline]
+    #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0 + count)
     }

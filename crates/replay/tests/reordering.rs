@@ -67,7 +67,7 @@ fn run(
         assert!(simulation.push(request, &mut reported).unwrap());
     }
     let mut result = simulation.finish(None, &mut reported).unwrap();
-    result.computing = Default::default();
+    result.computing = emmclab_replay::Computing::default();
     reported.0.sort_by_key(|event| event.id);
     reported.0.sort_by_key(|event| event.arrival);
     (result, reported.0)

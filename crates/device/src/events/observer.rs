@@ -1,5 +1,4 @@
 //! Who listens to a device.
-#![expect(clippy::inline_always, reason = "fields of events that no listener reads are then eliminated")]
 
 use super::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, GcFinished, GcStarted, IdleCollected,

@@ -34,7 +34,6 @@ impl Core {
     /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
     #[inline]
     pub fn read_unplaced<L: Observer>(
-        &mut self,
         nand: &mut Nand,
         (plane, group): (PlaneId, u8),
         ready: Nanos,
@@ -104,7 +103,7 @@ impl Core {
         let (group, _) = self.page_for(from, count, u32::MAX);
         let plane = self.geometry.home_plane(from, group);
         let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
-        let op = self.read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
+        let op = Self::read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
         request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
     }
 }

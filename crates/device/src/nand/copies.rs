@@ -89,7 +89,7 @@ impl<'a> InPlace<'a> {
         let (from, to) = groups;
         let interface = &timelines.interface;
         let (out, back) = copied_bytes(interface.copy_back, from, to);
-        let (command, out, back) = (interface.command, interface.out(out), interface.into_flash(back));
+        let (command, out, back) = (interface.command, interface.read_time(out), interface.write_time(back));
         let resources = timelines.resources(plane);
         let begin = ready.max(resources.way.free);
         let (read, program) = (from.read, to.program);

@@ -70,13 +70,13 @@ impl Interface {
 
     /// Bus time of `bytes` out of the flash.
     #[inline(always)]
-    pub fn out(&self, bytes: u32) -> Nanos {
+    pub fn read_time(&self, bytes: u32) -> Nanos {
         self.bus_time(bytes, self.out_time)
     }
 
     /// Bus time of `bytes` into the flash.
     #[inline(always)]
-    pub fn into_flash(&self, bytes: u32) -> Nanos {
+    pub fn write_time(&self, bytes: u32) -> Nanos {
         self.bus_time(bytes, self.in_time)
     }
 }
@@ -230,7 +230,7 @@ impl Timelines {
         ready: Nanos,
         bytes: u32,
     ) -> Operation {
-        let bus = self.interface.command + self.interface.into_flash(bytes);
+        let bus = self.interface.command + self.interface.write_time(bytes);
         let cache = self.interface.cache_program;
         let mut resources = self.resources(plane);
         let free = resources.way.free;
@@ -251,7 +251,7 @@ impl Timelines {
     /// Reads a page: the array senses it, then its data crosses the bus.
     #[inline]
     pub fn read(&mut self, plane: PlaneId, group: &Group, page: u32, ready: Nanos, bytes: u32) -> Operation {
-        let bus = self.interface.out(bytes);
+        let bus = self.interface.read_time(bytes);
         let (command, cache) = (self.interface.command, self.interface.cache_read);
         let mut resources = self.resources(plane);
         let begin = resources.gate(Kind::Read, page, ready);

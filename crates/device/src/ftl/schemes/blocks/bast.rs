@@ -88,7 +88,7 @@ impl Scheme for Bast {
     }
 
     fn words(&self) -> Vec<u32> {
-        let mut out: Vec<u32> = self.data.iter().chain(&self.log).map(number).collect();
+        let mut out: Vec<u32> = self.data.iter().chain(&self.log).copied().map(number).collect();
         for used in &self.used {
             out.extend(list(used.iter().copied()));
         }

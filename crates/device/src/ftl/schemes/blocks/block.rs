@@ -99,7 +99,7 @@ impl Scheme for Block {
     }
 
     fn words(&self) -> Vec<u32> {
-        let mut out: Vec<u32> = self.data.iter().map(number).collect();
+        let mut out: Vec<u32> = self.data.iter().copied().map(number).collect();
         for open in &self.open {
             out.extend(list(open.iter().map(|open| open.logical_block)));
             out.extend(open.iter().flat_map(|open| [open.block.0, u32::from(open.copied)]));

@@ -122,11 +122,11 @@ impl Scheme for Fast {
     }
 
     fn words(&self) -> Vec<u32> {
-        let mut out: Vec<u32> = self.data.iter().map(number).collect();
+        let mut out: Vec<u32> = self.data.iter().copied().map(number).collect();
         for logs in &self.logs {
             let (block, log) = logs.sequential.unwrap_or((u32::MAX, BlockId::NONE));
             out.extend([block, log.0]);
-            out.extend(list(logs.random.iter().map(number)));
+            out.extend(list(logs.random.iter().copied().map(number)));
         }
         out
     }

@@ -255,8 +255,8 @@ impl Blocks {
 }
 
 /// A block number as a word of an image.
-fn number(block: &BlockId) -> u32 {
-    block.0
+fn number(BlockId(block): BlockId) -> u32 {
+    block
 }
 
 /// The words of a list with its length in front.

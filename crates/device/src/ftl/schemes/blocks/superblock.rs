@@ -220,7 +220,7 @@ impl Scheme for Superblock {
         let mut out = Vec::new();
         for group in &self.groups {
             out.extend([group.host.0, group.moved.0]);
-            out.extend(list(group.blocks.iter().map(number)));
+            out.extend(list(group.blocks.iter().copied().map(number)));
         }
         for (plane, used) in (0..).zip(&self.used) {
             out.extend(list(

@@ -41,7 +41,7 @@ impl Blocks {
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
             // The blocks of the map itself are not part of the model; their pages lie in the same plane.
-            let op = core.read_unplaced(nand, (plane, 0), request.ready, bytes, Cause::Map, log);
+            let op = Core::read_unplaced(nand, (plane, 0), request.ready, bytes, Cause::Map, log);
             request.look_up(&op);
         }
     }
