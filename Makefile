@@ -1,5 +1,5 @@
 # The doors of the project; each sets up what it needs.
-.PHONY: demo test test-guest check bench generate setup clean
+.PHONY: demo test test-guest soak check bench generate setup clean
 
 demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
@@ -11,6 +11,10 @@ test: ## every test: Rust, Python, command line, browser
 
 test-guest: ## records a guest with an SD card over ssh (QEMU, Debian's packages)
 	@scripts/test_guest.sh
+
+soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=20 TESTS="reference_model images"
+	@scripts/setup.sh dev
+	@scripts/soak.sh $(or $(ROUNDS),10) $(TESTS)
 
 check: ## formatting, lints, types, generated files, house rules
 	@scripts/setup.sh dev

@@ -3,7 +3,7 @@
     .venv/bin/python scripts/generate_workloads.py write    writes them
     .venv/bin/python scripts/generate_workloads.py check    says which are not what this program makes
 
-The rules are told in presets/workloads/README.md. Standard library only; the same tables give the same bytes.
+The rules are in presets/workloads/README.md. Standard library only; the same tables give the same bytes.
 """
 
 from __future__ import annotations

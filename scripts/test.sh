@@ -7,7 +7,7 @@ trap 'rm -f "$log"' EXIT
 status=0
 
 # The binding is built by the set-up; its tests are the Python ones.
-cargo test --release --locked --workspace --exclude emmclab-python 2>&1 | tee "$log" || status=1
+cargo test --release --locked --no-fail-fast --workspace --exclude emmclab-python 2>&1 | tee "$log" || status=1
 rust_passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
 rust_failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
 grep -qE '^error' "$log" && [ "$rust_failed" = 0 ] && rust_failed=1

@@ -23,7 +23,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
     if writes == 0 || all.len() < 3 {
         return Err(Error::new(
             Kind::Value,
-            format!("{} sizes, {writes} of them written, tell too little", all.len()),
+            format!("{} sizes, {writes} of them written, are too few", all.len()),
         )
         .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
     }

@@ -20,7 +20,7 @@ pub struct PowerFit {
     pub wake_us: f64,
 }
 
-/// Least wake-up time that is told from ordinary delays, in us, above three times the median.
+/// Least wake-up time that is distinguished from ordinary delays, in us, above three times the median.
 const LEAST_WAKE_US: f64 = 200.0;
 /// Least number of woken requests for a fit.
 const ENOUGH: usize = 10;

@@ -10,6 +10,7 @@ use crate::ftl::gc::VictimPolicy;
 use crate::ftl::{Ftl, Stop};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
+use crate::image;
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Load, Nand};
 
@@ -48,6 +49,21 @@ impl Device {
         let ftl = Ftl::new(settings, &geometry, &nand);
         let controller = Controller::new(settings, &ftl);
         Self { controller, ftl, nand, counters: Counters::new(geometry.groups.len()) }
+    }
+
+    /// The device that an image was made of.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) where the image is damaged or of another device.
+    pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
+        let mut device = Self::new(config);
+        image::restore(&mut device.ftl, &mut device.nand, image)?;
+        Ok(device)
+    }
+
+    /// The data that the device holds and the state of its blocks, without times, counters and requests in flight.
+    pub fn to_image(&self) -> Vec<u8> {
+        image::save(&self.ftl, &self.nand)
     }
 
     /// Has `work` done by the controller, with the counters and `observer` listening.

@@ -2,8 +2,11 @@
 
 use emmclab_base::{Bytes, Nanos, SECTOR_BYTES};
 
-use crate::ids::{BlockId, PlaneId, PoolId, Ppn};
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::settings::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};
+
+/// Most map units in a page: clustered pages of 64 KB with 4 KB units.
+pub(crate) const MAX_UNITS: usize = 16;
 
 /// Blocks of one page size in every plane, in integer units.
 #[derive(Clone, Debug)]
@@ -228,6 +231,12 @@ impl Geometry {
     pub fn of_pool(&self, pool: PoolId) -> (PlaneId, u8) {
         let groups = self.groups.len() as u32;
         (PlaneId(pool.0 / groups), (pool.0 % groups) as u8)
+    }
+
+    /// The plane that a logical address belongs to where pages of a group go round all planes.
+    #[inline]
+    pub fn home_plane(&self, lpn: Lpn, group: u8) -> PlaneId {
+        self.striped(lpn.0 >> self.groups[usize::from(group)].page_shift)
     }
 
     /// The plane at a position of the striping order, which goes round.

@@ -120,7 +120,7 @@ fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
                 (Op::Write, 21..=40) => Modifiers::FORCED,
                 (Op::Write, 41..=60) => Modifiers::PREFLUSH,
                 (Op::Flush, 0..=120) => Modifiers::BARRIER,
-                _ => Modifiers::NONE,
+                _ => Modifiers::empty(),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
             Command { modifiers, ..Command::new(Nanos(now), op, sector, length) }
@@ -171,7 +171,7 @@ proptest! {
         let (mut cuts, mut at) = (Vec::new(), 0);
         for size in sizes.iter().cycle() {
             let Some(head) = commands.get(at) else { break };
-            let packable = |command: &&Command| command.op == Op::Write && command.modifiers.is_none();
+            let packable = |command: &&Command| command.op == Op::Write && command.modifiers.is_empty();
             let count = commands[at..].iter().take(*size).take_while(packable).count().max(1);
             let pack = &commands[at..at + count];
             let arrival = pack[count - 1].arrival.max(head.arrival);

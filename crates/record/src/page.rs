@@ -217,7 +217,7 @@ impl<'a> Page<'a> {
                     continue;
                 }
                 TYPE_PADDING => {
-                    // A discarded event. Its delta counts, except that the kernel makes 1 of 0 to tell it from the end.
+                    // A discarded event. Its delta counts, except that the kernel makes 1 of 0, as 0 marks the end.
                     let length = self.order.u32(self.records, self.at + 4)? as usize;
                     self.time = self.time.wrapping_add(if delta == 1 { 0 } else { delta });
                     self.at = self.at.checked_add(length)?.checked_add(4)?;

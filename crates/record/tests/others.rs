@@ -73,7 +73,7 @@ fn a_recording_of_a_card_is_used_in_full() {
     assert_eq!(syncs, [("dd", "ext4", 5), ("dd", "f2fs", 5)]);
     let [journal] = &activity.journals[..] else { panic!("{activity:?}") };
     assert_eq!((&*journal.device, journal.commits, journal.blocks), ("179,1", 5, 41));
-    // Nobody said which disk is behind the host: its requests tell.
+    // The trace does not name the disk behind the host; its requests identify it.
     for (request, process, _) in &requests {
         assert_eq!(request.flags.contains(Flags::JOURNAL), process.starts_with("jbd2/"), "{process}");
         if request.op.has_data() {

@@ -50,7 +50,7 @@ fn sd_card(name: &str, release: &str, expected: Counted) {
     assert!(outcome.header.source.ends_with(release), "{}", outcome.header.source);
     assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped, ledger.ambiguous), (0, 0, 0, 0), "{ledger}");
     assert_eq!(Counted::of(&requests), expected);
-    // The MMC driver tells when the card got the data; that is after the driver fetched the request.
+    // The MMC driver reports when the card got the data; that is after the driver fetched the request.
     for Recorded { request, .. } in requests.iter().filter(|recorded| recorded.request.op.has_data()) {
         let (start, issue, complete) =
             (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());

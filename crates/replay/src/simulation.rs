@@ -115,7 +115,7 @@ impl Simulation {
         for from in (0..batch.len()).step_by(PREFETCHED) {
             let next = from..batch.len().min(from + PREFETCHED);
             if self.engine.is_bare() {
-                batch.fetch(next.clone());
+                batch.prefetch(next.clone());
                 self.engine.device_mut().prefetch(&batch.first_sectors()[next.clone()]);
             }
             let goes_on = if self.engine.is_bare() && self.pace.is_open() {

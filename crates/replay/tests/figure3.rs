@@ -40,16 +40,16 @@ fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
     f64::from(kb) / 1024.0 / ((ends.last - ends.first.unwrap()) as f64 / 1e9)
 }
 
-/// Flash units that work beside each other, with room for as many; the driver packs, and packs fill pages.
-fn units(count: u32) -> Vec<(&'static str, String)> {
-    let planes = [("geometry.dies_per_chip", count.div_ceil(2)), ("geometry.planes_per_die", count.min(2))];
-    let mut settings: Vec<_> = planes.iter().map(|(key, value)| (*key, value.to_string())).collect();
+/// Planes that work in parallel, with room for as many commands; the driver packs, and packs fill pages.
+fn planes(count: u32) -> Vec<(&'static str, String)> {
+    let levels = [("geometry.dies_per_chip", count.div_ceil(2)), ("geometry.planes_per_die", count.min(2))];
+    let mut settings: Vec<_> = levels.iter().map(|(key, value)| (*key, value.to_string())).collect();
     settings.push(("timing.parallelism", "both".to_owned()));
     settings
 }
 
 #[test]
-fn throughput_rises_with_the_size_and_starts_where_the_phone_does() {
+fn throughput_rises_with_the_size_and_packing_never_slows() {
     let packed = [("host.packed_writes", "63"), ("host.packed_reads", "63"), ("host.packed_max_kb", "16384")];
     let shared = [&packed[..], &[("controller.share_packed_pages", "true")]].concat();
     // Everything queued inside the device at once: what the host's transfers and overheads cost at most.
@@ -60,23 +60,54 @@ fn throughput_rises_with_the_size_and_starts_where_the_phone_does() {
             let mut rates =
                 vec![rate(&[], op, kb), rate(&packed, op, kb), rate(&shared, op, kb), rate(&queued, op, kb)];
             for count in [2, 4, 8] {
-                let more = units(count);
+                let more = planes(count);
                 let more: Vec<_> = more.iter().map(|(key, value)| (*key, value.as_str())).collect();
                 rates.push(rate(&[&packed[..], &more].concat(), op, kb));
             }
             println!(
-                "{op:?} {kb} KB: {rates:.2?} MB/s: as it is, packed, in shared pages, all at once; 2, 4, 8 units packed"
+                "{op:?} {kb} KB: {rates:.2?} MB/s: as it is, packed, in shared pages, all at once; 2, 4, 8 planes packed"
             );
             assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
             // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time.
             assert!(op == Op::Read || rates[1].max(rates[3]) < rates[0] * 1.05);
         }
     }
-    let near = |found: f64, published: f64| (found / published - 1.0).abs() < 0.6;
-    assert!(near(rate(&[], Op::Read, 4), 13.94) && near(rate(&[], Op::Read, 256), 99.65));
-    assert!(near(rate(&[], Op::Write, 4), 5.18) && near(rate(&[], Op::Write, 256), 19.0));
     assert!(rate(&[], Op::Read, 256) > 4.0 * rate(&[], Op::Read, 4));
     assert!(rate(&[], Op::Write, 16384) > 1.5 * rate(&[], Op::Write, 4));
+}
+
+/// Published rate, rate of the preset, and the cause of the difference.
+const POINTS: [(Op, u32, f64, f64, &str); 4] = [
+    (Op::Read, 4, 13.94, 8.33, "fitted to Messaging, whose reads of 4 KB take 469 us in the median"),
+    (Op::Read, 256, 99.65, 83.81, "extrapolated: the longest reads of the fit have 36 KB"),
+    (Op::Write, 4, 5.18, 5.48, "the fit has the median, the figure the mean of all traces"),
+    (Op::Write, 256, 19.0, 10.21, "the preset programs one page at a time"),
+];
+
+/// A regression test: the rates of the preset are those that docs/concepts/emmc.md explains.
+#[test]
+fn rates_of_the_preset_differ_from_the_published_ones_as_documented() {
+    for (op, kb, published, documented, cause) in POINTS {
+        let found = rate(&[], op, kb);
+        println!("{op:?} {kb} KB: {found:.2} MB/s, published {published} MB/s: {cause}");
+        assert!((found / documented - 1.0).abs() < 0.01, "{op:?} {kb} KB: {found}, documented {documented}");
+    }
+}
+
+/// The published writes that the preset does not reach follow from planes that work in parallel: of 256 KB from two, of
+/// 16 MB from more than four and fewer than eight.
+#[test]
+fn parallel_planes_explain_the_published_rates_of_long_writes() {
+    let packed = [("host.packed_writes", "63"), ("host.packed_max_kb", "16384")];
+    let with = |count, kb| {
+        let planes = planes(count);
+        let planes: Vec<_> = planes.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        rate(&[&packed[..], &planes].concat(), Op::Write, kb)
+    };
+    let two = with(2, 256);
+    assert!((two / 19.0 - 1.0).abs() < 0.05, "{two}");
+    let (four, eight) = (with(4, 16384), with(8, 16384));
+    assert!(four < 56.15 && 56.15 < eight, "{four} {eight}");
 }
 
 /// What the phone itself did, driver to completion, in ms: percentile `pct` of the writes of a size, packed or single.

@@ -220,7 +220,7 @@ impl WorkloadModel {
             count => {
                 let plural = if count == 1 { "fault" } else { "faults" };
                 Err(Error::new(Kind::Config, format!("{count} {plural}: {}", faults.0.join("; "))).hint(
-                    "correct the values named; docs/concepts/workloads.md tells every key with its unit",
+                    "correct the values named; docs/concepts/workloads.md lists every key with its unit",
                 ))
             }
         }

@@ -138,7 +138,7 @@ impl WorkloadModel {
             let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
             Error::new(Kind::Config, error.message().to_owned())
                 .at_line(line)
-                .hint("the keys are told in docs/concepts/workloads.md; `emmclab fit` writes such files")
+                .hint("see the keys in docs/concepts/workloads.md; `emmclab fit` writes such files")
         })?;
         model.check()?;
         Ok(model)

@@ -199,14 +199,14 @@ fn figures_4_to_6_say_so_of_movie() {
 
 #[test]
 fn figure_5_most_responses_are_quick_and_few_are_long() {
-    let (mut quick, mut all) = (0.0, 0.0);
+    let (mut short, mut all) = (0.0, 0.0);
     for (row, trace) in workloads(3).iter().filter(|(row, _)| row.kind == "individual") {
         let below = |limit: f64| share_pct(trace, |request| response_ms(request) <= limit);
-        quick += below(2.0) * trace.len() as f64;
+        short += below(2.0) * trace.len() as f64;
         all += trace.len() as f64;
         assert!(below(16.0) > 80.0 && below(128.0) > 98.0, "{}", row.name);
     }
-    assert!(quick / all > 50.0, "within 2 ms: {} %", quick / all);
+    assert!(short / all > 50.0, "within 2 ms: {} %", short / all);
 }
 
 #[test]

@@ -46,7 +46,7 @@ enum State {
 struct Reading {
     batches: Receiver<(Result<Option<Batch>>, Seen)>,
     thread: JoinHandle<()>,
-    /// Tells that there is room for [`NOTIFY_EVERY`] batches more.
+    /// Signals that there is room for [`NOTIFY_EVERY`] batches more.
     room: Sender<()>,
     /// Batches that were taken since.
     taken: usize,

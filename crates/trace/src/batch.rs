@@ -83,7 +83,7 @@ impl Batch {
     /// Loads into the cache the columns that every replay reads of these rows beside the sectors. The batch was written by
     /// another processor; in a loop of loads alone, the cache misses overlap. Panics where there are no such rows.
     #[inline]
-    pub fn fetch(&self, rows: Range<usize>) {
+    pub fn prefetch(&self, rows: Range<usize>) {
         fn lines<T: Copy>(column: &[T], bits: impl Fn(T) -> u64) -> u64 {
             column.iter().step_by(64 / size_of::<T>()).fold(0, |all, value| all ^ bits(*value))
         }

@@ -52,8 +52,8 @@ ledger! {
     unpaired: "unpaired",
     /// Records that the recorder says it lost.
     lost: "lost",
-    /// Requests whose address was folded into a smaller device.
-    folded: "folded",
+    /// Requests whose address was wrapped into a smaller device. The key is older than the word.
+    folded: "wrapped",
 }
 
 impl fmt::Display for Ledger {

@@ -8,7 +8,7 @@ use emmclab_trace::formats::FORMATS;
 use emmclab_trace::{Error, Kind, ReadOptions};
 use support::{SAMPLES, Sample, fixture, lenient, read, read_bytes};
 
-/// Reads with the format forced, as a damaged head may no longer tell it.
+/// Reads with the format forced, as a damaged head may no longer identify it.
 fn forced(format: &str, lenient: bool) -> ReadOptions {
     ReadOptions { format: Some(format.into()), lenient, ..ReadOptions::default() }
 }

@@ -60,7 +60,7 @@ fn host() -> Vec<Line> {
         }
     });
     let mut lines: Vec<_> = lines.collect();
-    // The text is cut to microseconds; its order tells more.
+    // The text is cut to microseconds; its order is finer.
     for i in 1..lines.len() {
         if lines[i].ns / 1_000 == lines[i - 1].ns / 1_000 {
             lines[i].ns = lines[i - 1].ns + 1;
@@ -420,7 +420,7 @@ fn a_mapped_device_passes_its_requests_on() {
     let found = open(&trace([packet(bundle_of(&[&[queued(253 << 8 | 5)], &disk[..]].concat()))]));
     assert_eq!((found.requests.len(), found.devices[0].as_str()), (1, "253,5"));
     assert_eq!((found.ledger.skipped, found.ledger.paired, found.ledger.unpaired), (1, 1, 0));
-    // Where nothing tells of issue or completion, arrivals are all there is.
+    // Without events of issue or completion, arrivals are all there is.
     let found = open(&trace([packet(bundle_of(&[queued(DISK), queued(253 << 8 | 5)]))]));
     assert_eq!((found.requests.len(), found.requests[0].complete), (2, None));
 }

@@ -121,7 +121,7 @@ impl Background {
         }
         self.gap.get_or_insert(Gap { write_back: idle_from, fold: idle_from, collect: idle_from });
         while below.stop().is_none()
-            && let Some((at, task)) = self.next(idle_from, buffer.as_deref(), below)
+            && let Some((at, task)) = self.next(buffer.as_deref(), below)
             && at < until
         {
             self.step(at, task, buffer.as_deref_mut(), below);
@@ -154,12 +154,7 @@ impl Background {
     }
 
     /// The step that can begin first, and when.
-    fn next<L: Observer>(
-        &self,
-        idle_from: Nanos,
-        buffer: Option<&WriteBuffer>,
-        below: &Below<'_, L>,
-    ) -> Option<(Nanos, Task)> {
+    fn next<L: Observer>(&self, buffer: Option<&WriteBuffer>, below: &Below<'_, L>) -> Option<(Nanos, Task)> {
         let gap = self.gap?;
         let mut best: Option<(Nanos, Task)> = None;
         let mut consider = |at: Nanos, task: Task| {
@@ -179,7 +174,7 @@ impl Background {
             }
         }
         if self.is_urgent(below) {
-            consider(self.busy_until.max(idle_from), Task::Urgent);
+            consider(gap.collect, Task::Urgent);
         }
         if let Some(after) = self.collect_after {
             let from = plus(gap.collect, after);

@@ -55,7 +55,9 @@ impl Controller {
         if self.queue.is_none() {
             return;
         }
-        while !self.all_dispatched() && below.stop().is_none() && self.dispatch_next(until, below) {}
+        while !self.all_dispatched() && below.stop().is_none() && self.dispatch_next(until, below) {
+            self.report_completed(below);
+        }
         if let Some(queue) = &mut self.queue
             && below.stop().is_some()
         {
@@ -70,9 +72,10 @@ impl Controller {
         let Some(page) = queue.next(below.nand.first_free(), until) else { return false };
         let Some(request) = queue.request(page.request) else { return false };
         let (span, hot) = (span_of(request), below.ftl.is_hot(request.event.sectors));
+        let whole = span.is_whole(below.ftl.geometry().unit_sectors);
         let (mut first, mut left) = (page.first, page.units);
         while left > 0 {
-            let write = PageWrite { first, units: left, group: page.group, span, hot };
+            let write = PageWrite { first, units: left, group: page.group, span, whole, hot };
             let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
             let complete = below.ftl.completion(&op);
             let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));

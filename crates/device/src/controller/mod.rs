@@ -170,7 +170,7 @@ impl Controller {
     /// Whether a write is asked for no more than its data, on a device without RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &Command) -> bool {
-        self.write_buffer.is_none() && self.read_cache.is_none() && command.modifiers.is_none()
+        self.write_buffer.is_none() && self.read_cache.is_none() && command.modifiers.is_empty()
     }
 
     /// Moves the clock to a command's arrival: background work until then, waking up, the slot in the queue.
@@ -190,7 +190,9 @@ impl Controller {
             request.before.gc_ns += interruption.0;
             request.ready += interruption;
         }
-        if let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival) {
+        if self.power.sleeps()
+            && let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival)
+        {
             request.before.wake_up_ns = took.0;
             request.ready += took;
             below.log.woke_up(&WokeUp { at: arrival, asleep, took });

@@ -50,7 +50,7 @@ impl Controller {
         below.log.packed(&Packed { entries: entries.len() as u32 });
         let mut states = std::mem::take(&mut self.pack);
         states.clear();
-        let plain = entries.iter().all(|entry| entry.modifiers.is_none());
+        let plain = entries.iter().all(|entry| entry.modifiers.is_empty());
         let stream = write && self.share_packed_pages && plain;
         for entry in entries {
             if below.stop().is_some() {

@@ -42,10 +42,16 @@ impl Power {
         self.drawn = 0;
     }
 
+    /// Whether the device ever sleeps.
+    #[inline]
+    pub fn sleeps(&self) -> bool {
+        self.sleep_after > Nanos::ZERO
+    }
+
     /// For a request at `at` after work that ended at `idle_from`: time asleep and time to wake up, where it slept.
     #[inline]
     pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
-        if self.sleep_after == Nanos::ZERO || idle_from == NEVER {
+        if !self.sleeps() || idle_from == NEVER {
             return None;
         }
         let asleep = at - idle_from - self.sleep_after;

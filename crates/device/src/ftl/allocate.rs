@@ -31,11 +31,14 @@ impl Core {
     ) -> Option<Place> {
         let plane = self.allocator.next_plane(&self.geometry, nand, page);
         let pool = self.geometry.pool(plane, page.group);
-        let entry = self.tables.pool(pool);
-        if entry.valid < entry.valid_limit
-            && let Some(block) = self.open_block(nand, pool, stream, page.ready, log)
-        {
-            return Some(Place { pool, group: page.group, block });
+        let (group, entry) = (page.group, self.tables.pool(pool));
+        if entry.valid < entry.valid_limit {
+            if let Some(block) = entry.open(stream) {
+                return Some(Place { pool, group, block });
+            }
+            if let Some(block) = self.new_open_block(nand, pool, stream, page.ready, log) {
+                return Some(Place { pool, group, block });
+            }
         }
         self.allocate_anywhere(nand, page, stream, log)
     }
@@ -77,7 +80,7 @@ impl Core {
     }
 
     /// The open block of a stream, a new one where there is none, collecting first where free blocks are few.
-    #[inline(always)]
+    #[inline]
     pub fn open_block<L: Observer>(
         &mut self,
         nand: &mut Nand,

@@ -36,8 +36,11 @@ impl Core {
         true
     }
 
-    /// Incremental collection: a few pages' worth.
-    pub fn collect_some<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
+    /// Incremental collection after a page of the host: a few pages' worth, below the high watermark.
+    pub fn collect_after<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
+        if self.tables.pool(pool).free() > self.collector.high_watermark {
+            return;
+        }
         for _ in 0..self.collector.pages_per_step {
             if self.stop.is_some() || !self.begin_victim(nand, pool, ready, log) {
                 return;

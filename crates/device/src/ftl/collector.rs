@@ -41,9 +41,9 @@ impl Collector {
         self.policy.is_some()
     }
 
-    /// Whether incremental collection works with so many free blocks.
+    /// Whether each page of the host is followed by some collection.
     #[inline]
-    pub fn steps_at(&self, free: u32) -> bool {
-        self.pages_per_step > 0 && free <= self.high_watermark
+    pub fn is_incremental(&self) -> bool {
+        self.pages_per_step > 0
     }
 }

@@ -3,14 +3,17 @@
 
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
 
-use super::core::{Core, MAX_UNITS};
+use super::core::Core;
 use super::pool::Stream;
 use super::span::Span;
 use super::tables::Tables;
 use crate::events::{Cause, Observer, PageProgrammed, UnitWritten};
+use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, Ppn};
+use crate::nand::NextPage;
 
 /// Pages that were programmed one after the other in a block.
 #[derive(Clone, Copy, Debug)]
@@ -20,19 +23,25 @@ pub(crate) struct Programmed {
     /// First page, and how many.
     pub page: u32,
     pub pages: u32,
+    /// Base-2 logarithm of the map units in a page, and its bytes.
+    pub page_shift: u32,
+    pub page_bytes: u32,
     /// Bytes over the flash bus, all pages together.
     pub bus_bytes: u64,
     pub cause: Cause,
-    /// The stream whose open block this is.
-    pub stream: Stream,
+    /// The stream whose open block this was, where the block is full with these pages.
+    pub filled: Option<Stream>,
     pub begin: Nanos,
     pub end: Nanos,
 }
 
+/// What a page holds, as it is reported.
+pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
+
 /// The units of programmed pages: a run of the host's, a list, or moves of collection.
 pub(crate) trait Units {
-    /// Writes what the page holds, for listeners that ask for it; returns how many units it is.
-    fn report(&self, tables: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize;
+    /// What the page holds, for listeners that ask for it.
+    fn report(&self, tables: &Tables) -> PageUnits;
     /// Enters the units at the places from `to` on; returns how many they are.
     fn enter(&self, tables: &mut Tables, to: Ppn) -> u32;
 }
@@ -46,12 +55,14 @@ pub(crate) struct Run {
 }
 
 impl Units for Run {
-    fn report(&self, tables: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize {
-        for (unit, lpn) in written.iter_mut().zip(self.first.0..self.first.0 + self.units) {
-            let covered = self.span.covered(Lpn(lpn), self.unit_sectors);
-            *unit = UnitWritten { lpn: Lpn(lpn), from: tables.lookup(Lpn(lpn)), covered };
-        }
-        self.units as usize
+    fn report(&self, tables: &Tables) -> PageUnits {
+        let units = (self.first.0..self.first.0 + self.units).map(Lpn);
+        units
+            .map(|lpn| {
+                let covered = self.span.covered(lpn, self.unit_sectors);
+                UnitWritten { lpn, from: tables.lookup(lpn), covered }
+            })
+            .collect()
     }
 
     #[inline(always)]
@@ -67,11 +78,11 @@ impl Units for Run {
 pub(crate) struct List<'a>(pub &'a [UnitWritten]);
 
 impl Units for List<'_> {
-    fn report(&self, _: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize {
-        written[..self.0.len()].copy_from_slice(self.0);
-        self.0.len()
+    fn report(&self, _: &Tables) -> PageUnits {
+        self.0.iter().copied().collect()
     }
 
+    #[inline]
     fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
         for (i, unit) in (0..).zip(self.0) {
             tables.remap(unit.lpn, to.plus(i));
@@ -87,11 +98,9 @@ pub(crate) struct Moves<'a> {
 }
 
 impl Units for Moves<'_> {
-    fn report(&self, _: &Tables, written: &mut [UnitWritten; MAX_UNITS]) -> usize {
-        for (unit, (from, lpn)) in written.iter_mut().zip(self.units) {
-            *unit = UnitWritten { lpn: *lpn, from: Some(*from), covered: 0 };
-        }
-        self.units.len()
+    fn report(&self, _: &Tables) -> PageUnits {
+        let unit = |(from, lpn): &(Ppn, Lpn)| UnitWritten { lpn: *lpn, from: Some(*from), covered: 0 };
+        self.units.iter().map(unit).collect()
     }
 
     #[inline]
@@ -111,8 +120,8 @@ pub(crate) struct MoveRun {
 }
 
 impl Units for MoveRun {
-    fn report(&self, _: &Tables, _: &mut [UnitWritten; MAX_UNITS]) -> usize {
-        0
+    fn report(&self, _: &Tables) -> PageUnits {
+        PageUnits::new()
     }
 
     #[inline]
@@ -122,26 +131,52 @@ impl Units for MoveRun {
     }
 }
 
+impl Programmed {
+    /// The next page of a block, programmed for a stream; `bytes` crossed the bus.
+    #[inline(always)]
+    pub fn next(
+        block: BlockId,
+        group: u8,
+        next: &NextPage,
+        bytes: u32,
+        cause: Cause,
+        stream: Stream,
+    ) -> Self {
+        let NextPage { page, full, page_shift, page_bytes, op } = *next;
+        Self {
+            block,
+            group,
+            page,
+            pages: 1,
+            page_shift,
+            page_bytes,
+            bus_bytes: u64::from(bytes),
+            cause,
+            filled: full.then_some(stream),
+            begin: op.begin,
+            end: op.end,
+        }
+    }
+}
+
 impl Core {
     /// Enters programmed pages: reports them, moves the map, counts valid units, and closes a block with its last page.
     #[inline(always)]
     pub fn commit_page<L: Observer>(&mut self, at: Programmed, units: &impl Units, log: &mut L) {
-        let Programmed { block, group, page, pages, bus_bytes, cause, stream, begin, end } = at;
-        let kind = &self.geometry.groups[usize::from(group)];
-        let (page_shift, full) = (kind.page_shift, page + pages == kind.pages_per_block);
-        let bytes = u64::from(pages) * u64::from(kind.page_bytes);
+        let Programmed { block, group, page, pages, page_shift, page_bytes, .. } = at;
+        let Programmed { bus_bytes, cause, filled, begin, end, .. } = at;
+        let bytes = u64::from(pages) * u64::from(page_bytes);
         let event =
             PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end };
         if L::UNITS {
-            let mut written = [UnitWritten::default(); MAX_UNITS];
-            let count = units.report(&self.tables, &mut written);
-            log.page_programmed(&PageProgrammed { units: &written[..count], ..event });
+            let units = units.report(&self.tables);
+            log.page_programmed(&PageProgrammed { units: &units, ..event });
         } else {
             log.page_programmed(&event);
         }
         let to = self.geometry.first_ppn(block).plus(page << page_shift);
         let entered = units.enter(&mut self.tables, to);
-        self.tables.fill(block, pages, entered, full.then_some(stream));
+        self.tables.fill(block, pages, entered, filled);
         self.last_program = self.last_program.max(end);
     }
 }

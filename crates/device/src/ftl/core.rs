@@ -11,12 +11,9 @@ use super::span::Span;
 use super::split::next_page;
 use super::tables::Tables;
 use crate::geometry::Geometry;
-use crate::ids::{Lpn, NEVER, PlaneId, Ppn};
+use crate::ids::{Lpn, NEVER, Ppn};
 use crate::nand::{Nand, Operation};
 use crate::settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
-
-/// Most map units in a page: clustered pages of 64 KB with 4 KB units.
-pub(crate) const MAX_UNITS: usize = 16;
 
 /// Why a device takes no more writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +108,6 @@ impl Core {
         }
     }
 
-    /// The plane that a logical address belongs to in static allocation.
-    #[inline]
-    pub fn home_plane(&self, lpn: Lpn, group: u8) -> PlaneId {
-        home_plane(&self.geometry, lpn, group)
-    }
-
     /// Page of its block that a place is in.
     #[inline]
     pub fn page_of(&self, ppn: Ppn, group: u8) -> u32 {
@@ -142,12 +133,6 @@ impl Core {
     pub fn rewind(&mut self) {
         self.last_program = NEVER;
     }
-}
-
-/// The plane of an address, pages going round all planes.
-#[inline]
-pub(super) fn home_plane(geometry: &Geometry, lpn: Lpn, group: u8) -> PlaneId {
-    geometry.striped(lpn.0 >> geometry.groups[usize::from(group)].page_shift)
 }
 
 fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<Pool> {

@@ -8,6 +8,7 @@ mod collect;
 mod collector;
 mod commit;
 mod core;
+mod fold;
 pub mod gc;
 mod lists;
 mod moves;
@@ -22,6 +23,8 @@ pub(crate) mod span;
 mod split;
 mod state;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use emmclab_base::{Error, Kind, Nanos, Result};
@@ -37,8 +40,8 @@ use schemes::Scheme;
 use span::Span;
 use tables::Tables;
 
+pub(crate) use self::core::Core;
 pub use self::core::Stop;
-pub(crate) use self::core::{Core, MAX_UNITS};
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
 pub(crate) use schemes::blocks::{logs, rows};
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};

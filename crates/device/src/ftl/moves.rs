@@ -1,17 +1,19 @@
 //! Moving a victim's valid units, page by page or in runs of whole pages.
 
+use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
 
 use super::collect::cause_of;
 use super::commit::{MoveRun, Moves, Programmed};
-use super::core::{Core, MAX_UNITS};
+use super::core::Core;
 use super::pool::{Stream, Victim};
 use crate::events::{Observer, PageRead};
+use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::Nand;
 
 /// Units of a victim, with their places.
-type Found = [(Ppn, Lpn); MAX_UNITS];
+type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
 
 /// A victim under way, with what stays the same for all its pages.
 struct Source {
@@ -46,13 +48,9 @@ impl Core {
         let source = Source { pool, plane, group, first, end, wanted, page_shift, page_bytes };
         let mut left = pages;
         while left > 0 {
-            let mut found: Found = [(Ppn(0), Lpn(0)); MAX_UNITS];
-            let mut count = 0;
             let places = first.plus(victim.cursor)..end;
-            for (place, unit) in found[..wanted as usize].iter_mut().zip(self.tables.valid_units(places)) {
-                *place = unit;
-                count += 1;
-            }
+            let found: Found = self.tables.valid_units(places).take(wanted as usize).collect();
+            let count = found.len();
             if count == 0 {
                 self.finish_victim(nand, pool, victim, ready, log);
                 return false;
@@ -69,7 +67,7 @@ impl Core {
             left -= if bulk {
                 self.move_run(nand, &source, &mut victim, (block, left), ready, log)
             } else {
-                self.move_page(nand, &source, &mut victim, (to, block), &found[..count], ready, log);
+                self.move_page(nand, &source, &mut victim, (to, block), &found, ready, log);
                 1
             };
         }
@@ -157,8 +155,23 @@ impl Core {
         if let Some(changed_entries) = &mut self.changed_entries {
             changed_entries.extend(found.iter().map(|(_, lpn)| *lpn));
         }
-        let (bus_bytes, stream) = (bus(kind.page_bytes), Stream::Gc);
-        let at = Programmed { block, group, page, pages: 1, bus_bytes, cause, stream, begin, end };
+        let bus_bytes = bus(kind.page_bytes);
+        let filled = (page + 1 == kind.pages_per_block).then_some(Stream::Gc);
+        let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
+        let pages = 1;
+        let at = Programmed {
+            block,
+            group,
+            page,
+            pages,
+            page_shift,
+            page_bytes,
+            bus_bytes,
+            cause,
+            filled,
+            begin,
+            end,
+        };
         self.commit_page(at, &Moves { block: victim.block, units: found }, log);
     }
 
@@ -207,14 +220,18 @@ impl Core {
             let (block, page, bus_bytes) = (victim.block, first_page, bus(reads));
             log.page_read(&PageRead { block, page, pages: reads, group, bus_bytes, cause, begin, end });
         }
+        let (bus_bytes, filled) = (bus(pages), (pages == room).then_some(Stream::Gc));
+        let (page_shift, page_bytes) = (source.page_shift, source.page_bytes);
         let at = Programmed {
             block,
             group,
             page,
             pages,
-            bus_bytes: bus(pages),
+            page_shift,
+            page_bytes,
+            bus_bytes,
             cause,
-            stream: Stream::Gc,
+            filled,
             begin,
             end,
         };

@@ -5,13 +5,14 @@
 
 use super::allocate::Place;
 use super::allocation::PageRequest;
-use super::commit::{List, Programmed};
-use super::core::{Core, MAX_UNITS};
+use super::commit::{List, PageUnits, Programmed};
+use super::core::Core;
 use super::pool::Stream;
 use super::request_state::RequestState;
 use super::span::Span;
 use super::split::next_page;
 use crate::events::{Cause, DataMoved, LatencyBreakdown, Observer, UnitWritten};
+use crate::geometry::MAX_UNITS;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 
@@ -103,21 +104,19 @@ impl Core {
         };
         let pieces =
             &pieces[..pieces.len().min(self.geometry.groups[usize::from(group)].units_per_page() as usize)];
-        let page = nand.next_page(block);
-        let mut written = [UnitWritten::default(); MAX_UNITS];
-        let mut bytes = 0;
-        for (unit, piece) in written.iter_mut().zip(pieces) {
+        let (mut written, mut bytes) = (PageUnits::new(), 0);
+        for piece in pieces {
             let span = span_of(&entries[piece.entry]);
             bytes += self.bytes_to_move(span, piece.unit, 1);
             let covered = span.covered(piece.unit, unit_sectors);
-            *unit = UnitWritten { lpn: piece.unit, from: self.lookup(piece.unit), covered };
+            written.push(UnitWritten { lpn: piece.unit, from: self.lookup(piece.unit), covered });
         }
-        let op = nand.program(block, page, ready, bytes);
-        let (bus_bytes, cause, begin, end) = (u64::from(bytes), Cause::Host, op.begin, op.end);
-        let at = Programmed { block, group, page, pages: 1, bus_bytes, cause, stream, begin, end };
-        self.commit_page(at, &List(&written[..pieces.len()]), log);
-        if self.collector.steps_at(self.tables.pool(pool).free()) {
-            self.collect_some(nand, pool, ready, log);
+        let next = nand.program_next(block, ready, bytes);
+        let op = next.op;
+        let at = Programmed::next(block, group, &next, bytes, Cause::Host, stream);
+        self.commit_page(at, &List(&written), log);
+        if self.collector.is_incremental() {
+            self.collect_after(nand, pool, ready, log);
         }
         let complete = self.completion(&op);
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));

@@ -23,7 +23,7 @@ impl Core {
         log: &mut L,
     ) -> Operation {
         let block = self.geometry.block_of(ppn);
-        let group = nand.block(block).group;
+        let group = nand.group(block);
         let page = self.page_of(ppn, group);
         let op = nand.read(block, page, ready, bytes);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
@@ -67,7 +67,7 @@ impl Core {
                 self.read_unwritten(nand, request, span, (from, at), log);
                 continue;
             };
-            let group = nand.block(self.geometry.block_of(ppn)).group;
+            let group = nand.group(self.geometry.block_of(ppn));
             let shift = self.geometry.groups[usize::from(group)].page_shift;
             while at < end && self.lookup(at).is_some_and(|other| other.0 >> shift == ppn.0 >> shift) {
                 at = at.plus(1);
@@ -102,7 +102,7 @@ impl Core {
             return;
         }
         let (group, _) = self.page_for(from, count, u32::MAX);
-        let plane = self.home_plane(from, group);
+        let plane = self.geometry.home_plane(from, group);
         let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
         let op = self.read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
         request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);

@@ -115,6 +115,24 @@ impl ReverseMap {
         (found, if found < most { places.end } else { places.start })
     }
 
+    /// How many pages of `1 << page_shift` places, at most 64, hold anything valid in a range that begins and ends with a page.
+    #[inline]
+    pub fn count_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
+        // The first place of each page, one bit each.
+        let firsts = u64::MAX / (u64::MAX >> (BITS - (1 << page_shift)));
+        let (mut at, end) = (places.start.0, places.end.0);
+        let mut pages = 0;
+        while at < end {
+            let mut bits = self.bits(at, end);
+            for shift in 0..page_shift {
+                bits |= bits >> (1 << shift);
+            }
+            pages += (bits & firsts).count_ones();
+            at = next_word(at);
+        }
+        pages
+    }
+
     /// Moves the first `count` valid units of the places `from`, in their order, to the free places from `to` on, and enters them
     /// in `map` (place + 1 of each unit).
     #[inline]
@@ -158,6 +176,8 @@ impl ReverseMap {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -204,6 +224,13 @@ mod tests {
                 let part = Ppn(a.min(b))..Ppn(a.max(b));
                 let inside: Vec<_> = held.iter().copied().filter(|(place, _)| part.contains(place)).collect();
                 prop_assert_eq!(reverse.valid(part).collect::<Vec<_>>(), inside);
+                for page_shift in 0..=3 {
+                    let aligned = |place: u32| place >> 3 << 3;
+                    let part = Ppn(aligned(a.min(b)))..Ppn(aligned(a.max(b)));
+                    let pages: HashSet<_> =
+                        reverse.places(part.clone()).map(|place| place.0 >> page_shift).collect();
+                    prop_assert_eq!(reverse.count_pages(part, page_shift), pages.len() as u32);
+                }
                 for place in 0..PLACES {
                     prop_assert_eq!(reverse.get(Ppn(place)), plain[place as usize].map(Lpn));
                 }

@@ -20,6 +20,9 @@ impl Span {
     #[inline]
     pub fn covered(self, unit: Lpn, unit_sectors: u32) -> u32 {
         let base = u64::from(unit.0) * u64::from(unit_sectors);
+        if self.first <= base && self.end >= base + u64::from(unit_sectors) {
+            return all_sectors(unit_sectors);
+        }
         let from = self.first.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
         let to = self.end.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
         below(to) & !below(from)
@@ -60,6 +63,7 @@ pub(crate) fn all_sectors(unit_sectors: u32) -> u32 {
     below(unit_sectors)
 }
 
+#[inline]
 fn below(n: u32) -> u32 {
     if n >= 32 { u32::MAX } else { (1 << n) - 1 }
 }

@@ -100,6 +100,11 @@ impl Tables {
         self.reverse.places(places)
     }
 
+    /// How many pages of a range of whole pages hold anything valid.
+    pub fn count_valid_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
+        self.reverse.count_pages(places, page_shift)
+    }
+
     /// How many places of a range are valid, at most `most`, and the place behind the last of them.
     #[inline]
     pub fn count_valid(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {

@@ -14,13 +14,15 @@ use crate::events::{Cause, LatencyBreakdown, Observer, PartOverwritten};
 use crate::ids::Lpn;
 use crate::nand::{Nand, Operation};
 
-/// A page that host data goes to: as many of the `units` from `first` on as it holds.
+/// A page that host data goes to: the `units` from `first` on, which a page of its group holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageWrite {
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
     pub span: Span,
+    /// Whether the span begins and ends with a unit.
+    pub whole: bool,
     pub hot: bool,
 }
 
@@ -45,7 +47,7 @@ impl Core {
                 let (read, waits) = self.read_rest(nand, span, (first, units), ready, |_| false, log);
                 (ready, before) = (read, Some(waits));
             }
-            let page = PageWrite { first, units, group, span, hot };
+            let page = PageWrite { first, units, group, span, whole, hot };
             let Some((op, taken)) = self.program_host(nand, ready, page, log) else { return };
             let complete = self.completion(&op);
             let own = LatencyBreakdown::of(&op, ready, complete);
@@ -65,37 +67,29 @@ impl Core {
         write: PageWrite,
         log: &mut L,
     ) -> Option<(Operation, u32)> {
-        let PageWrite { first, units, group, span, hot } = write;
+        let PageWrite { first, units, group, span, whole, hot } = write;
         let stream = if hot { Stream::Hot } else { Stream::Host };
         let Some(place) = self.allocate(nand, PageRequest { ready, first, group }, stream, log) else {
             self.stop_full();
             return None;
         };
         let Place { pool, group, block } = place;
-        let units = units.min(self.geometry.groups[usize::from(group)].units_per_page());
-        let page = nand.next_page(block);
+        let mut units = units;
+        if group != write.group {
+            units = units.min(self.geometry.groups[usize::from(group)].units_per_page());
+        }
         let unit_sectors = self.geometry.unit_sectors;
         let mut bytes = units * self.geometry.unit_bytes;
-        if !span.is_whole(unit_sectors) && span.is_partial(first, units, self.geometry.unit_shift) {
+        if !whole && span.is_partial(first, units, self.geometry.unit_shift) {
             bytes = self.bytes_to_move(span, first, units);
         }
-        let op = nand.program(block, page, ready, bytes);
-        let at = Programmed {
-            block,
-            group,
-            page,
-            pages: 1,
-            bus_bytes: u64::from(bytes),
-            cause: Cause::Host,
-            stream,
-            begin: op.begin,
-            end: op.end,
-        };
+        let next = nand.program_next(block, ready, bytes);
+        let at = Programmed::next(block, group, &next, bytes, Cause::Host, stream);
         self.commit_page(at, &Run { first, units, span, unit_sectors }, log);
-        if self.collector.steps_at(self.tables.pool(pool).free()) {
-            self.collect_some(nand, pool, ready, log);
+        if self.collector.is_incremental() {
+            self.collect_after(nand, pool, ready, log);
         }
-        Some((op, units))
+        Some((next.op, units))
     }
 
     /// Reads what a write leaves of the units that it covers in part, but for units that wait in the controller to be written.

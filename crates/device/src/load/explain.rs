@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::registries;
-use super::schema::resolve;
+use super::schema::{json_schema, resolve};
 use crate::settings::Settings;
 
 /// One setting, explained.
@@ -23,13 +22,6 @@ pub struct Row {
     pub origin: String,
     /// What it means.
     pub doc: String,
-}
-
-/// The JSON Schema of a device file.
-pub fn json_schema() -> Json {
-    let mut schema = schemars::schema_for!(Settings).to_value();
-    registries::describe(&mut schema);
-    schema
 }
 
 /// Values by dotted path, in the order of the file.

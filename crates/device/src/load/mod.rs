@@ -2,6 +2,7 @@
 
 mod aliases;
 mod explain;
+mod faults;
 mod presets;
 mod registries;
 mod schema;
@@ -16,9 +17,10 @@ use emmclab_base::{Error, Kind, Result};
 use toml::{Table, Value};
 
 use crate::settings::Settings;
-pub use explain::{Row, json_schema};
+pub use explain::Row;
 use presets::closest;
 pub use presets::{Preset, presets};
+pub use schema::json_schema;
 
 /// The settings of a device, with where each came from.
 #[derive(Clone, Debug)]

@@ -36,23 +36,8 @@ pub fn presets() -> &'static [Preset] {
 /// The word nearest to `word`, where one is near enough to be meant.
 pub(super) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     words
-        .map(|candidate| (distance(word, candidate), candidate))
+        .map(|candidate| (strsim::levenshtein(word, candidate), candidate))
         .min()
         .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()) / 2)
         .map(|(_, candidate)| candidate)
-}
-
-/// Edits from `a` to `b` (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
-use super::validate::Faults;
+use super::faults::Faults;
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
 use crate::settings::{PolicyKind, PolicyOptions, Settings};
 

@@ -3,8 +3,16 @@
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
-use super::explain::json_schema;
 use super::presets::closest;
+use super::registries;
+use crate::settings::Settings;
+
+/// The JSON Schema of a device file.
+pub fn json_schema() -> Json {
+    let mut schema = schemars::schema_for!(Settings).to_value();
+    registries::describe(&mut schema);
+    schema
+}
 
 /// Every way in which `given` does not fit the schema of the settings; takes out what no setting is called.
 pub(super) fn faults(given: &mut Table) -> Vec<String> {

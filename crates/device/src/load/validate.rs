@@ -1,48 +1,27 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
+use super::faults::{Faults, MAX_US};
 use super::{registries, validate_emmc, validate_mapping};
 use crate::ftl::gc;
 use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
 
-/// Longest time of a setting: 100 s; more is a slip of units.
-pub(super) const MAX_US: f64 = 1e8;
 /// Most physical units, so that an address fits 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
-pub(super) struct Faults(Vec<String>);
-
-impl Faults {
-    pub(super) fn add(&mut self, problem: impl Into<String>) {
-        self.0.push(problem.into());
-    }
-
-    pub(super) fn at_least_one(&mut self, key: &str, value: u32) {
-        if value == 0 {
-            self.add(format!("`{key}` is 0; there must be at least one"));
-        }
-    }
-
-    pub(super) fn amount(&mut self, key: &str, value: f64, most: f64) {
-        if !value.is_finite() || value < 0.0 || value > most {
-            self.add(format!("`{key}` is {value}; it must lie in 0..={most}"));
-        }
-    }
-}
-
 /// Every impossible or contradictory value.
 pub(super) fn faults(settings: &Settings) -> Vec<String> {
-    let mut faults = Faults(Vec::new());
+    let mut faults = Faults::default();
     let collects = settings.gc.policy != gc::NONE;
     registries::faults(settings, &mut faults);
     geometry(settings, collects, &mut faults);
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
     validate_emmc::faults(settings, collects, &mut faults);
-    if faults.0.is_empty() {
+    if faults.is_empty() {
         // These work out the geometry, which must be possible for that.
         validate_mapping::faults(settings, &mut faults);
     }
-    faults.0
+    faults.into_list()
 }
 
 fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {

@@ -1,6 +1,6 @@
 //! What can be wrong with the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
-use super::validate::{Faults, MAX_US};
+use super::faults::{Faults, MAX_US};
 use crate::settings::{BusMode, SlcMode, WriteBack};
 use crate::settings::{Scheduling, Settings};
 

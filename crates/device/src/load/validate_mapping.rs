@@ -1,8 +1,9 @@
 //! What can be wrong with the mapping scheme of settings that are otherwise possible.
 
-use super::validate::Faults;
-use crate::ftl::{MAX_UNITS, logs, maps_blocks, rows};
+use super::faults::Faults;
+use crate::ftl::{logs, maps_blocks, rows};
 use crate::geometry::Geometry;
+use crate::geometry::MAX_UNITS;
 use crate::settings::{Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Settings};
 
 /// Blocks of a plane that a merge needs beside data and log blocks.

@@ -44,6 +44,18 @@ pub(crate) struct BlockView {
     pub state: BlockState,
 }
 
+/// The program of the next page of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextPage {
+    pub page: u32,
+    /// Whether the page was the last of its block.
+    pub full: bool,
+    /// Base-2 logarithm of the map units in the page, and its bytes.
+    pub page_shift: u32,
+    pub page_bytes: u32,
+    pub op: Operation,
+}
+
 /// The erase of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Erased {
@@ -102,6 +114,12 @@ impl Nand {
         self.blocks[block.index()].written
     }
 
+    /// Block group of a block.
+    #[inline]
+    pub fn group(&self, block: BlockId) -> u8 {
+        self.blocks[block.index()].group
+    }
+
     #[inline]
     pub fn state(&self, block: BlockId) -> BlockState {
         self.blocks[block.index()].state
@@ -134,6 +152,32 @@ impl Nand {
         }
         let plane = PlaneId(u32::from(entry.plane));
         self.timelines.program(plane, group, page, ready, bytes)
+    }
+
+    /// Programs the next page of an open block; `bytes` cross the bus.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "the hottest path; unused parts of the operation are eliminated"
+    )]
+    pub fn program_next(&mut self, block: BlockId, ready: Nanos, bytes: u32) -> NextPage {
+        let entry = &mut self.blocks[block.index()];
+        let group = &self.groups[usize::from(entry.group)];
+        let page = entry.written;
+        entry.written = page + 1;
+        let full = entry.written == group.pages_per_block;
+        if full {
+            entry.state = BlockState::Full;
+        }
+        let plane = PlaneId(u32::from(entry.plane));
+        let (page_shift, page_bytes) = (group.page_shift, group.page_bytes);
+        NextPage {
+            page,
+            full,
+            page_shift,
+            page_bytes,
+            op: self.timelines.program(plane, group, page, ready, bytes),
+        }
     }
 
     /// Reads a page of a block; `bytes` cross the bus.

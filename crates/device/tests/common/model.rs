@@ -1,4 +1,5 @@
 //! Random requests against the reference model.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
@@ -11,7 +12,7 @@ pub const ROOMY_PCT: f64 = 250.0;
 /// Time step in us, operation, place and length as shares of the device; lengths are in sectors.
 pub type Step = (u16, u8, u16, u16);
 
-fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
+pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
     let geometry = device.geometry();
     let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
     *now += i64::from(gap) * 1000;
@@ -30,10 +31,10 @@ fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Co
     let modifiers = match (op, place % 16) {
         (Op::Write, 0) => Modifiers::RELIABLE,
         (Op::Write, 1) => Modifiers::FORCED,
-        (Op::Write, 2) => Modifiers::PREFLUSH.with(Modifiers::RELIABLE),
+        (Op::Write, 2) => Modifiers::PREFLUSH | Modifiers::RELIABLE,
         (Op::Write, 3) => Modifiers::PREFLUSH,
         (Op::Flush, 0..=7) => Modifiers::BARRIER,
-        _ => Modifiers::NONE,
+        _ => Modifiers::empty(),
     };
     let length = if op == Op::Flush { 0 } else { length as u32 };
     Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }

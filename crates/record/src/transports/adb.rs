@@ -56,7 +56,7 @@ fn connect(port: u16) -> Result<TcpStream> {
 
 fn failed(error: &std::io::Error) -> Error {
     Error::new(Kind::Io, format!("the adb server does not answer: {error}"))
-        .hint("`adb kill-server`, then `adb devices`, tells whether the phone is seen")
+        .hint("`adb kill-server`, then `adb devices`, shows whether the phone is seen")
 }
 
 fn request(server: &mut TcpStream, text: &str) -> Result<()> {

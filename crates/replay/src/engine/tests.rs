@@ -42,7 +42,7 @@ fn drive(disk: &mut Disk, commands: &[Command]) -> Vec<RequestCompleted> {
 }
 
 fn command(at_us: i64, op: Op, sector: u64, sectors: u32) -> Command {
-    Command { modifiers: Modifiers::NONE, ..Command::new(Nanos::from_micros(at_us), op, sector, sectors) }
+    Command { modifiers: Modifiers::empty(), ..Command::new(Nanos::from_micros(at_us), op, sector, sectors) }
 }
 
 #[test]

@@ -166,5 +166,5 @@ impl HostQueue {
 
 /// Plain reads and writes; a command with flags goes alone.
 fn mergeable(command: &Command) -> bool {
-    command.op.has_data() && command.modifiers == Modifiers::NONE
+    command.op.has_data() && command.modifiers == Modifiers::empty()
 }

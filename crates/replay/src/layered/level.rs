@@ -23,7 +23,7 @@ impl Arrived {
     /// What stands for a request in the plans that a layer runs on its own.
     pub fn own(at: i64) -> Self {
         let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0 };
-        Self { request, modifiers: Modifiers::NONE, arrival: at, parent: None }
+        Self { request, modifiers: Modifiers::empty(), arrival: at, parent: None }
     }
 }
 

@@ -113,7 +113,7 @@ impl Layered {
         self.now = self.now.max(at);
         self.open += 1;
         let passed = self.passes_fua && modifiers.contains(Modifiers::RELIABLE) && op == Op::Write;
-        let down = if passed { Modifiers::RELIABLE } else { Modifiers::NONE };
+        let down = if passed { Modifiers::RELIABLE } else { Modifiers::empty() };
         if modifiers == down {
             return self.enter(0, command, None, disks);
         }

@@ -71,7 +71,7 @@ impl Layered {
         current.end = at;
         while let Some(Step::Command(command)) = self.tasks[task].next_step() {
             self.tasks[task].waiting += 1;
-            let modifiers = if command.op == Op::Write { modifiers } else { Modifiers::NONE };
+            let modifiers = if command.op == Op::Write { modifiers } else { Modifiers::empty() };
             let sent = Command::new(Nanos(at), command.op, command.sector, command.sectors);
             let sent = Command { modifiers, ..sent };
             if command.disk == 0 && below < self.levels.len() {

@@ -197,7 +197,7 @@ impl LineWriter for Writer {
         let sectors = u64::from(request.sectors) + u64::from(packed);
         let bytes = sectors * SECTOR_BYTES;
         if packed != (bytes % 4096 == SECTOR_BYTES && sectors > 1) {
-            let problem = "a BIOtracer log tells packed requests by one sector above a multiple of 4 KB";
+            let problem = "a BIOtracer log marks packed requests by one sector above a multiple of 4 KB";
             return Err(Error::new(Kind::Unsupported, problem).of_field(
                 "sectors",
                 0,

@@ -81,7 +81,7 @@ impl UnitGuard {
     }
 
     /// Watches some more requests, in order of arrival among themselves: column by column, and only as long as a column
-    /// can still tell something.
+    /// can still change the judgement.
     pub(crate) fn see(&mut self, rows: Rows) {
         let arrivals = rows.arrival;
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };

@@ -96,7 +96,7 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
     writable().find(|format| format.extensions.contains(&ending.as_str())).ok_or_else(|| {
         let endings: Vec<_> =
             writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
-        Error::new(Kind::UnknownFormat, format!("`{}` does not tell the format to write", path.display()))
+        Error::new(Kind::UnknownFormat, format!("`{}` does not name the format to write", path.display()))
             .hint(format!("name it with --format or end the file name in one of: {}", endings.join(", ")))
     })
 }

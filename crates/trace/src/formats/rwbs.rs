@@ -6,7 +6,7 @@ use emmclab_base::{Error, Flags, Kind, Op, Result};
 ///
 /// A leading `F` is a cache flush before the operation, an `F` behind it forced unit access; `FF` and blkparse's `FN`
 /// are the flush itself. `N` is a write of zeroes or anything else that carries no data, and is taken as a discard; so
-/// are the commands to zones, which newer kernels (6.18) tell apart (`ZR`, `ZF`, ...). `ZA` appends data to a zone.
+/// are the commands to zones, which newer kernels (6.18) distinguish (`ZR`, `ZF`, ...). `ZA` appends data to a zone.
 ///
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.

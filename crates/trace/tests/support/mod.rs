@@ -52,7 +52,7 @@ pub fn read_bytes(bytes: &[u8], ending: &str, options: &ReadOptions) -> Result<T
 /// A small trace in a format, and how to make bad ones.
 pub struct Sample {
     pub format: &'static str,
-    /// Ending of the file name, for formats that are told by it.
+    /// Ending of the file name, for formats that are recognised by it.
     pub ending: &'static str,
     pub text: &'static str,
     /// Requests in it.

@@ -1,7 +1,6 @@
 //! Striped by address (`static`): consecutive logical pages go round the planes, wherever they were before.
 
 use super::{AllocationPolicy, PageRequest, View, WaySelection};
-use crate::ftl::core::home_plane;
 use crate::settings::{PolicyKind, PolicyOptions};
 
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +18,6 @@ impl AddressStriped {
 impl AllocationPolicy for AddressStriped {
     #[inline]
     fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection {
-        WaySelection { plane: home_plane(view.geometry, page.first, page.group), position: None }
+        WaySelection { plane: view.geometry.home_plane(page.first, page.group), position: None }
     }
 }

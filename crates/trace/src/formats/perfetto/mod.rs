@@ -93,11 +93,11 @@ fn looks_like(head: &[u8]) -> bool {
         match next_packet(&mut input, &mut content) {
             Ok(true) => {}
             Ok(false) => return false,
-            // A packet may be larger than what is at hand of the file: its first field must tell.
+            // A packet may be larger than what is at hand of the file: its first field must suffice.
             Err(error) => {
                 let key = content.first().map(|key| (u32::from(key >> 3), key & 7));
-                let tells = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
-                return error.kind() == Kind::Truncated && head.len() >= 1 << 10 && tells;
+                let recognised = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
+                return error.kind() == Kind::Truncated && head.len() >= 1 << 10 && recognised;
             }
         }
         let mut known = false;
@@ -377,7 +377,7 @@ impl Events {
         if self.made + out.len() as u64 == 0 && self.accounting > 0 {
             return Err(Error::new(
                 Kind::Unsupported,
-                "it holds block_io_start and block_io_done alone, which tell neither merges nor lengths",
+                "it holds block_io_start and block_io_done alone, which report neither merges nor lengths",
             )
             .hint("record block/block_bio_queue, block/block_rq_issue and block/block_rq_complete"));
         }

@@ -53,7 +53,10 @@ impl Block {
     fn copy<L: Observer>(io: &mut BlockIo<'_, L>, replacement: &mut Replacement, to: u32) {
         for offset in io.written(replacement.block)..to {
             let logical = io.layout.page(replacement.logical_block, offset);
-            replacement.copied |= io.copy_page((replacement.block, offset), logical);
+            if let Some(from) = io.place_of_page(logical) {
+                io.copy_page((replacement.block, offset), from, logical);
+                replacement.copied = true;
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     read_table,
 };
 use crate::events::Observer;
-use crate::ids::{BlockId, Ppn};
+use crate::ids::BlockId;
 use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
 
 /// One log block is sequential, so there must be another.
@@ -57,12 +57,11 @@ impl Fast {
     /// Merges every logical block that has pages in the oldest random log block, and erases that.
     fn empty_oldest<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, plane: usize) -> Option<()> {
         let log = *self.logs[plane].random.front()?;
-        let (first, end) = io.places(log);
-        for place in (first.0..end.0).map(Ppn) {
-            if let Some(page) = io.page_at(place) {
-                let (block, _) = io.layout.split(page);
-                self.merge(io, block)?;
-            }
+        let (mut from, end) = io.places(log);
+        while let Some((place, page)) = io.next_page_in(from, end) {
+            let (block, _) = io.layout.split(page);
+            self.merge(io, block)?;
+            from = place.plus(1);
         }
         self.logs[plane].random.pop_front();
         io.release(log);

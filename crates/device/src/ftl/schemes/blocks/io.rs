@@ -7,8 +7,8 @@ use super::Place;
 use crate::events::{
     Cause, Collection, GcFinished, GcStarted, LogMerged, Merge, Observer, PageRead, UnitWritten,
 };
-use crate::ftl::commit::{List, Programmed};
-use crate::ftl::core::{Core, MAX_UNITS};
+use crate::ftl::commit::{List, PageUnits, Programmed};
+use crate::ftl::core::Core;
 use crate::ftl::pool::Stream;
 use crate::ftl::span::Span;
 use crate::ids::{BlockId, Lpn, Ppn};
@@ -35,6 +35,11 @@ impl<L: Observer> BlockIo<'_, L> {
         self.written(block) < self.layout.pages
     }
 
+    /// For a block that is full: the stream that it is closed for. A scheme keeps its open blocks itself, so any will do.
+    pub fn filled(&self, block: BlockId) -> Option<Stream> {
+        (!self.has_room(block)).then_some(Stream::Host)
+    }
+
     /// Valid units of a block.
     pub fn valid(&self, block: BlockId) -> u32 {
         self.core.tables.valid(block)
@@ -49,17 +54,13 @@ impl<L: Observer> BlockIo<'_, L> {
     /// Pages of a block in which something is valid.
     pub fn valid_pages(&self, block: BlockId) -> u32 {
         let (first, end) = self.places(block);
-        let (mut pages, mut last) = (0, u32::MAX);
-        for ppn in self.core.tables.valid_places(first..end) {
-            pages += u32::from(ppn.0 >> self.layout.page_shift != last);
-            last = ppn.0 >> self.layout.page_shift;
-        }
-        pages
+        self.core.tables.count_valid_pages(first..end, self.layout.page_shift)
     }
 
-    /// The logical page of which something is valid at a place.
-    pub fn page_at(&self, place: Ppn) -> Option<u32> {
-        self.core.tables.unit_at(place).map(|unit| unit.0 >> self.layout.page_shift)
+    /// The first valid place of a range, and the logical page that lies there.
+    pub fn next_page_in(&self, from: Ppn, end: Ppn) -> Option<(Ppn, u32)> {
+        let (place, unit) = self.core.tables.valid_units(from..end).next()?;
+        Some((place, unit.0 >> self.layout.page_shift))
     }
 
     /// A free block of the plane that a stripe number belongs to.
@@ -116,13 +117,11 @@ impl<L: Observer> BlockIo<'_, L> {
         let mut copies = 0;
         for offset in from..self.layout.pages {
             let logical = self.layout.page(logical_block, offset);
-            if self.place_of_page(logical).is_none() {
-                continue;
-            }
+            let Some(from) = self.place_of_page(logical) else { continue };
             if target == BlockId::NONE {
                 target = self.claim(logical_block)?;
             }
-            self.copy_page((target, offset), logical);
+            self.copy_page((target, offset), from, logical);
             copies += 1;
         }
         if in_place && copies == 0 && self.valid(log) == 0 {
@@ -169,43 +168,51 @@ impl<L: Observer> BlockIo<'_, L> {
     }
 
     /// Where anything of a logical page is valid.
-    fn place_of_page(&self, logical: u32) -> Option<Ppn> {
+    pub fn place_of_page(&self, logical: u32) -> Option<Ppn> {
         self.units_of_page(logical).find_map(|unit| self.core.lookup(unit))
     }
 
-    /// Copies a logical page; false where nothing of it is valid.
-    pub fn copy_page(&mut self, (block, page): Place, logical: u32) -> bool {
-        let Some(ppn) = self.place_of_page(logical) else { return false };
+    /// What a logical page holds once the host has written `span` of it.
+    pub fn page_units(&self, logical: u32, span: Option<Span>) -> PageUnits {
+        let unit_sectors = self.core.geometry.unit_sectors;
+        let unit = |lpn| {
+            let covered = span.map_or(0, |span| span.covered(lpn, unit_sectors));
+            UnitWritten { lpn, from: self.core.lookup(lpn), covered }
+        };
+        let held = |unit: &UnitWritten| unit.covered != 0 || unit.from.is_some();
+        self.units_of_page(logical).map(unit).filter(held).collect()
+    }
+
+    /// Copies a logical page, of which something is valid at `ppn`. Pages left out before its new place stay empty.
+    pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
         let mut copies = self.nand.copies(from, (block, page), self.ready);
         let (begin, end) = copies.page(1);
         copies.finish();
-        let bytes = self.core.geometry.groups[0].page_bytes;
-        let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(bytes) };
+        let kind = &self.core.geometry.groups[0];
+        let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
+        let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(page_bytes) };
         let from_page = self.core.page_of(ppn, 0);
         let cause = Cause::Gc;
         let read =
             PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
         self.log.page_read(&read);
-        let stream = Stream::Host;
-        let at = Programmed { block, group: 0, page, pages: 1, bus_bytes, cause, stream, begin, end };
-        self.commit(at, logical, None);
-        true
-    }
-
-    /// Enters a logical page that has been programmed: what the host gave of it, and what is kept of the old. Pages left out
-    /// before it stay empty.
-    pub fn commit(&mut self, at: Programmed, logical: u32, span: Option<Span>) {
-        let mut written = [UnitWritten::default(); MAX_UNITS];
-        let mut count = 0;
-        for lpn in self.units_of_page(logical) {
-            let covered = span.map_or(0, |span| span.covered(lpn, self.core.geometry.unit_sectors));
-            let from = self.core.lookup(lpn);
-            if covered != 0 || from.is_some() {
-                written[count] = UnitWritten { lpn, from, covered };
-                count += 1;
-            }
-        }
-        self.core.commit_page(at, &List(&written[..count]), self.log);
+        let filled = self.filled(block);
+        let pages = 1;
+        let at = Programmed {
+            block,
+            group: 0,
+            page,
+            pages,
+            page_shift,
+            page_bytes,
+            bus_bytes,
+            cause,
+            filled,
+            begin,
+            end,
+        };
+        let units = self.page_units(logical, None);
+        self.core.commit_page(at, &List(&units), self.log);
     }
 }

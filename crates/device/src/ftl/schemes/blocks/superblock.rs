@@ -6,12 +6,11 @@
 //! As merges are counted: switch, a block without valid pages is erased; partial, a block is collected for its own superblock; full, for
 //! another one.
 
-use std::collections::VecDeque;
-
 use super::io::BlockIo;
 use super::{CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, list, number, read_list};
 use crate::events::{Merge, Observer};
-use crate::ids::{BlockId, Ppn};
+use crate::ids::BlockId;
+use crate::lru::Lru;
 use crate::settings::{PolicyKind, PolicyOptions, PolicySetting};
 
 const BLOCKS: PolicySetting = PolicySetting {
@@ -42,8 +41,9 @@ pub(crate) struct Superblock {
     /// Logical blocks in a superblock, and most log blocks of one.
     size: u32,
     most_logs: u32,
-    /// By plane: superblocks with log blocks, the one written last at the back.
-    used: Vec<VecDeque<u32>>,
+    /// By plane: superblocks with log blocks, by the time of their last write; counted inside the plane.
+    used: Vec<Lru>,
+    planes: u32,
     /// By plane: log blocks in use.
     logs: Vec<u32>,
 }
@@ -65,7 +65,8 @@ impl Superblock {
             ],
             size,
             most_logs: MOST_LOG_BLOCKS.count(options),
-            used: vec![VecDeque::with_capacity(layout.logs as usize); planes],
+            used: vec![Lru::new(layout.rows.div_ceil(size) as usize, layout.logs as usize); planes],
+            planes: layout.planes,
             logs: vec![0; planes],
         }
     }
@@ -90,7 +91,7 @@ impl Superblock {
         if self.logs_of(io.layout, number) > before {
             self.logs[plane] += 1;
             if before == 0 {
-                self.used[plane].push_back(number);
+                self.used[plane].push(number / self.planes);
             }
         }
         Some(block)
@@ -111,7 +112,7 @@ impl Superblock {
         if after < before {
             self.logs[plane] -= 1;
             if after == 0 {
-                self.used[plane].retain(|used| *used != number);
+                self.used[plane].remove(number / self.planes);
             }
         }
         io.release(block);
@@ -131,16 +132,16 @@ impl Superblock {
             return None;
         }
         let valid = io.merge_begins(victim);
-        let (first, end) = io.places(victim);
-        for place in (first.0..end.0).map(Ppn) {
-            let Some(logical) = io.page_at(place) else { continue };
+        let (mut from, end) = io.places(victim);
+        while let Some((place, logical)) = io.next_page_in(from, end) {
             let mut target = self.groups[number as usize].moved;
             if target == BlockId::NONE || !io.has_room(target) {
                 target = self.add(io, number)?;
                 self.groups[number as usize].moved = target;
             }
             let page = io.written(target);
-            io.copy_page((target, page), logical);
+            io.copy_page((target, page), place, logical);
+            from = place.plus(1);
         }
         io.count_merge(if valid == 0 { Merge::Switch } else { merge });
         io.merge_ends(victim, valid);
@@ -165,10 +166,7 @@ impl Placement for Superblock {
             if host != BlockId::NONE {
                 let written = io.written(host);
                 if written < layout.pages {
-                    if self.used[plane].back() != Some(&number) && self.logs_of(layout, number) > 0 {
-                        self.used[plane].retain(|used| *used != number);
-                        self.used[plane].push_back(number);
-                    }
+                    self.used[plane].touch(number / self.planes);
                     return Some((host, written));
                 }
                 self.groups[number as usize].host = BlockId::NONE;
@@ -191,7 +189,7 @@ impl Placement for Superblock {
                 self.groups[number as usize].host = self.add(io, number)?;
                 continue;
             }
-            let oldest = self.used[plane].front().copied();
+            let oldest = self.used[plane].oldest().map(|row| row * self.planes + plane as u32);
             match oldest.filter(|oldest| *oldest != number && logs < self.most_logs) {
                 Some(oldest) => {
                     while self.logs_of(layout, oldest) > 0 {
@@ -224,8 +222,10 @@ impl Scheme for Superblock {
             out.extend([group.host.0, group.moved.0]);
             out.extend(list(group.blocks.iter().map(number)));
         }
-        for used in &self.used {
-            out.extend(list(used.iter().copied()));
+        for (plane, used) in (0..).zip(&self.used) {
+            out.extend(list(
+                used.iter().map(|row| row * self.planes + plane).collect::<Vec<_>>().into_iter(),
+            ));
         }
         out
     }
@@ -240,15 +240,18 @@ impl Scheme for Superblock {
         }
         let planes = self.used.len();
         for (plane, used) in self.used.iter_mut().enumerate() {
-            *used = read_list(words, self.groups.len())?.into();
-            let known =
-                |number: &u32| (*number as usize) < self.groups.len() && *number as usize % planes == plane;
-            used.iter().all(known).then_some(())?;
+            for number in read_list(words, self.groups.len())? {
+                let known = (number as usize) < self.groups.len() && number as usize % planes == plane;
+                let row = number / self.planes;
+                (known && !used.holds(row)).then_some(())?;
+                used.push(row);
+            }
         }
         for plane in 0..planes {
             let of_plane = (plane..self.groups.len()).step_by(planes).map(|number| number as u32);
             let with_logs: Vec<u32> = of_plane.filter(|number| self.logs_of(layout, *number) > 0).collect();
-            let mut used: Vec<u32> = self.used[plane].iter().copied().collect();
+            let of_row = |row: u32| row * self.planes + plane as u32;
+            let mut used: Vec<u32> = self.used[plane].iter().map(of_row).collect();
             used.sort_unstable();
             (used == with_logs).then_some(())?;
             self.logs[plane] = used.iter().map(|number| self.logs_of(layout, *number)).sum();

@@ -5,9 +5,8 @@ use emmclab_base::Nanos;
 use super::io::BlockIo;
 use super::{Blocks, Place};
 use crate::events::{Cause, LatencyBreakdown, MapLookedUp, Observer, PartOverwritten};
-use crate::ftl::commit::Programmed;
+use crate::ftl::commit::{List, Programmed};
 use crate::ftl::core::Core;
-use crate::ftl::pool::Stream;
 use crate::ftl::request_state::RequestState;
 use crate::ftl::span::Span;
 use crate::ids::Lpn;
@@ -82,14 +81,15 @@ impl<L: Observer> BlockIo<'_, L> {
         span: Span,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
+        let units = self.page_units(logical, Some(span));
         let (mut old, mut kept, mut given) = (None, 0, 0);
-        for unit in self.units_of_page(logical) {
-            let covered = span.covered(unit, unit_sectors).count_ones();
+        for unit in &units {
+            let covered = unit.covered.count_ones();
             given += covered * 512;
             if covered < unit_sectors
-                && let Some(ppn) = self.core.lookup(unit)
+                && let Some(ppn) = unit.from
             {
-                old = Some((unit, ppn));
+                old = Some((unit.lpn, ppn));
                 kept += (unit_sectors - covered) * 512;
             }
         }
@@ -108,13 +108,15 @@ impl<L: Observer> BlockIo<'_, L> {
             group: 0,
             page,
             pages: 1,
+            page_shift: self.layout.page_shift,
+            page_bytes: self.core.geometry.groups[0].page_bytes,
             bus_bytes: u64::from(bytes),
             cause: Cause::Host,
-            stream: Stream::Host,
+            filled: self.filled(block),
             begin: op.begin,
             end: op.end,
         };
-        self.commit(programmed, logical, Some(span));
+        self.core.commit_page(programmed, &List(&units), self.log);
         let complete = self.core.completion(&op);
         (waits.then(LatencyBreakdown::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
     }

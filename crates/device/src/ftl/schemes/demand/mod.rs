@@ -219,16 +219,13 @@ impl Demand {
             return None;
         };
         self.written(page);
-        let (number, bytes) = (nand.next_page(block), self.units * core.geometry.unit_bytes);
-        let op = nand.program(block, number, at, bytes);
-        let (bus_bytes, cause, stream) = (u64::from(bytes), Cause::Map, Stream::Map);
-        let (begin, end) = (op.begin, op.end);
-        let programmed =
-            Programmed { block, group, page: number, pages: 1, bus_bytes, cause, stream, begin, end };
+        let bytes = self.units * core.geometry.unit_bytes;
+        let next = nand.program_next(block, at, bytes);
+        let programmed = Programmed::next(block, group, &next, bytes, Cause::Map, Stream::Map);
         let unit_sectors = core.geometry.unit_sectors;
         let units = Run { first, units: self.units, span: NO_SECTORS, unit_sectors };
         core.commit_page(programmed, &units, log);
-        Some(op)
+        Some(next.op)
     }
 
     fn written(&mut self, page: u32) {

@@ -3,11 +3,14 @@
 //! Every flash operation has an event. Page events mean the same on every path: a [`PageRead`] or [`PageProgrammed`] of one
 //! page carries the times of its operation; when collection moves pages, the reads and programs of a move (or of a run of moves
 //! into one block, which is one event for listeners that do not ask for units) carry the beginning and end of the whole move.
-#![expect(clippy::inline_always, reason = "fields of events that no listener reads are then eliminated")]
+
+mod observer;
 
 use emmclab_base::{Nanos, Op};
 
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
+
+pub use observer::{Observer, OnCompletion, Quiet};
 
 /// Why a page was read or programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -346,127 +349,4 @@ pub struct WokeUp {
     pub asleep: Nanos,
     /// How long waking up took.
     pub took: Nanos,
-}
-
-/// Declares the calls of an observer once: for the trait, and for all that passes events on.
-macro_rules! observer {
-    ($($(#[$doc:meta])* $name:ident: $event:ty;)+) => {
-        /// Listens to a device. Every call does nothing unless overridden, and costs nothing then.
-        pub trait Observer {
-            /// Whether [`PageProgrammed::units`] is wanted, page by page; off, a run of moves is one event.
-            const UNITS: bool = true;
-
-            /// A request is complete; reported in order of arrival.
-            #[inline]
-            fn request_completed(&mut self, _event: &RequestCompleted) {}
-
-            $($(#[$doc])*
-            #[inline]
-            fn $name(&mut self, _event: &$event) {})+
-        }
-
-        impl<O: Observer + ?Sized> Observer for &mut O {
-            const UNITS: bool = O::UNITS;
-
-            #[inline(always)]
-            fn request_completed(&mut self, event: &RequestCompleted) {
-                (**self).request_completed(event);
-            }
-
-            $(#[inline(always)]
-            fn $name(&mut self, event: &$event) {
-                (**self).$name(event);
-            })+
-        }
-
-        /// Two listeners, told in their order.
-        impl<A: Observer, B: Observer> Observer for (A, B) {
-            const UNITS: bool = A::UNITS || B::UNITS;
-
-            #[inline(always)]
-            fn request_completed(&mut self, event: &RequestCompleted) {
-                self.0.request_completed(event);
-                self.1.request_completed(event);
-            }
-
-            $(#[inline(always)]
-            fn $name(&mut self, event: &$event) {
-                self.0.$name(event);
-                self.1.$name(event);
-            })+
-        }
-
-        impl<O: Observer, F: FnMut(&mut O, &RequestCompleted)> Observer for OnCompletion<'_, O, F> {
-            const UNITS: bool = O::UNITS;
-
-            #[inline]
-            fn request_completed(&mut self, event: &RequestCompleted) {
-                (self.completed)(self.observer, event);
-            }
-
-            $(#[inline]
-            fn $name(&mut self, event: &$event) {
-                self.observer.$name(event);
-            })+
-        }
-    };
-}
-
-observer! {
-    /// Data of a request goes to or comes from the FTL or the write buffer.
-    data_moved: DataMoved;
-    /// Pages were read.
-    page_read: PageRead;
-    /// The flash was read where no block of the model holds the page.
-    unplaced_read: UnplacedRead;
-    /// Pages were programmed.
-    page_programmed: PageProgrammed<'_>;
-    /// A block was erased.
-    block_erased: BlockErased;
-    /// A block went bad.
-    block_retired: BlockRetired;
-    /// Collection of a block, or a log-block merge, began.
-    gc_started: GcStarted;
-    /// Collection of a block, or a log-block merge, ended.
-    gc_finished: GcFinished;
-    /// The device collected on its own.
-    idle_collected: IdleCollected;
-    /// A command interrupted collection in idle time.
-    idle_interrupted: IdleInterrupted;
-    /// Data was discarded.
-    trimmed: Trimmed;
-    /// Written data came into the write buffer.
-    unit_cached: UnitCached;
-    /// A unit was read on a device with RAM for data.
-    cache_read: CacheRead;
-    /// The write buffer was flushed.
-    cache_flushed: CacheFlushed;
-    /// A unit was overwritten in part.
-    part_overwritten: PartOverwritten;
-    /// Units were read that were never written.
-    unwritten_read: UnwrittenUnits;
-    /// The mapping scheme looked its map up.
-    map_looked_up: MapLookedUp;
-    /// Log blocks were merged.
-    log_merged: LogMerged;
-    /// A packed command came.
-    packed: Packed;
-    /// The device woke up.
-    woke_up: WokeUp;
-}
-
-/// Listens to nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
-
-impl Observer for Quiet {
-    const UNITS: bool = false;
-}
-
-/// A listener to everything but completions, which `completed` takes in its place.
-pub struct OnCompletion<'a, O, F> {
-    /// The listener.
-    pub observer: &'a mut O,
-    /// What is done with the completion of a request; it may report another to the listener.
-    pub completed: F,
 }

@@ -1,0 +1,93 @@
+//! Writing to blocks in SLC mode, and folding them into others.
+
+use emmclab_base::Nanos;
+
+use super::core::Core;
+use super::pool::Stream;
+use super::split::next_page;
+use crate::events::Observer;
+use crate::geometry::MAX_UNITS;
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
+use crate::nand::Nand;
+use crate::settings::SlcMode;
+
+impl Core {
+    #[inline(never)]
+    pub(super) fn page_for_slc(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
+        let capacity = self.geometry.groups[usize::from(self.slc.group)].units_per_page();
+        let region = self.geometry.slc_units;
+        match self.slc.mode {
+            SlcMode::Region if first.0 < region => {
+                (self.slc.group, units.min(capacity).min(region - first.0))
+            }
+            SlcMode::Cache if sectors <= self.slc.max_sectors && self.slc_has_room() => {
+                (self.slc.group, units.min(capacity))
+            }
+            _ => next_page(&self.geometry, units),
+        }
+    }
+
+    /// Whether the SLC cache takes data, folding first if it does so when full.
+    fn slc_has_room(&self) -> bool {
+        self.slc.fold_after == Nanos::ZERO
+            || (0..self.geometry.planes).any(|plane| {
+                let pool = self.tables.pool(self.geometry.pool(PlaneId(plane), self.slc.group));
+                pool.free() > self.collector.low_watermark || pool.open(Stream::Host).is_some()
+            })
+    }
+
+    /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time; full, writes pass it by.
+    #[inline]
+    pub fn is_passed_by(&self, pool: PoolId) -> bool {
+        self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
+    }
+
+    /// The pool of the SLC blocks of a plane.
+    pub fn slc_pool(&self, plane: PlaneId) -> PoolId {
+        self.geometry.pool(plane, self.slc.group)
+    }
+
+    /// The oldest full block of an SLC cache.
+    pub(super) fn oldest_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
+        self.tables.pool(pool).full_blocks(nand).min_by_key(|block| self.tables.closed(*block))
+    }
+
+    /// Units that folding puts into one page at most.
+    pub(super) fn fold_units(&self) -> u32 {
+        let largest = self.geometry.by_size.first();
+        let units = largest.map_or(1, |group| self.geometry.groups[usize::from(*group)].units_per_page());
+        units.min(MAX_UNITS as u32)
+    }
+
+    /// The pool that `count` units are folded into: in the same plane where it has room, else elsewhere.
+    pub(super) fn fold_destination<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        plane: PlaneId,
+        count: u32,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<PoolId> {
+        let (best, _) = next_page(&self.geometry, count);
+        for crowded in [false, true] {
+            for i in 0..self.geometry.planes {
+                let to_plane = PlaneId((plane.0 + i) % self.geometry.planes);
+                for turn in 0..=self.geometry.by_size.len() {
+                    let group = if turn == 0 { best } else { self.geometry.by_size[turn - 1] };
+                    let pool = self.geometry.pool(to_plane, group);
+                    let entry = self.tables.pool(pool);
+                    if entry.valid < entry.valid_limit || crowded {
+                        let open = entry.open(Stream::Gc).is_some() && entry.victim.is_none();
+                        if open || self.reclaim(nand, pool, ready, log) {
+                            return Some(pool);
+                        }
+                    }
+                    if self.stop.is_some() {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+}
