@@ -40,7 +40,7 @@ def test_python_warns_once_for_each_name(file: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["simulate", "TRACE", "--device", "small-1gb", "--set", f"{OLD}=2", "--json"],
+        ["simulate", "TRACE", "--device", "nexus5", "--set", f"{OLD}=2", "--json"],
         ["simulate", "TRACE", "--device", "FILE", "--wrap-addresses", "--json"],
         ["compare", "TRACE", "--devices", "nexus5,iiswc15-4ps", "--wrap-addresses", "--set", f"{OLD}=2"],
         ["explain", "FILE"],
