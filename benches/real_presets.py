@@ -1,11 +1,12 @@
-"""How fast the presets of real devices are simulated, beside those of papers: the bench of record of the device.
+"""How fast presets of real devices are simulated, beside those of papers: the bench of record of the device.
 
     .venv/bin/python benches/real_presets.py [--traces FOLDER] [--against OTHER_WHOLE_PROCESS] [--rounds N]
 
-Three workloads: Messaging (Nexus 5), Telegram (Pixel 6a), and a stream of random writes of 4 to 64 KB that keeps collection busy, on
-devices cut down to less than 1 GB where a setting allows that. Whole processes, in turn, so that no build has the quiet moments
-of the machine for itself; the fastest run of each counts. Million page operations per second of the replay, and with `--against` the
-other build's and the ratio, in which above 1 is faster than the other.
+Three workloads: Messaging (Nexus 5), Telegram (Pixel 6a), and a stream of random writes of 4 to 64 KB that
+keeps collection busy, on devices cut down to less than 1 GB where a setting allows that. Whole processes, in
+turn, so that no build has the quiet moments of the machine for itself; the fastest run counts. Million
+page operations per second of the replay, and with `--against` the other build's and the ratio: above 1, this
+build is the faster one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ PRESETS = (
     "ssdsim",
     "small-1gb",
 )
-#: Settings that make a device small enough for a short stream to collect; block-mapped ones merge from the first overwrite on.
+#: Settings that make a device small enough for a short stream to collect. Block-mapped devices merge from the
+#: first overwrite on.
 SMALL = {
     "nexus5": {"geometry.block_groups.0.blocks": 70, "geometry.block_groups.1.blocks": 120},
     "emmc51-tlc": {"geometry.block_groups.0.blocks": 40},
@@ -84,8 +86,9 @@ def workloads(traces: Path, folder: Path) -> dict[str, Path]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--traces", type=Path, default=Path(os.environ.get("EMMCLAB_TRACES", "../shared/traces")))
-    parser.add_argument("--against", help="another build of whole_process, whose settings have the same names")
+    traces = Path(os.environ.get("EMMCLAB_TRACES", "../shared/traces"))
+    parser.add_argument("--traces", type=Path, default=traces)
+    parser.add_argument("--against", help="another build of whole_process")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "whole_process"]
@@ -93,7 +96,8 @@ def main() -> None:
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     own = str(target / "release" / "examples" / "whole_process")
     programs = [own] if options.against is None else [own, options.against]
-    print(f"{'device':<16} {'workload':<10} {'M ops/s':>8}" + (" {:>8} {:>6}".format("other", "ratio") if options.against else ""))
+    head = f"{'device':<16} {'workload':<10} {'M ops/s':>8}"
+    print(f"{head} {'other':>8} {'ratio':>6}" if options.against else head)
     with tempfile.TemporaryDirectory() as name:
         files = workloads(options.traces, Path(name))
         for preset in PRESETS:
