@@ -35,16 +35,16 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use emmclab_base::Op;
+use emmclab_base::{Nanos, Op};
 
 use crate::command::{Command, Modifiers};
 use crate::device::Device;
 use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
 
-use crate::ids::Lpn;
+use crate::ids::{FOREVER, Lpn, NEVER};
 
 /// A moment and the version that holds from then on.
-type Step = (i64, u32);
+type Step = (Nanos, u32);
 /// A version of the sectors from one to another: first, end, version.
 type Extent = (u64, u64, u32);
 
@@ -58,7 +58,7 @@ pub struct Persistence {
     /// Commands not yet complete: with the version that they write.
     commands: VecDeque<(Command, u32)>,
     /// Writes that are complete but not promised: when, first sector, end, version.
-    unpromised: Vec<(i64, u64, u64, u32)>,
+    unpromised: Vec<(Nanos, u64, u64, u32)>,
     /// Promises by sector, in order of time.
     promised: HashMap<u64, Vec<Step>>,
     /// What the flash holds by sector: when programmed, which version.
@@ -69,7 +69,7 @@ pub struct Persistence {
     given: HashMap<u64, u32>,
     orders: Vec<Order>,
     /// Where the last command was packed, when its pages so far count.
-    pack_end: Option<i64>,
+    pack_end: Option<Nanos>,
 }
 
 /// If a version of `after` is there, so is all of `before`: barriers and packs.
@@ -101,7 +101,7 @@ impl Persistence {
         let version = self.next;
         self.next += 1;
         if command.op == Op::Flush && command.modifiers.contains(Modifiers::BARRIER) {
-            let before = self.unpromised.iter().filter(|(at, ..)| *at <= command.arrival.0);
+            let before = self.unpromised.iter().filter(|(at, ..)| *at <= command.arrival);
             let before = before.map(|(_, first, end, version)| (*first, *end, *version)).collect();
             self.orders.push(Order { after: version + 1..=u32::MAX, before });
         }
@@ -117,7 +117,7 @@ impl Persistence {
         if !self.write_through || entries.iter().any(|entry| entry.op != Op::Write) {
             return;
         }
-        self.pack_end = Some(i64::MIN);
+        self.pack_end = Some(NEVER);
         let extent = |(entry, version): (&Command, &u32)| {
             (entry.sector, entry.sector + u64::from(entry.sectors), *version)
         };
@@ -128,13 +128,13 @@ impl Persistence {
     }
 
     /// The oldest version that the sector may hold after power went at `at`; 0 = nothing is promised.
-    pub fn promised(&self, sector: u64, at: i64) -> u32 {
+    pub fn promised(&self, sector: u64, at: Nanos) -> u32 {
         let steps = self.promised.get(&sector).map_or(&[][..], Vec::as_slice);
         steps.iter().filter(|(from, _)| *from <= at).map(|(_, version)| *version).next_back().unwrap_or(0)
     }
 
     /// The version that the flash holds when power goes at `at`; 0 = nothing.
-    pub fn survives(&self, sector: u64, at: i64) -> u32 {
+    pub fn survives(&self, sector: u64, at: Nanos) -> u32 {
         let steps = self.flash.get(&sector).map_or(&[][..], Vec::as_slice);
         // A discard (version 0) takes effect at once; of the rest the newest write wins.
         let from =
@@ -144,7 +144,7 @@ impl Persistence {
     }
 
     /// The first broken promise when power goes at `at`: sector, version found, version promised.
-    pub fn broken(&self, at: i64) -> Option<(u64, u32, u32)> {
+    pub fn broken(&self, at: Nanos) -> Option<(u64, u32, u32)> {
         let plain = self.promised.keys().map(|sector| {
             let (found, promised) = (self.survives(*sector, at), self.promised(*sector, at));
             (*sector, found, promised)
@@ -159,20 +159,20 @@ impl Persistence {
     }
 
     /// The moments at which the flash holds something new.
-    pub fn moments(&self) -> impl Iterator<Item = i64> {
+    pub fn moments(&self) -> impl Iterator<Item = Nanos> {
         self.flash.values().flatten().map(|(at, _)| *at)
     }
 
     /// A sector of which the flash does not hold the newest version that was complete, where there is one: what plain
     /// writes risk, and nothing once the power went in good order.
     pub fn lost(&self) -> Option<u64> {
-        let newest = |(_, first, end, version): &(i64, u64, u64, u32)| {
-            (*first..*end).find(|sector| self.survives(*sector, i64::MAX) < *version)
+        let newest = |(_, first, end, version): &(Nanos, u64, u64, u32)| {
+            (*first..*end).find(|sector| self.survives(*sector, FOREVER) < *version)
         };
         self.unpromised.iter().find_map(newest)
     }
 
-    fn promise(&mut self, at: i64, first: u64, end: u64, version: u32) {
+    fn promise(&mut self, at: Nanos, first: u64, end: u64, version: u32) {
         for sector in first..end {
             let steps = self.promised.entry(sector).or_default();
             if steps.last().is_none_or(|(_, last)| version == 0 || *last < version) {
@@ -182,7 +182,7 @@ impl Persistence {
     }
 
     /// A flush that came at `came` is complete at `at`.
-    fn flushed(&mut self, came: i64, at: i64) {
+    fn flushed(&mut self, came: Nanos, at: Nanos) {
         let mut held = std::mem::take(&mut self.unpromised);
         held.retain(|(complete, first, end, version)| {
             let durable = *complete <= came;
@@ -224,15 +224,17 @@ impl Observer for Persistence {
         match command.op {
             Op::Write => {
                 if asks(Modifiers::PREFLUSH) {
-                    self.flushed(event.arrival, event.complete);
+                    self.flushed(Nanos(event.arrival), Nanos(event.complete));
                 }
                 if self.write_through || asks(Modifiers::RELIABLE) || asks(Modifiers::FORCED) {
-                    self.promise(event.complete, first, end, version);
+                    self.promise(Nanos(event.complete), first, end, version);
                 } else {
-                    self.unpromised.push((event.complete, first, end, version));
+                    self.unpromised.push((Nanos(event.complete), first, end, version));
                 }
             }
-            Op::Flush if !asks(Modifiers::BARRIER) => self.flushed(event.arrival, event.complete),
+            Op::Flush if !asks(Modifiers::BARRIER) => {
+                self.flushed(Nanos(event.arrival), Nanos(event.complete))
+            }
             Op::Flush | Op::Read | Op::Discard | Op::SecureErase => {}
         }
     }
@@ -248,7 +250,7 @@ impl Observer for Persistence {
         if event.cause != Cause::Host {
             return;
         }
-        let mut end = event.end.0;
+        let mut end = event.end;
         if let Some(pack_end) = &mut self.pack_end {
             *pack_end = end.max(*pack_end);
             end = *pack_end;
@@ -263,7 +265,7 @@ impl Observer for Persistence {
 
     fn trimmed(&mut self, event: &Trimmed) {
         let Some((command, _)) = self.commands.back().copied() else { return };
-        let at = command.arrival.0;
+        let at = command.arrival;
         let unit = u64::from(self.unit_sectors);
         let (first, end) = (u64::from(event.first.0) * unit, u64::from(event.first.0 + event.count) * unit);
         let parts = |from: u64, to: u64| [(from, to.min(first)), (from.max(end), to)];

@@ -17,13 +17,13 @@ fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
 }
 
 /// Runs commands on a new device; gives the completion of each.
-fn run(config: &DeviceConfig, commands: &[Command]) -> (Persistence, Vec<i64>) {
+fn run(config: &DeviceConfig, commands: &[Command]) -> (Persistence, Vec<Nanos>) {
     let mut device = Device::new(config);
     let mut persistence = Persistence::of(&device);
     let mut completions = Vec::new();
     for command in commands {
         persistence.expect(command);
-        completions.push(device.submit(command, &mut persistence).unwrap().unwrap().0);
+        completions.push(device.submit(command, &mut persistence).unwrap().unwrap());
     }
     (persistence, completions)
 }
@@ -32,7 +32,8 @@ fn with(modifiers: Modifiers, command: Command) -> Command {
     Command { modifiers, ..command }
 }
 
-const FOREVER: i64 = i64::MAX;
+const FOREVER: Nanos = Nanos(i64::MAX);
+const MOMENT: Nanos = Nanos(1);
 
 #[test]
 fn a_plain_write_in_the_cache_is_lost_and_nothing_was_promised() {
@@ -44,7 +45,10 @@ fn a_plain_write_in_the_cache_is_lost_and_nothing_was_promised() {
 fn without_a_cache_completion_is_the_promise() {
     let (persistence, done) = run(&config(&[]), &[command(0, Op::Write, 0, 4)]);
     assert_eq!((persistence.promised(0, done[0]), persistence.survives(0, done[0])), (1, 1));
-    assert_eq!((persistence.promised(0, done[0] - 1), persistence.survives(0, done[0] - 1)), (0, 0));
+    assert_eq!(
+        (persistence.promised(0, done[0] - MOMENT), persistence.survives(0, done[0] - MOMENT)),
+        (0, 0)
+    );
     let transferred = config(&[("timing.write_complete", "transferred")]);
     let (persistence, done) = run(&transferred, &[command(0, Op::Write, 0, 4)]);
     assert_eq!((persistence.promised(0, done[0]), persistence.survives(0, done[0])), (0, 0));
@@ -54,9 +58,9 @@ fn without_a_cache_completion_is_the_promise() {
 fn a_flush_promises_what_was_complete_when_it_came() {
     let flush = Command::new(Nanos::from_micros(50), Op::Flush, 0, 0);
     let (persistence, done) = run(&cached(&[]), &[command(0, Op::Write, 0, 4), flush]);
-    assert_eq!(persistence.promised(0, done[1] - 1), 0);
+    assert_eq!(persistence.promised(0, done[1] - MOMENT), 0);
     assert_eq!((persistence.promised(0, done[1]), persistence.survives(0, done[1])), (1, 1));
-    assert!(done[1] - flush.arrival.0 >= 1_000_000, "the flush waits for the program");
+    assert!(done[1] - flush.arrival >= Nanos::from_millis(1), "the flush waits for the program");
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn a_barrier_keeps_order_without_waiting() {
     // 64 KB more than fit: something has to leave.
     commands.extend((0u32..16).map(|i| command(20 + i64::from(i), Op::Write, 32 + u64::from(i) * 4, 4)));
     let (persistence, done) = run(&cached(&[]), &commands);
-    assert!(done[1] - barrier.arrival.0 < 1000);
+    assert!(done[1] - barrier.arrival < Nanos::from_micros(1));
     let early = (0..32).map(|sector| persistence.survives(sector, FOREVER)).min();
     assert_eq!(early, Some(1), "what came before the barrier leaves first");
     assert!((64..192).all(|sector| persistence.survives(sector, FOREVER) == 0));
@@ -95,7 +99,7 @@ fn the_cache_hides_the_program_and_the_flush_pays_it() {
     let slow = config(&[]);
     let (_, without) = run(&slow, &[command(0, Op::Write, 0, 4)]);
     let (_, with) = run(&cached(&[]), &[command(0, Op::Write, 0, 4)]);
-    assert_eq!(without[0] - with[0], 1_000_000);
+    assert_eq!(without[0] - with[0], Nanos::from_millis(1));
 }
 
 /// Gap in us, operation, place, length in sectors, modifiers.
@@ -129,9 +133,9 @@ fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
 }
 
 /// Cuts power at and just before each of these completions and each moment that can make a difference.
-fn holds_at(persistence: &Persistence, completions: &[i64]) -> Result<(), TestCaseError> {
+fn holds_at(persistence: &Persistence, completions: &[Nanos]) -> Result<(), TestCaseError> {
     for cut in completions.iter().copied().chain(persistence.moments()) {
-        for at in [cut - 1, cut] {
+        for at in [cut - MOMENT, cut] {
             prop_assert_eq!(persistence.broken(at), None, "power cut at {}", at);
         }
     }
@@ -184,7 +188,7 @@ proptest! {
             let done = device.submit_packed(&pack, &mut (&mut persistence, &mut checker)).unwrap();
             prop_assert!(device.stop().is_none());
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            cuts.extend(done.map(|at| at.0));
+            cuts.extend(done);
         }
         holds_at(&persistence, &cuts)?;
         device.power_off(&mut persistence);
@@ -224,7 +228,7 @@ proptest! {
             persistence.expect(&command);
             let done = device.submit(&command, &mut persistence).unwrap();
             prop_assert!(device.stop().is_none());
-            cuts.extend(done.map(|at| at.0));
+            cuts.extend(done);
         }
         holds_at(&persistence, &cuts)?;
         // In good order nothing is lost.

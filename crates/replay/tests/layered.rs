@@ -126,7 +126,7 @@ fn flags_become_flushes_above_the_layers() {
     for layers in [vec![LayerConfig::named("pass-through")], vec![advil()]] {
         let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
         let (_, without) = reported(&config, &layers, &plain);
-        for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.with(Flags::PREFLUSH)] {
+        for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)] {
             let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
             let longer = response(&with) - response(&without);
             assert!(longer > 500_000, "{flags:?} waits for a program: {longer}");

@@ -97,7 +97,7 @@ impl Plan {
                 request.flags = match (op, role) {
                     (Op::Read, _) => Flags::SYNC,
                     (_, Role::Data) => Flags::default(),
-                    _ => Flags::SYNC.with(Flags::META),
+                    _ => Flags::SYNC.union(Flags::META),
                 };
                 self.stamp(&mut request, i, &layout, &timing, clock);
                 request

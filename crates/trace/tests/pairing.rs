@@ -47,7 +47,7 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
                 kind,
                 device,
                 op,
-                flags: before.with(after),
+                flags: before.union(after),
                 sector: number(3),
                 sectors: if split { 0 } else { number(4) as u32 },
                 pid: Some(7),
@@ -133,7 +133,7 @@ fn forced_unit_access_without_the_devices_help_ends_with_the_flush_behind_it() {
                 7 C FF 18446744073709551615 0\n8 C W 8 0";
     let (requests, ledger) = pair(text);
     assert_eq!((requests.len(), requests[0].op, times(&requests[0])), (1, Op::Write, [1, 2, 4, 8]));
-    assert!(requests[0].flags.contains(Flags::FUA.with(Flags::PREFLUSH)));
+    assert!(requests[0].flags.contains(Flags::FUA.union(Flags::PREFLUSH)));
     assert_eq!(ledger, Ledger { paired: 1, ..Ledger::default() });
 }
 

@@ -137,8 +137,8 @@ proptest! {
     ) {
         let mut requests: Vec<_> = rows.iter().map(|&(arrival, wait, pages, write, packed, idle)| {
             let mut flags = Flags::NO_WAIT_KNOWN;
-            if packed { flags = flags.with(Flags::PACKED); }
-            if idle { flags = flags.with(Flags::NO_WAIT); }
+            if packed { flags = flags.union(Flags::PACKED); }
+            if idle { flags = flags.union(Flags::NO_WAIT); }
             Request {
                 start: Some(Nanos(arrival + wait)),
                 issue: Some(Nanos(arrival + 2 * wait)),

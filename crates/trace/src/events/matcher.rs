@@ -47,7 +47,7 @@ impl Matcher {
                 self.tasks.learn(pid, task);
             }
             if task.starts_with(JOURNAL_THREAD) {
-                event.flags = event.flags.with(Flags::JOURNAL);
+                event.flags = event.flags.union(Flags::JOURNAL);
             }
         } else {
             (event.pid, event.process) = (None, None);

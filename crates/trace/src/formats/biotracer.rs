@@ -41,7 +41,7 @@ pub(super) static FORMAT: Format = Format {
 const HOLDS: Holds = Holds {
     ops: &[Op::Read, Op::Write],
     columns: &[Column::Start, Column::Issue, Column::Complete],
-    flags: Flags::PACKED.with(Flags::NO_WAIT).with(Flags::NO_WAIT_KNOWN),
+    flags: Flags::PACKED.union(Flags::NO_WAIT).union(Flags::NO_WAIT_KNOWN),
     tick_ns: 1,
 };
 
@@ -128,12 +128,12 @@ impl Record {
         let Record { sector, mut sectors, bits, times } = self;
         let mut flags = Flags::NO_WAIT_KNOWN;
         if bits & NO_WAIT != 0 {
-            flags = flags.with(Flags::NO_WAIT);
+            flags = flags.union(Flags::NO_WAIT);
         }
         if sectors * SECTOR_BYTES % 4096 == SECTOR_BYTES && sectors > 1 {
             sectors -= 1;
             context.ledger.headers_stripped += 1;
-            flags = flags.with(Flags::PACKED);
+            flags = flags.union(Flags::PACKED);
         }
         let [arrival, start, issue, complete] = times;
         let op = if bits & WRITE == 0 { Op::Read } else { Op::Write };

@@ -386,7 +386,7 @@ fn operation(category: u32, bytes: u32) -> (Op, Flags) {
         (FUA, Flags::FUA),
     ] {
         if category & bit != 0 {
-            flags = flags.with(flag);
+            flags = flags.union(flag);
         }
     }
     let op = if category & DISCARD != 0 {

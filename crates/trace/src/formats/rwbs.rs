@@ -29,7 +29,7 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
         _ => return Err(bad()),
     };
     for letter in rest {
-        flags = flags.with(match letter {
+        flags = flags.union(match letter {
             b'F' => Flags::FUA,
             b'S' => Flags::SYNC,
             b'M' => Flags::META,
@@ -50,10 +50,10 @@ mod tests {
     fn letters_are_read_as_the_kernel_writes_them() {
         let read = |text: &str| parse(text.as_bytes(), 1).unwrap();
         assert_eq!(read("R"), (Op::Read, Flags(0)));
-        assert_eq!(read("RAM"), (Op::Read, Flags::READAHEAD.with(Flags::META)));
-        assert_eq!(read("WFSM"), (Op::Write, Flags::FUA.with(Flags::SYNC).with(Flags::META)));
-        assert_eq!(read("FWFS"), (Op::Write, Flags::PREFLUSH.with(Flags::FUA).with(Flags::SYNC)));
-        assert_eq!(read("FWS"), (Op::Write, Flags::PREFLUSH.with(Flags::SYNC)));
+        assert_eq!(read("RAM"), (Op::Read, Flags::READAHEAD.union(Flags::META)));
+        assert_eq!(read("WFSM"), (Op::Write, Flags::FUA.union(Flags::SYNC).union(Flags::META)));
+        assert_eq!(read("FWFS"), (Op::Write, Flags::PREFLUSH.union(Flags::FUA).union(Flags::SYNC)));
+        assert_eq!(read("FWS"), (Op::Write, Flags::PREFLUSH.union(Flags::SYNC)));
         assert_eq!(read("FF").0, Op::Flush);
         assert_eq!(read("FN").0, Op::Flush);
         assert_eq!(read("F").0, Op::Flush);

@@ -43,7 +43,7 @@ impl Open {
             self.request.pid = other.request.pid;
             self.request.process = other.request.process;
         }
-        self.request.flags = self.request.flags.with(other.request.flags);
+        self.request.flags = self.request.flags.union(other.request.flags);
         self.measure();
     }
 
