@@ -233,7 +233,7 @@ impl Observer for Persistence {
                 }
             }
             Op::Flush if !asks(Modifiers::BARRIER) => {
-                self.flushed(Nanos(event.arrival), Nanos(event.complete))
+                self.flushed(Nanos(event.arrival), Nanos(event.complete));
             }
             Op::Flush | Op::Read | Op::Discard | Op::SecureErase => {}
         }
