@@ -23,9 +23,6 @@ pub(crate) struct Programmed {
     /// First page, and how many.
     pub page: u32,
     pub pages: u32,
-    /// Base-2 logarithm of the map units in a page, and its bytes.
-    pub page_shift: u32,
-    pub page_bytes: u32,
     /// Bytes over the flash bus, all pages together.
     pub bus_bytes: u64,
     pub cause: Cause,
@@ -142,14 +139,12 @@ impl Programmed {
         cause: Cause,
         stream: Stream,
     ) -> Self {
-        let NextPage { page, full, page_shift, page_bytes, op } = *next;
+        let NextPage { page, full, op } = *next;
         Self {
             block,
             group,
             page,
             pages: 1,
-            page_shift,
-            page_bytes,
             bus_bytes: u64::from(bytes),
             cause,
             filled: full.then_some(stream),
@@ -163,9 +158,9 @@ impl Core {
     /// Enters programmed pages: reports them, moves the map, counts valid units, and closes a block with its last page.
     #[inline(always)]
     pub fn commit_page<L: Observer>(&mut self, at: Programmed, units: &impl Units, log: &mut L) {
-        let Programmed { block, group, page, pages, page_shift, page_bytes, .. } = at;
-        let Programmed { bus_bytes, cause, filled, begin, end, .. } = at;
-        let bytes = u64::from(pages) * u64::from(page_bytes);
+        let Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;
+        let kind = &self.geometry.groups[usize::from(group)];
+        let bytes = u64::from(pages) * u64::from(kind.page_bytes);
         let event =
             PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end };
         if L::UNITS {
@@ -174,7 +169,7 @@ impl Core {
         } else {
             log.page_programmed(&event);
         }
-        let to = self.geometry.first_ppn(block).plus(page << page_shift);
+        let to = self.geometry.first_ppn(block).plus(page << kind.page_shift);
         let entered = units.enter(&mut self.tables, to);
         self.tables.fill(block, pages, entered, filled);
         self.last_program = self.last_program.max(end);

@@ -157,21 +157,8 @@ impl Core {
         }
         let bus_bytes = bus(kind.page_bytes);
         let filled = (page + 1 == kind.pages_per_block).then_some(Stream::Gc);
-        let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
         let pages = 1;
-        let at = Programmed {
-            block,
-            group,
-            page,
-            pages,
-            page_shift,
-            page_bytes,
-            bus_bytes,
-            cause,
-            filled,
-            begin,
-            end,
-        };
+        let at = Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end };
         self.commit_page(at, &Moves { block: victim.block, units: found }, log);
     }
 
@@ -221,20 +208,7 @@ impl Core {
             log.page_read(&PageRead { block, page, pages: reads, group, bus_bytes, cause, begin, end });
         }
         let (bus_bytes, filled) = (bus(pages), (pages == room).then_some(Stream::Gc));
-        let (page_shift, page_bytes) = (source.page_shift, source.page_bytes);
-        let at = Programmed {
-            block,
-            group,
-            page,
-            pages,
-            page_shift,
-            page_bytes,
-            bus_bytes,
-            cause,
-            filled,
-            begin,
-            end,
-        };
+        let at = Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end };
         self.commit_page(at, &MoveRun { from, units: pages * source.wanted }, log);
         pages
     }

@@ -50,9 +50,6 @@ pub(crate) struct NextPage {
     pub page: u32,
     /// Whether the page was the last of its block.
     pub full: bool,
-    /// Base-2 logarithm of the map units in the page, and its bytes.
-    pub page_shift: u32,
-    pub page_bytes: u32,
     pub op: Operation,
 }
 
@@ -170,14 +167,7 @@ impl Nand {
             entry.state = BlockState::Full;
         }
         let plane = PlaneId(u32::from(entry.plane));
-        let (page_shift, page_bytes) = (group.page_shift, group.page_bytes);
-        NextPage {
-            page,
-            full,
-            page_shift,
-            page_bytes,
-            op: self.timelines.program(plane, group, page, ready, bytes),
-        }
+        NextPage { page, full, op: self.timelines.program(plane, group, page, ready, bytes) }
     }
 
     /// Reads a page of a block; `bytes` cross the bus.

@@ -190,8 +190,7 @@ impl<L: Observer> BlockIo<'_, L> {
         let (begin, end) = copies.page(1);
         copies.finish();
         let kind = &self.core.geometry.groups[0];
-        let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
-        let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(page_bytes) };
+        let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(kind.page_bytes) };
         let from_page = self.core.page_of(ppn, 0);
         let cause = Cause::Gc;
         let read =
@@ -199,19 +198,7 @@ impl<L: Observer> BlockIo<'_, L> {
         self.log.page_read(&read);
         let filled = self.filled(block);
         let pages = 1;
-        let at = Programmed {
-            block,
-            group: 0,
-            page,
-            pages,
-            page_shift,
-            page_bytes,
-            bus_bytes,
-            cause,
-            filled,
-            begin,
-            end,
-        };
+        let at = Programmed { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
         let units = self.page_units(logical, None);
         self.core.commit_page(at, &List(&units), self.log);
     }

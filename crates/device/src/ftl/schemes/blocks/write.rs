@@ -108,8 +108,6 @@ impl<L: Observer> BlockIo<'_, L> {
             group: 0,
             page,
             pages: 1,
-            page_shift: self.layout.page_shift,
-            page_bytes: self.core.geometry.groups[0].page_bytes,
             bus_bytes: u64::from(bytes),
             cause: Cause::Host,
             filled: self.filled(block),
