@@ -1,6 +1,7 @@
 //! Units as types: a number never travels without knowing what it counts.
 
 use std::fmt;
+use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,10 @@ pub struct Nanos(pub i64);
 impl Nanos {
     /// Zero nanoseconds.
     pub const ZERO: Self = Self(0);
+    /// Before every time that occurs. Differences to it overflow.
+    pub const MIN: Self = Self(i64::MIN);
+    /// After every time that occurs. Sums with it overflow.
+    pub const MAX: Self = Self(i64::MAX);
 
     /// Whole microseconds.
     #[inline]
@@ -33,6 +38,20 @@ impl Nanos {
     #[inline]
     pub const fn from_secs(s: i64) -> Self {
         Self(s * 1_000_000_000)
+    }
+
+    /// The sum, or [`Nanos::MAX`] where it would run over.
+    #[inline]
+    #[must_use]
+    pub const fn saturating_add(self, rhs: Self) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+
+    /// The difference, or the bound that it would run over.
+    #[inline]
+    #[must_use]
+    pub const fn saturating_sub(self, rhs: Self) -> Self {
+        Self(self.0.saturating_sub(rhs.0))
     }
 
     /// For display and statistics only: no float decides an order of events.
@@ -68,6 +87,13 @@ impl Sub for Nanos {
     #[inline]
     fn sub(self, rhs: Self) -> Self {
         Self(self.0 - rhs.0)
+    }
+}
+
+impl Sum for Nanos {
+    #[inline]
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::ZERO, Add::add)
     }
 }
 

@@ -2,13 +2,6 @@
 
 use std::fmt;
 
-use emmclab_base::Nanos;
-
-/// Before every run. Differences to it would overflow.
-pub(crate) const NEVER: Nanos = Nanos(i64::MIN);
-/// After every run. Sums with it would overflow.
-pub(crate) const FOREVER: Nanos = Nanos(i64::MAX);
-
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$doc])*

@@ -41,7 +41,7 @@ use crate::command::{Command, Modifiers};
 use crate::device::Device;
 use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
 
-use crate::ids::{FOREVER, Lpn, NEVER};
+use crate::ids::Lpn;
 
 /// A moment and the version that holds from then on.
 type Step = (Nanos, u32);
@@ -117,7 +117,7 @@ impl Persistence {
         if !self.write_through || entries.iter().any(|entry| entry.op != Op::Write) {
             return;
         }
-        self.pack_end = Some(NEVER);
+        self.pack_end = Some(Nanos::MIN);
         let extent = |(entry, version): (&Command, &u32)| {
             (entry.sector, entry.sector + u64::from(entry.sectors), *version)
         };
@@ -167,7 +167,7 @@ impl Persistence {
     /// writes risk, and nothing once the power went in good order.
     pub fn lost(&self) -> Option<u64> {
         let newest = |(_, first, end, version): &(Nanos, u64, u64, u32)| {
-            (*first..*end).find(|sector| self.survives(*sector, FOREVER) < *version)
+            (*first..*end).find(|sector| self.survives(*sector, Nanos::MAX) < *version)
         };
         self.unpromised.iter().find_map(newest)
     }
@@ -224,16 +224,16 @@ impl Observer for Persistence {
         match command.op {
             Op::Write => {
                 if asks(Modifiers::PREFLUSH) {
-                    self.flushed(Nanos(event.arrival), Nanos(event.complete));
+                    self.flushed(event.arrival, event.complete);
                 }
                 if self.write_through || asks(Modifiers::RELIABLE) || asks(Modifiers::FORCED) {
-                    self.promise(Nanos(event.complete), first, end, version);
+                    self.promise(event.complete, first, end, version);
                 } else {
-                    self.unpromised.push((Nanos(event.complete), first, end, version));
+                    self.unpromised.push((event.complete, first, end, version));
                 }
             }
             Op::Flush if !asks(Modifiers::BARRIER) => {
-                self.flushed(Nanos(event.arrival), Nanos(event.complete));
+                self.flushed(event.arrival, event.complete);
             }
             Op::Flush | Op::Read | Op::Discard | Op::SecureErase => {}
         }

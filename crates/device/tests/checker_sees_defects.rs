@@ -4,6 +4,7 @@
 mod common;
 
 use common::{command, config};
+use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Write};
 use emmclab_device::checker::Checker;
 use emmclab_device::{Device, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
@@ -89,9 +90,9 @@ fn response_times_whose_parts_do_not_add_up_are_seen() {
         op: Write,
         sector: 0,
         sectors: 8,
-        arrival: 0,
-        start: 0,
-        complete: 10,
+        arrival: Nanos(0),
+        start: Nanos(0),
+        complete: Nanos(10),
         subrequests: 1,
         waits: emmclab_device::LatencyBreakdown::default(),
     });

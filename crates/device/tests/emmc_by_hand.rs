@@ -14,8 +14,8 @@ fn the_bus_mode_gives_the_time_of_a_sector() {
     for (mode, ns) in [("hs52", 78_769), ("ddr52", 39_384), ("hs200", 20_480), ("hs400", 10_240)] {
         let (_, events) = run(&config(&[("controller.bus_mode", mode)]), &commands);
         // 4,096 bytes at 52, 104, 200, 400 million bytes a second.
-        assert_eq!(events[0].waits.controller_ns, ns, "{mode}");
-        assert_eq!(events[1].complete - events[1].arrival, 100_000 + ns, "{mode}");
+        assert_eq!(events[0].waits.controller, Nanos(ns), "{mode}");
+        assert_eq!(events[1].complete - events[1].arrival, Nanos(100_000 + ns), "{mode}");
     }
 }
 
@@ -246,17 +246,17 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
     let folding = slc(&[("slc.mode", "cache"), ("slc.fold_after_us", "100000")]);
     let (device, events) = run(&folding, &writes(0));
     // 4 of 5 blocks of 4 pages fill up; what comes then goes past them.
-    let array: Vec<_> = events.iter().map(|event| event.waits.array_ns / 1000).collect();
+    let array: Vec<_> = events.iter().map(|event| event.waits.array.0 / 1000).collect();
     assert_eq!((array[..16].iter().max(), array[16..].iter().min()), (Some(&200), Some(&1000)));
     assert_eq!(device.counters().folds, 0);
     let (device, events) = run(&folding, &writes(200_000));
-    assert!(events.iter().all(|event| event.waits.array_ns == 200_000));
+    assert!(events.iter().all(|event| event.waits.array == Nanos::from_micros(200)));
     assert!(device.counters().folds >= 4);
     // Without idle folding, a full cache is folded while the write waits.
     let (device, events) = run(&slc(&[("slc.mode", "cache")]), &writes(0));
     assert!(
         device.counters().folds > 0
-            && events.iter().any(|event| event.waits.queue_ns + event.waits.gc_ns > 5_000_000)
+            && events.iter().any(|event| event.waits.queue + event.waits.gc > Nanos::from_millis(5))
     );
 }
 

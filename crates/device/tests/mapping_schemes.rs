@@ -102,7 +102,7 @@ fn a_part_of_a_page_is_read_modified_and_written() {
     );
     assert_eq!(device.counters().read_modify_writes, 1);
     assert_eq!(device.counters().page_programs[Cause::Host as usize], 3);
-    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival) / 1000).collect();
+    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
     assert_eq!(took, [1000, 1100, 1000]);
 }
 
@@ -114,7 +114,7 @@ fn a_page_map_that_is_not_in_memory_is_read_first() {
     // Blocks 3 and 2 were written last.
     commands.extend([at(200_000, 48), at(210_000, 32), at(220_000, 0), at(230_000, 1), at(240_000, 48)]);
     let (device, told) = run(&config, &commands);
-    let took: Vec<i64> = told[4..].iter().map(|event| (event.complete - event.arrival) / 1000).collect();
+    let took: Vec<i64> = told[4..].iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
     assert_eq!(took, [100, 100, 200, 100, 200]);
     assert_eq!((device.counters().map_misses, device.counters().map_hits), (6, 3));
 }
@@ -133,7 +133,7 @@ fn clustered_planes_read_and_write_at_once() {
         &[command(0, Write, 0, 16), command(10_000, Read, 0, 16), command(20_000, Read, 0, 4)],
     );
     assert_eq!((device.geometry().planes, device.geometry().groups[0].page_bytes), (1, 16384));
-    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival) / 10).collect();
+    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 10).collect();
     // 8 KB cross each of the two buses; 4 KB lie on one of them.
     assert_eq!(took, [108_192, 18_192, 14_096]);
 }

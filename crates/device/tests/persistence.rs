@@ -32,13 +32,12 @@ fn with(modifiers: Modifiers, command: Command) -> Command {
     Command { modifiers, ..command }
 }
 
-const FOREVER: Nanos = Nanos(i64::MAX);
 const MOMENT: Nanos = Nanos(1);
 
 #[test]
 fn a_plain_write_in_the_cache_is_lost_and_nothing_was_promised() {
     let (persistence, _) = run(&cached(&[]), &[command(0, Op::Write, 0, 4)]);
-    assert_eq!((persistence.promised(0, FOREVER), persistence.survives(0, FOREVER)), (0, 0));
+    assert_eq!((persistence.promised(0, Nanos::MAX), persistence.survives(0, Nanos::MAX)), (0, 0));
 }
 
 #[test]
@@ -77,7 +76,7 @@ fn reliable_and_forced_writes_are_durable_on_completion_and_plain_ones_around_th
         assert_eq!((persistence.promised(0, done[1]), persistence.survives(0, done[1])), (0, 0));
         assert_eq!((persistence.promised(0, done[2]), persistence.survives(0, done[2])), (3, 3));
         assert_eq!(persistence.survives(4, done[2]), 1, "the old data of the unit went first");
-        assert_eq!(persistence.broken(FOREVER), None);
+        assert_eq!(persistence.broken(Nanos::MAX), None);
     }
 }
 
@@ -89,9 +88,9 @@ fn a_barrier_keeps_order_without_waiting() {
     commands.extend((0u32..16).map(|i| command(20 + i64::from(i), Op::Write, 32 + u64::from(i) * 4, 4)));
     let (persistence, done) = run(&cached(&[]), &commands);
     assert!(done[1] - barrier.arrival < Nanos::from_micros(1));
-    let early = (0..32).map(|sector| persistence.survives(sector, FOREVER)).min();
+    let early = (0..32).map(|sector| persistence.survives(sector, Nanos::MAX)).min();
     assert_eq!(early, Some(1), "what came before the barrier leaves first");
-    assert!((64..192).all(|sector| persistence.survives(sector, FOREVER) == 0));
+    assert!((64..192).all(|sector| persistence.survives(sector, Nanos::MAX) == 0));
 }
 
 #[test]
@@ -233,7 +232,7 @@ proptest! {
         holds_at(&persistence, &cuts)?;
         // In good order nothing is lost.
         device.power_off(&mut persistence);
-        prop_assert_eq!(persistence.broken(FOREVER), None);
+        prop_assert_eq!(persistence.broken(Nanos::MAX), None);
         prop_assert_eq!(persistence.lost(), None);
     }
 }

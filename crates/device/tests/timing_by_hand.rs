@@ -12,7 +12,7 @@ use emmclab_device::{BlockId, Command, DeviceConfig};
 fn one_request_takes_its_array_time() {
     let (_, events) = run(&config(&[]), &[command(50, Write, 0, 4), command(5000, Read, 0, 4)]);
     assert_eq!(responses_us(&events), [1000.0, 100.0]);
-    assert_eq!(events[1].waits.array_ns, 100_000);
+    assert_eq!(events[1].waits.array, Nanos::from_micros(100));
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn a_burst_queues_on_one_chip_and_spreads_over_two() {
     let burst = [command(0, Write, 0, 4), command(0, Write, 4, 4), command(100, Write, 8, 8)];
     let (_, events) = run(&config(&[]), &burst);
     assert_eq!(responses_us(&events), [1000.0, 2000.0, 3900.0]);
-    assert_eq!(events[2].waits.queue_ns, 2_900_000);
+    assert_eq!(events[2].waits.queue, Nanos::from_micros(2900));
     let (_, events) = run(&config(&[("geometry.channels", "2")]), &burst);
     assert_eq!(responses_us(&events), [1000.0, 1000.0, 1900.0]);
 }
@@ -64,7 +64,10 @@ fn the_bus_is_shared_by_the_chips_of_a_channel() {
     let settings = [("geometry.chips_per_channel", "2"), ("timing.bus_ns_per_byte", "250")];
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(0, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [2024.0, 3048.0]);
-    assert_eq!((events[1].waits.bus_ns, events[1].waits.array_ns), (2_048_000, 1_000_000));
+    assert_eq!(
+        (events[1].waits.bus, events[1].waits.array),
+        (Nanos::from_micros(2048), Nanos::from_micros(1000))
+    );
     // A read senses first and then crosses the bus.
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(9000, Read, 0, 4)]);
     assert_eq!(responses_us(&events)[1], 1124.0);
@@ -138,8 +141,8 @@ fn a_queue_of_depth_one_takes_one_request_at_a_time() {
         [("geometry.channels", "2"), ("controller.queue_depth", "1"), ("controller.write_overhead_us", "10")];
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(5, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [1010.0, 2015.0]);
-    assert_eq!(events[1].complete - events[1].start, 1_010_000);
-    assert_eq!(events[1].waits.controller_ns, 10_000);
+    assert_eq!(events[1].complete - events[1].start, Nanos::from_micros(1010));
+    assert_eq!(events[1].waits.controller, Nanos::from_micros(10));
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn whoever_comes_after_a_pause_waits_for_the_device_to_wake() {
         &[command(0, Write, 0, 4), command(200_000, Write, 4, 4), command(402_000, Write, 8, 4)],
     );
     assert_eq!(responses_us(&events), [1000.0, 1000.0, 4000.0]);
-    assert_eq!(events[2].waits.wake_up_ns, 3_000_000);
+    assert_eq!(events[2].waits.wake_up, Nanos::from_millis(3));
     assert_eq!((device.counters().wake_ups, device.counters().asleep_ns), (1, 1_000_000));
 }
 
@@ -179,7 +182,7 @@ fn collection_is_felt_by_the_write_that_needs_the_space() {
     let (device, events) = run(&config(&settings), &commands);
     assert!(responses_us(&events)[..20].iter().all(|time| *time == 1000.0));
     assert_eq!(responses_us(&events)[20], 6000.0);
-    assert_eq!(events[20].waits.gc_ns, 5_000_000);
+    assert_eq!(events[20].waits.gc, Nanos::from_millis(5));
     assert_eq!((device.counters().gc_count, device.counters().block_erases()), (1, 1));
 }
 

@@ -132,7 +132,7 @@ fn the_columns_of_the_published_tables_are_the_names_in_json() {
 #[test]
 fn absurd_numbers_do_no_harm() {
     let extreme = |arrival: i64, complete: i64, sector: u64, sectors: u32, op| Request {
-        start: Some(Nanos(i64::MAX)),
+        start: Some(Nanos::MAX),
         issue: Some(Nanos(i64::MIN + 1)),
         complete: Some(Nanos(complete)),
         flags: Flags(u16::MAX),

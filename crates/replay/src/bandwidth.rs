@@ -4,7 +4,7 @@
 //! aligned random places; every figure begins on the same device and moves the bytes of the whole file.
 
 use emmclab_device::{Device, DeviceConfig};
-use emmclab_trace::{Op, Result};
+use emmclab_trace::{Nanos, Op, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -38,12 +38,12 @@ pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidt
         let count = (FILE_BYTES / 512).min(io.capacity() / 2) / unit;
         let first = io.capacity() / 4 / unit * unit;
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
-        let mut took = 0;
+        let mut took = Nanos::ZERO;
         for i in 0..count {
             let place = if random { ((draw.next_u64() >> 32) * count) >> 32 } else { i };
             took += io.transfer(op, first + place * unit, unit)?;
         }
-        Ok((count * unit * 512) as f64 / MB / (took.max(1) as f64 / 1e9))
+        Ok((count * unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     };
     units_kb
         .iter()

@@ -14,7 +14,7 @@ const FILL_SECTORS: u64 = 1024;
 /// A device and the program's clock.
 pub struct DirectIo {
     engine: Engine,
-    now: i64,
+    now: Nanos,
 }
 
 impl DirectIo {
@@ -26,7 +26,7 @@ impl DirectIo {
     /// A device as it is; its time and counters start again.
     pub fn on(mut device: Device) -> Self {
         device.rewind();
-        Self { engine: Engine::bare(device), now: 0 }
+        Self { engine: Engine::bare(device), now: Nanos::ZERO }
     }
 
     /// A device that was written once from the first sector to the last.
@@ -54,11 +54,11 @@ impl DirectIo {
         self.engine.device()
     }
 
-    /// One transfer of any length; its time in ns.
+    /// One transfer of any length; its time.
     ///
     /// # Errors
     /// For a transfer beyond the device, and where the device has stopped.
-    pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<i64> {
+    pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
             return Err(Error::new(Kind::Value, "the transfer ends behind the last sector of the device")
@@ -67,7 +67,7 @@ impl DirectIo {
         let mut at = sector;
         while at < sector + sectors {
             let count = MOST_SECTORS.min(sector + sectors - at);
-            let command = Command::new(Nanos(begin), op, at, count as u32);
+            let command = Command::new(begin, op, at, count as u32);
             self.engine.submit(&command, &mut Quiet)?;
             self.now = self.engine.settle(&mut Quiet)?.max(self.now);
             if let Some(stop) = self.engine.stop() {

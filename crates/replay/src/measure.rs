@@ -1,13 +1,16 @@
 //! Measurement: an observer that sums up completions.
 
-use emmclab_device::{LatencyBreakdown, Observer, RequestCompleted};
-use emmclab_trace::{Op, SECTOR_BYTES};
+use emmclab_device::{Observer, RequestCompleted};
+use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
 use crate::result::Times;
 use crate::tally::{Tally, quantiles};
 
 /// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
+
+/// Earlier than every completion.
+const NONE_YET: Nanos = Nanos::MIN;
 
 /// Sums of several times of requests, ns.
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +72,14 @@ impl Kinds {
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn add(&mut self, event: &RequestCompleted) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
-        let LatencyBreakdown { queue_ns, controller_ns, bus_ns, array_ns, gc_ns, wake_up_ns } = event.waits;
+        let [queue, controller, bus, array, gc, wake_up] = event.waits.parts();
         self.count += 1;
         self.sectors += u64::from(event.sectors);
-        self.sums
-            .add(response, [response, service, queue_ns, controller_ns, bus_ns, array_ns, gc_ns, wake_up_ns]);
+        let times = [response, service, queue, controller, bus, array, gc, wake_up];
+        self.sums.add(response.0, times.map(|time| time.0));
         self.no_wait += u64::from(event.start == event.arrival);
-        self.response.add(response as u64);
-        self.service.add(service as u64);
+        self.response.add(response.0 as u64);
+        self.service.add(service.0 as u64);
     }
 
     /// Bytes read or written.
@@ -121,11 +124,11 @@ pub struct Measure {
     pub(crate) reads: Kinds,
     pub(crate) writes: Kinds,
     pub(crate) others: Kinds,
-    first_arrival: Option<i64>,
-    /// `i64::MIN` before the first request.
-    last_complete: i64,
-    /// Time in which at least one request was unfinished, ns.
-    pub(crate) busy_ns: i64,
+    first_arrival: Option<Nanos>,
+    /// [`NONE_YET`] before the first request.
+    last_complete: Nanos,
+    /// Time in which at least one request was unfinished.
+    pub(crate) busy: Nanos,
 }
 
 impl Default for Measure {
@@ -135,8 +138,8 @@ impl Default for Measure {
             writes: Kinds::default(),
             others: Kinds::default(),
             first_arrival: None,
-            last_complete: i64::MIN,
-            busy_ns: 0,
+            last_complete: NONE_YET,
+            busy: Nanos::ZERO,
         }
     }
 }
@@ -147,9 +150,9 @@ impl Measure {
         self.reads.count + self.writes.count + self.others.count
     }
 
-    /// From the first arrival to the last completion, ns; 0 without requests.
-    pub(crate) fn elapsed_ns(&self) -> i64 {
-        self.first_arrival.map_or(0, |first| self.last_complete - first)
+    /// From the first arrival to the last completion; 0 without requests.
+    pub(crate) fn elapsed(&self) -> Nanos {
+        self.first_arrival.map_or(Nanos::ZERO, |first| self.last_complete - first)
     }
 
     /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
@@ -170,12 +173,12 @@ impl Observer for Measure {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn request_completed(&mut self, event: &RequestCompleted) {
-        if self.last_complete == i64::MIN {
+        if self.last_complete == NONE_YET {
             self.first_arrival = Some(event.arrival);
         }
         // Branchless: whether a request ends before its predecessor cannot be predicted.
         let busy_from = event.arrival.max(self.last_complete);
-        self.busy_ns += (event.complete - busy_from).max(0);
+        self.busy += (event.complete - busy_from).max(Nanos::ZERO);
         self.last_complete = event.complete.max(self.last_complete);
         let kinds = match event.op {
             Op::Read => &mut self.reads,

@@ -77,12 +77,12 @@ impl Rate {
 
     /// A recorded duration at this rate.
     #[inline]
-    pub(crate) fn scale(self, recorded: i64) -> i64 {
+    pub(crate) fn scale(self, recorded: Nanos) -> Nanos {
         if self.millionths == 1_000_000 {
             return recorded;
         }
-        let scaled = i128::from(recorded) * 1_000_000 / i128::from(self.millionths);
-        i64::try_from(scaled).unwrap_or(i64::MAX)
+        let scaled = i128::from(recorded.0) * 1_000_000 / i128::from(self.millionths);
+        i64::try_from(scaled).map_or(Nanos::MAX, Nanos)
     }
 }
 

@@ -1,6 +1,6 @@
 //! When each request comes: its recorded time, scaled, or after its predecessor.
 
-use emmclab_trace::{Error, Kind, Request, Result};
+use emmclab_trace::{Error, Kind, Nanos, Request, Result};
 
 use crate::options::{Mode, ReplayOptions};
 
@@ -9,18 +9,18 @@ use crate::options::{Mode, ReplayOptions};
 pub(crate) struct Pace {
     mode: Mode,
     rate: crate::Rate,
-    start: i64,
-    first: Option<i64>,
+    start: Nanos,
+    first: Option<Nanos>,
     previous: Option<Previous>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Previous {
     /// Recorded.
-    arrival: i64,
-    complete: Option<i64>,
+    arrival: Nanos,
+    complete: Option<Nanos>,
     /// Simulated.
-    at: i64,
+    at: Nanos,
 }
 
 impl Pace {
@@ -28,7 +28,7 @@ impl Pace {
         Self {
             mode: options.mode,
             rate: options.rate,
-            start: options.start_offset.0,
+            start: options.start_offset,
             first: None,
             previous: None,
         }
@@ -44,22 +44,21 @@ impl Pace {
         let Some(previous) = self.previous else { return false };
         match self.mode {
             Mode::Open => false,
-            Mode::Closed => previous.complete.is_some_and(|end| request.arrival.0 >= end),
+            Mode::Closed => previous.complete.is_some_and(|end| request.arrival >= end),
             Mode::BackToBack => true,
         }
     }
 
     /// The arrival in simulated time of a request that waits for no other.
     #[inline]
-    pub fn open_arrival(&mut self, recorded: i64) -> i64 {
+    pub fn open_arrival(&mut self, recorded: Nanos) -> Nanos {
         let first = *self.first.get_or_insert(recorded);
-        let since = recorded.checked_sub(first).unwrap_or(i64::MAX);
-        self.start.checked_add(self.rate.scale(since)).unwrap_or(i64::MAX)
+        self.start.saturating_add(self.rate.scale(recorded.saturating_sub(first)))
     }
 
     /// The arrival in simulated time; `completed` is the simulated completion of the predecessor.
-    pub fn arrival(&mut self, request: &Request, completed: i64) -> Result<i64> {
-        let recorded = request.arrival.0;
+    pub fn arrival(&mut self, request: &Request, completed: Nanos) -> Result<Nanos> {
+        let recorded = request.arrival;
         if self.is_open() {
             return Ok(self.open_arrival(recorded));
         }
@@ -74,8 +73,7 @@ impl Pace {
                 previous.at.saturating_add(self.rate.scale(recorded.saturating_sub(previous.arrival)))
             }
         };
-        self.previous =
-            Some(Previous { arrival: recorded, complete: request.complete.map(|complete| complete.0), at });
+        self.previous = Some(Previous { arrival: recorded, complete: request.complete, at });
         Ok(at)
     }
 }

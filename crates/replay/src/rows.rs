@@ -114,20 +114,9 @@ impl Observer for RequestRows {
     const UNITS: bool = false;
 
     fn request_completed(&mut self, event: &RequestCompleted) {
-        let waits = &event.waits;
-        let values = [
-            event.arrival,
-            event.start,
-            event.complete,
-            waits.queue_ns,
-            waits.controller_ns,
-            waits.bus_ns,
-            waits.array_ns,
-            waits.gc_ns,
-            waits.wake_up_ns,
-        ];
-        for (column, value) in self.times.iter_mut().zip(values) {
-            column.push(value);
+        let moments = [event.arrival, event.start, event.complete];
+        for (column, value) in self.times.iter_mut().zip(moments.into_iter().chain(event.waits.parts())) {
+            column.push(value.0);
         }
         self.sector.push(event.sector);
         self.sectors.push(event.sectors);

@@ -102,7 +102,7 @@ impl Simulation {
 
     /// Simulated time so far, from the first arrival.
     pub fn simulated(&self) -> Nanos {
-        Nanos(self.measure.elapsed_ns())
+        self.measure.elapsed()
     }
 
     /// Drives a batch of requests; false once the device has stopped.

@@ -23,14 +23,14 @@ impl Placed {
     /// The command that a request becomes, which comes at `arrival` in simulated time.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
-    pub fn command(&mut self, request: &Request, arrival: i64) -> Result<Command> {
+    pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<Command> {
         let (mut sector, mut sectors) = (request.sector.0, request.sectors);
         if !fits(sector, sectors, self.capacity) {
             (sector, sectors) = place(sector, sectors, self.capacity, self.wrap)?;
             self.wrapped += 1;
         }
         self.kept += 1;
-        Ok(Command { arrival: Nanos(arrival), sector, sectors, ..Command::from(request) })
+        Ok(Command { arrival, sector, sectors, ..Command::from(request) })
     }
 }
 

@@ -1,9 +1,12 @@
 //! How requests are paced, repeated, wrapped, measured and reported.
 #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
+mod common;
+
 use std::fmt::Write as _;
 use std::io::Write;
 
+use common::parts_ms;
 use emmclab_device::{DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_replay::{
     Computing, ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
@@ -51,7 +54,7 @@ struct Arrivals(Vec<i64>);
 
 impl Observer for Arrivals {
     fn request_completed(&mut self, event: &RequestCompleted) {
-        self.0.push(event.arrival / 1000);
+        self.0.push(event.arrival.0 / 1000);
     }
 }
 
@@ -153,12 +156,7 @@ fn parts_of_waf_and_of_the_response_time_add_up() {
     let (result, _) = run(&config, &options, &requests);
     let waf = result.write_amplification;
     assert!(waf.waf > 1.5 && (waf.host + waf.gc + waf.wear - waf.waf).abs() < 1e-12);
-    let parts = result.waits.queue_ms
-        + result.waits.controller_ms
-        + result.waits.bus_ms
-        + result.waits.array_ms
-        + result.waits.gc_ms
-        + result.waits.wake_up_ms;
+    let parts = parts_ms(&result.waits);
     assert!((parts - result.response.mean_response_ms).abs() < 1e-9 && result.waits.gc_ms > 0.0);
     let programs = result.flash.page_programs;
     assert_eq!(programs.total, programs.host + programs.gc + programs.wear);

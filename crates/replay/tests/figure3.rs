@@ -14,8 +14,8 @@ const LONGEST_KB: u32 = 512;
 
 #[derive(Default)]
 struct Ends {
-    first: Option<i64>,
-    last: i64,
+    first: Option<Nanos>,
+    last: Nanos,
 }
 
 impl Observer for Ends {
@@ -37,7 +37,7 @@ fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
         simulation.push(&Request::new(Nanos(0), op, Sector(sector), size * 2), &mut ends).unwrap();
     }
     simulation.finish(None, &mut ends).unwrap();
-    f64::from(kb) / 1024.0 / ((ends.last - ends.first.unwrap()) as f64 / 1e9)
+    f64::from(kb) / 1024.0 / (ends.last - ends.first.unwrap()).as_secs_f64()
 }
 
 /// Planes that work in parallel, with room for as many commands; the driver packs, and packs fill pages.

@@ -1,7 +1,10 @@
 //! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
 #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::panic, reason = "a test may fail")]
 
-use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
+mod common;
+
+use common::{Reported, parts_ms};
+use emmclab_device::{Device, DeviceConfig, Quiet};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Computing, Mode, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Flags, Kind, Nanos, Op, Request, Sector};
@@ -75,15 +78,6 @@ fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-#[derive(Default)]
-struct Reported(Vec<RequestCompleted>);
-
-impl Observer for Reported {
-    fn request_completed(&mut self, event: &RequestCompleted) {
-        self.0.push(*event);
-    }
-}
-
 fn reported(
     config: &DeviceConfig,
     layers: &[LayerConfig],
@@ -129,7 +123,7 @@ fn flags_become_flushes_above_the_layers() {
         for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)] {
             let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
             let longer = response(&with) - response(&without);
-            assert!(longer > 500_000, "{flags:?} waits for a program: {longer}");
+            assert!(longer > Nanos::from_micros(500), "{flags:?} waits for a program: {longer}");
             assert!(result.cache.unwrap().flushes > 0 && with.0.len() == 2);
         }
     }
@@ -193,12 +187,7 @@ fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
 fn the_parts_of_a_response_add_up() {
     let options = ReplayOptions::default();
     let result = run(&[advil()], false, &options, &requests(4000, 1 << 20, 500));
-    let parts = result.waits.queue_ms
-        + result.waits.controller_ms
-        + result.waits.bus_ms
-        + result.waits.array_ms
-        + result.waits.gc_ms
-        + result.waits.wake_up_ms;
+    let parts = parts_ms(&result.waits);
     assert!((parts - result.response.mean_response_ms).abs() < 1e-6 * parts);
 }
 
@@ -265,16 +254,14 @@ proptest! {
         prop_assert_eq!(result.requests.total as usize, requests.len());
         let mut seen: Vec<_> = reported.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
         // The first one comes at time 0.
-        let zero = requests[0].arrival.0;
-        let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival.0 - zero, r.op, r.sector.0, r.sectors)).collect();
+        let zero = requests[0].arrival;
+        let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival - zero, r.op, r.sector.0, r.sectors)).collect();
         seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         asked.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         prop_assert_eq!(seen, asked);
         for event in &reported.0 {
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);
-            let waits = event.waits;
-            let sum = waits.queue_ns + waits.controller_ns + waits.bus_ns + waits.array_ns + waits.gc_ns + waits.wake_up_ns;
-            prop_assert_eq!(sum, event.complete - event.arrival);
+            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
         }
     }
 }

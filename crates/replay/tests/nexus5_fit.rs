@@ -18,7 +18,7 @@ struct BySize(Times);
 impl Observer for BySize {
     fn request_completed(&mut self, event: &RequestCompleted) {
         let key = (event.op == Op::Write, event.sectors / 2);
-        self.0.entry(key).or_default().push((event.complete - event.start) / 1000);
+        self.0.entry(key).or_default().push((event.complete - event.start).0 / 1000);
     }
 }
 

@@ -1,7 +1,10 @@
 //! An internal device and a card beside it.
 #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
-use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
+mod common;
+
+use common::Reported;
+use emmclab_device::{Device, DeviceConfig, Quiet};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Mode, Precondition, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Flags, Nanos, Op, Request, Sector};
@@ -118,15 +121,6 @@ fn addresses_beyond_a_disk_are_refused_or_wrapped_on_that_disk() {
     assert_eq!(bytes(&wrapped.finish(None, &mut Quiet).unwrap()), (4096, 0));
 }
 
-#[derive(Default)]
-struct Reported(Vec<RequestCompleted>);
-
-impl Observer for Reported {
-    fn request_completed(&mut self, event: &RequestCompleted) {
-        self.0.push(*event);
-    }
-}
-
 #[test]
 fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() {
     let (mut device, mut card) = (device(1000), device(3000));
@@ -145,7 +139,7 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
             assert!(simulation.push(&request, &mut reported).unwrap());
         }
         simulation.finish(None, &mut reported).unwrap();
-        reported.0.iter().map(|event| (event.complete - event.arrival) / 1_000_000).collect::<Vec<_>>()
+        reported.0.iter().map(|event| (event.complete - event.arrival).0 / 1_000_000).collect::<Vec<_>>()
     };
     assert_eq!(responses(Flags::default(), Op::Write), [0, 0], "both end in the caches");
     assert_eq!(responses(Flags::default(), Op::Flush), [0, 3], "the card has to be empty, too");

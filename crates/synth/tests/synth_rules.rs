@@ -121,7 +121,7 @@ fn impossible_options_are_refused() {
         SynthOptions { requests: Some(u64::MAX), ..options(0) },
         SynthOptions { duration: Some(Nanos(0)), ..options(0) },
         SynthOptions { duration: Some(Nanos(-1)), ..options(0) },
-        SynthOptions { duration: Some(Nanos(i64::MAX)), ..options(0) },
+        SynthOptions { duration: Some(Nanos::MAX), ..options(0) },
         SynthOptions { rate_pct: 0, ..options(0) },
         SynthOptions { rate_pct: u64::MAX, ..options(0) },
         SynthOptions { address_space_gb: Some(0), ..options(0) },

@@ -25,7 +25,7 @@ use crate::events::{
     UnplacedRead,
 };
 use crate::geometry::Geometry;
-use crate::ids::{BlockId, Lpn, NEVER, PlaneId, Ppn};
+use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 
 /// The reference model. Tell it each command before the device has it, let it listen, and verify.
 pub struct Checker {
@@ -47,7 +47,7 @@ pub struct Checker {
     /// Whether pages of a block may be left out.
     skips: bool,
     last_tag: u32,
-    last_arrival: i64,
+    last_arrival: Nanos,
     since: usize,
     last: Option<Command>,
     fault: Option<String>,
@@ -64,11 +64,11 @@ impl Checker {
             programmed: device.blocks().map(|block| block.written).collect(),
             outstanding: HashMap::new(),
             cached: HashMap::new(),
-            plane_end: vec![NEVER; geometry.planes as usize],
+            plane_end: vec![Nanos::MIN; geometry.planes as usize],
             exclusive: !device.nand.overlaps(),
             skips: device.ftl.skips_pages(),
             last_tag: 0,
-            last_arrival: i64::MIN,
+            last_arrival: Nanos::MIN,
             since: 0,
             last: None,
             fault: None,
@@ -209,21 +209,12 @@ impl Checker {
 
 impl Observer for Checker {
     fn request_completed(&mut self, event: &RequestCompleted) {
-        let waits = &event.waits;
-        let parts = [
-            waits.queue_ns,
-            waits.controller_ns,
-            waits.bus_ns,
-            waits.array_ns,
-            waits.gc_ns,
-            waits.wake_up_ns,
-        ];
         let ordered = self.last_arrival <= event.arrival
             && event.arrival <= event.start
             && event.start <= event.complete;
         self.require(ordered, || format!("time goes back in {event:?}"));
-        let sum: i64 = parts.iter().sum();
-        let adds_up = sum == event.complete - event.arrival && parts.iter().all(|part| *part >= 0);
+        let adds_up = event.waits.total() == event.complete - event.arrival
+            && event.waits.parts().iter().all(|part| *part >= Nanos::ZERO);
         self.require(adds_up, || format!("the parts of the response time do not add up in {event:?}"));
         self.last_arrival = event.arrival;
     }

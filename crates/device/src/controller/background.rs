@@ -15,7 +15,7 @@ use crate::counters::GcTime;
 use crate::events::{IdleCollected, IdleInterrupted, Observer};
 use crate::ftl::gc::NONE;
 use crate::geometry::{Geometry, nanos};
-use crate::ids::{FOREVER, NEVER, PlaneId, PoolId};
+use crate::ids::{PlaneId, PoolId};
 use crate::settings::{Settings, WriteBack};
 
 /// A step of background work.
@@ -87,7 +87,7 @@ impl Background {
             planes: geometry.planes,
             gap: None,
             pools: vec![PoolWork::default(); geometry.planes as usize * geometry.groups.len()],
-            busy_until: NEVER,
+            busy_until: Nanos::MIN,
         }
     }
 
@@ -100,7 +100,7 @@ impl Background {
     /// Time starts again.
     pub fn rewind(&mut self) {
         self.gap = None;
-        self.busy_until = NEVER;
+        self.busy_until = Nanos::MIN;
     }
 
     /// The gap is over without a command.
@@ -307,5 +307,5 @@ fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
 }
 
 fn plus(at: Nanos, time: Nanos) -> Nanos {
-    if at == NEVER { NEVER } else { Nanos(at.0.saturating_add(time.0)).min(FOREVER) }
+    if at == Nanos::MIN { Nanos::MIN } else { Nanos(at.0.saturating_add(time.0)).min(Nanos::MAX) }
 }

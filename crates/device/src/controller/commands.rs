@@ -3,7 +3,6 @@
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
 use crate::geometry::nanos;
-use crate::ids::NEVER;
 use crate::settings::Settings;
 
 /// Times of commands, and when the slots of the queue are free.
@@ -30,12 +29,12 @@ impl Commands {
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
             },
             reliable: nanos(controller.reliable_write_us),
-            slots: vec![NEVER; controller.queue_depth as usize],
+            slots: vec![Nanos::MIN; controller.queue_depth as usize],
         }
     }
 
     pub fn rewind(&mut self) {
-        self.slots.fill(NEVER);
+        self.slots.fill(Nanos::MIN);
     }
 
     /// Whether the queue has a limit.

@@ -8,7 +8,7 @@ use super::queue::WaitingPage;
 use crate::events::{LatencyBreakdown, Observer};
 use crate::ftl::PageWrite;
 use crate::ftl::request_state::RequestState;
-use crate::ids::{FOREVER, Lpn};
+use crate::ids::Lpn;
 
 impl Controller {
     /// Cuts a write into pages, largest first, which wait in the queue; the rest of a page that it covers in part is read at once.
@@ -46,7 +46,7 @@ impl Controller {
         below: &mut Below<'_, L>,
     ) {
         while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.stop().is_none() {
-            self.dispatch_next(FOREVER, below);
+            self.dispatch_next(Nanos::MAX, below);
         }
     }
 

@@ -7,7 +7,7 @@ use super::below::Below;
 use crate::command::Modifiers;
 use crate::events::Observer;
 use crate::ftl::request_state::RequestState;
-use crate::ids::{FOREVER, Lpn};
+use crate::ids::Lpn;
 
 impl Controller {
     /// The part of a write after its data has come.
@@ -70,7 +70,7 @@ impl Controller {
         modifiers: Modifiers,
         below: &mut Below<'_, L>,
     ) {
-        self.dispatch_until(FOREVER, below);
+        self.dispatch_until(Nanos::MAX, below);
         request.spend(self.commands.before_write(0));
         let end: Nanos = if modifiers.contains(Modifiers::BARRIER) {
             self.barrier(request.ready, below);

@@ -21,7 +21,6 @@ use crate::events::{Observer, RequestCompleted, WokeUp};
 use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::Geometry;
-use crate::ids::{FOREVER, NEVER};
 use crate::nand::Nand;
 use crate::settings::{Scheduling, Settings};
 
@@ -51,7 +50,7 @@ struct Clock {
 
 impl Clock {
     const NEW: Self =
-        Self { next_id: 0, last_arrival: EARLIEST, idle_from: NEVER, last_complete: Nanos::ZERO };
+        Self { next_id: 0, last_arrival: EARLIEST, idle_from: Nanos::MIN, last_complete: Nanos::ZERO };
 }
 
 /// Command path, write buffer, power and background work of a device.
@@ -103,7 +102,7 @@ impl Controller {
     /// When everything taken so far is complete, work in the background included.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
-        let buffered = self.write_buffer.as_ref().map_or(NEVER, |buffer| buffer.busy_until);
+        let buffered = self.write_buffer.as_ref().map_or(Nanos::MIN, |buffer| buffer.busy_until);
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
@@ -188,13 +187,13 @@ impl Controller {
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
         let mut request = RequestState::new(Taken { id, op, sector, sectors, arrival, start, queue_limited });
         if interruption > Nanos::ZERO {
-            request.before.gc_ns += interruption.0;
+            request.before.gc += interruption;
             request.ready += interruption;
         }
         if self.power.sleeps()
             && let Some((asleep, took)) = self.power.wake(self.idle_from(), arrival)
         {
-            request.before.wake_up_ns = took.0;
+            request.before.wake_up = took;
             request.ready += took;
             below.log.woke_up(&WokeUp { at: arrival, asleep, took });
         }
@@ -205,7 +204,7 @@ impl Controller {
     #[inline(never)]
     fn interrupt<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
         let idle_from = self.idle_from();
-        if idle_from == NEVER {
+        if idle_from == Nanos::MIN {
             return Nanos::ZERO;
         }
         self.background.interrupt(arrival, idle_from, self.write_buffer.as_deref_mut(), below)
@@ -216,7 +215,7 @@ impl Controller {
     pub fn advance<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         self.dispatch_until(until, below);
         let idle_from = self.idle_from();
-        if self.background.works() && idle_from > NEVER && self.all_dispatched() {
+        if self.background.works() && idle_from > Nanos::MIN && self.all_dispatched() {
             self.background.work_until(until, idle_from, self.write_buffer.as_deref_mut(), below);
         }
     }
@@ -228,24 +227,23 @@ impl Controller {
 
     /// An orderly end: all that is in the write buffer is written.
     pub fn power_off<L: Observer>(&mut self, below: &mut Below<'_, L>) {
-        self.dispatch_until(FOREVER, below);
+        self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), below);
         self.background.end_gap();
     }
 
     /// Dispatches all that waits, and returns the completion of the last request.
     pub fn settle<L: Observer>(&mut self, below: &mut Below<'_, L>) -> Nanos {
-        self.dispatch_until(FOREVER, below);
+        self.dispatch_until(Nanos::MAX, below);
         self.clock.last_complete
     }
 
     /// A request is complete: its slot of the queue is free from then on.
     #[inline]
     fn complete<L: Observer>(&mut self, event: &RequestCompleted, log: &mut L) {
-        let complete = Nanos(event.complete);
-        self.commands.occupy(complete);
-        self.clock.idle_from = self.clock.idle_from.max(complete);
-        self.clock.last_complete = complete;
+        self.commands.occupy(event.complete);
+        self.clock.idle_from = self.clock.idle_from.max(event.complete);
+        self.clock.last_complete = event.complete;
         log.request_completed(event);
     }
 }

@@ -10,7 +10,6 @@ use super::below::Below;
 use crate::command::Command;
 use crate::events::{Observer, Packed};
 use crate::ftl::request_state::RequestState;
-use crate::ids::NEVER;
 
 /// Sectors of the header block.
 const HEADER_SECTORS: u32 = 1;
@@ -73,7 +72,7 @@ impl Controller {
         if stream {
             below.ftl.write_stream(below.nand, &mut states, below.log);
         }
-        let complete = states.iter().map(RequestState::complete).max().unwrap_or(NEVER);
+        let complete = states.iter().map(RequestState::complete).max().unwrap_or(Nanos::MIN);
         let out = if write { Nanos::ZERO } else { self.commands.host(sectors) };
         let stopped = below.stop().is_some();
         if !stopped {

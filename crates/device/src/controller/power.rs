@@ -3,7 +3,6 @@
 use emmclab_base::Nanos;
 
 use crate::geometry::nanos;
-use crate::ids::NEVER;
 use crate::settings::Settings;
 
 /// Equal steps that a distribution of wake-up times is cut into; a wake-up draws one of them.
@@ -51,7 +50,7 @@ impl Power {
     /// For a request at `at` after work that ended at `idle_from`: time asleep and time to wake up, where it slept.
     #[inline]
     pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
-        if !self.sleeps() || idle_from == NEVER {
+        if !self.sleeps() || idle_from == Nanos::MIN {
             return None;
         }
         let asleep = at - idle_from - self.sleep_after;
@@ -121,7 +120,7 @@ mod tests {
     #[test]
     fn the_device_stays_awake_up_to_the_threshold() {
         assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_000)), None);
-        assert_eq!(power(1).wake(NEVER, Nanos(5_000_000)), None);
+        assert_eq!(power(1).wake(Nanos::MIN, Nanos(5_000_000)), None);
         assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_001)).unwrap().0, Nanos(1));
     }
 }

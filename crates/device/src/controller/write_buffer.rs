@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, Group, nanos};
-use crate::ids::{Lpn, NEVER};
+use crate::ids::Lpn;
 use crate::lru::Lru;
 use crate::settings::{CachePolicy, Settings, WriteBack};
 
@@ -71,10 +71,10 @@ impl WriteBuffer {
             generations: [Lru::new(groups, most_groups), Lru::new(groups, most_groups)],
             leaving: BinaryHeap::with_capacity(most_groups),
             left: 0,
-            since: NEVER,
-            barrier_end: NEVER,
-            last_end: NEVER,
-            busy_until: NEVER,
+            since: Nanos::MIN,
+            barrier_end: Nanos::MIN,
+            last_end: Nanos::MIN,
+            busy_until: Nanos::MIN,
         })
     }
 
@@ -203,9 +203,9 @@ impl WriteBuffer {
     pub fn rewind(&mut self) {
         self.leaving.clear();
         self.left = 0;
-        self.since = NEVER;
-        self.barrier_end = NEVER;
-        self.last_end = NEVER;
-        self.busy_until = NEVER;
+        self.since = Nanos::MIN;
+        self.barrier_end = Nanos::MIN;
+        self.last_end = Nanos::MIN;
+        self.busy_until = Nanos::MIN;
     }
 }

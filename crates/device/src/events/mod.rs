@@ -50,24 +50,39 @@ impl Cause {
     }
 }
 
-/// Where the response time of a request went, in ns: the parts of its last subrequest, which add up to it.
+/// The parts of the response time of a request: those of its last subrequest. They add up to the response time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBreakdown {
     /// Behind other requests.
-    pub queue_ns: i64,
+    pub queue: Nanos,
     /// In the controller and between host and device.
-    pub controller_ns: i64,
+    pub controller: Nanos,
     /// On the flash bus, waiting for it included.
-    pub bus_ns: i64,
+    pub bus: Nanos,
     /// In the flash array.
-    pub array_ns: i64,
+    pub array: Nanos,
     /// Behind garbage collection.
-    pub gc_ns: i64,
+    pub gc: Nanos,
     /// For the device to wake up.
-    pub wake_up_ns: i64,
+    pub wake_up: Nanos,
 }
 
-/// A request is complete. Times in ns on the trace's clock.
+impl LatencyBreakdown {
+    /// The parts in the order of the fields.
+    #[inline]
+    pub fn parts(&self) -> [Nanos; 6] {
+        let Self { queue, controller, bus, array, gc, wake_up } = *self;
+        [queue, controller, bus, array, gc, wake_up]
+    }
+
+    /// All parts together.
+    #[inline]
+    pub fn total(&self) -> Nanos {
+        self.parts().into_iter().sum()
+    }
+}
+
+/// A request is complete. Times on the trace's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCompleted {
     /// Its number, counted from 0 in order of submission.
@@ -79,11 +94,11 @@ pub struct RequestCompleted {
     /// Length in sectors.
     pub sectors: u32,
     /// When it came.
-    pub arrival: i64,
+    pub arrival: Nanos,
     /// When the device began to work on it.
-    pub start: i64,
+    pub start: Nanos,
     /// When it was done.
-    pub complete: i64,
+    pub complete: Nanos,
     /// Page operations it took on the flash.
     pub subrequests: u32,
     /// Where the time went.

@@ -11,7 +11,7 @@ use super::span::Span;
 use super::split::next_page;
 use super::tables::Tables;
 use crate::geometry::Geometry;
-use crate::ids::{Lpn, NEVER, Ppn};
+use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
 use crate::settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
 
@@ -67,7 +67,7 @@ impl Core {
             slc: Slc::new(settings, geometry),
             changed_entries: (map_units > 0).then(Vec::new),
             stop: None,
-            last_program: NEVER,
+            last_program: Nanos::MIN,
             transferred: settings.timing.write_complete == WriteComplete::Transferred,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
@@ -131,7 +131,7 @@ impl Core {
 
     /// Time starts again; data stays.
     pub fn rewind(&mut self) {
-        self.last_program = NEVER;
+        self.last_program = Nanos::MIN;
     }
 }
 

@@ -31,7 +31,7 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 
 use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;
-use crate::ids::{BlockId, Lpn, NEVER, PlaneId, PoolId, Ppn};
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::{Nand, Operation};
 use crate::settings::Settings;
 use gc::VictimPolicy;
@@ -225,9 +225,9 @@ impl Ftl {
         self.core.last_program
     }
 
-    /// Has `work` done; returns the end of its latest program, [`NEVER`] where there was none.
+    /// Has `work` done; returns the end of its latest program, [`Nanos::MIN`] where there was none.
     pub fn timed(&mut self, work: impl FnOnce(&mut Self)) -> Nanos {
-        let before = std::mem::replace(&mut self.core.last_program, NEVER);
+        let before = std::mem::replace(&mut self.core.last_program, Nanos::MIN);
         work(self);
         let own = self.core.last_program;
         self.core.last_program = own.max(before);

@@ -179,7 +179,7 @@ impl Core {
         let from = source.first.plus(victim.cursor)..source.end;
         let mut copies = nand.copies(victim.block, (block, page), ready);
         let (mut pages, mut reads, mut next) = (0, 0, from.start);
-        let mut span = (Nanos(i64::MAX), Nanos(i64::MIN));
+        let mut span = (Nanos::MAX, Nanos::MIN);
         if source.wanted == 1 && copies.is_in_place() {
             (pages, next) = self.tables.count_valid(from.clone(), most);
             reads = pages;

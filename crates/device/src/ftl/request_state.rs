@@ -12,10 +12,10 @@ impl LatencyBreakdown {
     pub(crate) fn of(op: &Operation, ready: Nanos, complete: Nanos) -> Self {
         let array = if complete == op.end { op.array } else { Nanos::ZERO };
         Self {
-            queue_ns: (op.begin - ready - op.gc).0,
-            bus_ns: (complete - op.begin - array).0,
-            array_ns: array.0,
-            gc_ns: op.gc.0,
+            queue: op.begin - ready - op.gc,
+            bus: complete - op.begin - array,
+            array,
+            gc: op.gc,
             ..Self::default()
         }
     }
@@ -25,12 +25,12 @@ impl LatencyBreakdown {
     #[must_use]
     pub(crate) fn then(self, other: Self) -> Self {
         Self {
-            queue_ns: self.queue_ns + other.queue_ns,
-            controller_ns: self.controller_ns + other.controller_ns,
-            bus_ns: self.bus_ns + other.bus_ns,
-            array_ns: self.array_ns + other.array_ns,
-            gc_ns: self.gc_ns + other.gc_ns,
-            wake_up_ns: self.wake_up_ns + other.wake_up_ns,
+            queue: self.queue + other.queue,
+            controller: self.controller + other.controller,
+            bus: self.bus + other.bus,
+            array: self.array + other.array,
+            gc: self.gc + other.gc,
+            wake_up: self.wake_up + other.wake_up,
         }
     }
 }
@@ -79,13 +79,13 @@ impl RequestState {
                 op,
                 sector,
                 sectors,
-                arrival: arrival.0,
-                start: start.0,
-                complete: start.0,
+                arrival,
+                start,
+                complete: start,
                 subrequests: 0,
                 waits: LatencyBreakdown::default(),
             },
-            before: LatencyBreakdown { queue_ns: (start - arrival).0, ..LatencyBreakdown::default() },
+            before: LatencyBreakdown { queue: start - arrival, ..LatencyBreakdown::default() },
             ready: start,
             outstanding: 0,
             started: false,
@@ -97,29 +97,29 @@ impl RequestState {
     /// When the request is complete, as far as it is known.
     #[inline]
     pub fn complete(&self) -> Nanos {
-        Nanos(self.event.complete)
+        self.event.complete
     }
 
     /// Time in the controller before the flash is asked.
     #[inline]
     pub fn spend(&mut self, time: Nanos) {
-        self.before.controller_ns += time.0;
+        self.before.controller += time;
         self.ready += time;
     }
 
     /// Time in the controller after the flash is done.
     #[inline]
     pub fn spend_after(&mut self, time: Nanos) {
-        self.event.complete += time.0;
-        self.event.waits.controller_ns += time.0;
+        self.event.complete += time;
+        self.event.waits.controller += time;
     }
 
     /// Nothing on the flash: complete when the controller is done.
     #[inline]
     pub fn without_flash(&mut self, complete: Nanos) {
-        self.event.complete = complete.0;
+        self.event.complete = complete;
         self.event.waits = self.before;
-        self.event.waits.queue_ns += (complete - self.ready).0;
+        self.event.waits.queue += complete - self.ready;
     }
 
     /// The map had to be read or written before the flash can be asked for data.
@@ -131,8 +131,8 @@ impl RequestState {
 
     #[inline]
     fn note_start(&mut self, begin: Nanos) {
-        if self.start_at_flash && (!self.started || begin.0 < self.event.start) {
-            self.event.start = begin.0;
+        if self.start_at_flash && (!self.started || begin < self.event.start) {
+            self.event.start = begin;
         }
         self.started = true;
     }
@@ -140,23 +140,23 @@ impl RequestState {
     /// Nothing more may begin before `at`.
     pub fn wait_until(&mut self, at: Nanos) {
         let wait = at.max(self.ready) - self.ready;
-        self.before.queue_ns += wait.0;
+        self.before.queue += wait;
         self.ready += wait;
     }
 
     /// Complete no earlier than `at`, because of other work.
     pub fn complete_by(&mut self, at: Nanos) {
         let wait = at.max(self.complete()) - self.complete();
-        self.event.waits.queue_ns += wait.0;
-        self.event.complete += wait.0;
+        self.event.waits.queue += wait;
+        self.event.complete += wait;
     }
 
     /// A subrequest was dispatched: its own waits, its beginning and its completion.
     #[inline]
     pub fn absorb(&mut self, waits: LatencyBreakdown, begin: Nanos, complete: Nanos) {
         self.event.subrequests += 1;
-        if !self.begun || complete.0 > self.event.complete {
-            self.event.complete = complete.0;
+        if !self.begun || complete > self.event.complete {
+            self.event.complete = complete;
             self.event.waits = self.before.then(waits);
         }
         self.note_start(begin);

@@ -4,7 +4,6 @@
 use emmclab_base::Nanos;
 
 use super::channel::Channel;
-use crate::ids::NEVER;
 
 /// The flash commands that take array time.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub(super) struct MultiPlaneGroup {
 }
 
 impl MultiPlaneGroup {
-    pub const NEW: Self = Self { die: 0, command: 0, start: NEVER, until: NEVER };
+    pub const NEW: Self = Self { die: 0, command: 0, start: Nanos::MIN, until: Nanos::MIN };
 
     /// When a command of a die that could be given `at` may begin, as far as that is known before its page is.
     pub fn free(&self, die: u32, same_offset: bool, at: Nanos) -> Nanos {
@@ -67,7 +66,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub const NEW: Self = Self { free: NEVER, register: NEVER, gc_begin: LONG_AGO, gc_end: LONG_AGO };
+    pub const NEW: Self =
+        Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
     /// Collection from `begin` to `end`; runs that touch become one.
     #[inline(always)]
@@ -106,7 +106,7 @@ pub(super) struct DieLoad {
 }
 
 impl DieLoad {
-    pub const NEW: Self = Self { until: NEVER, busy: 0 };
+    pub const NEW: Self = Self { until: Nanos::MIN, busy: 0 };
 
     #[inline(always)]
     pub fn book(&mut self, begin: Nanos, end: Nanos) {

@@ -6,7 +6,7 @@ use emmclab_base::Nanos;
 use super::channel::Channel;
 use super::plane::{DieLoad, Kind, MultiPlaneGroup, Plane, PlaneResources, Way};
 use crate::geometry::{Geometry, Group};
-use crate::ids::{FOREVER, PlaneId, WayId};
+use crate::ids::{PlaneId, WayId};
 use crate::settings::{Parallelism, Settings};
 
 /// Times of one page operation.
@@ -195,7 +195,7 @@ impl Timelines {
     /// When the first way is free.
     #[inline]
     pub fn first_free(&self) -> Nanos {
-        self.ways.iter().map(|way| way.free).min().unwrap_or(FOREVER)
+        self.ways.iter().map(|way| way.free).min().unwrap_or(Nanos::MAX)
     }
 
     /// Busy times of channels, dies and planes.
@@ -294,7 +294,7 @@ impl Timelines {
 /// Position of the first of `ways`, from `cursor` on and round, that is free at `ready`, else of the one free first.
 #[inline(always)]
 fn first(ways: &[Way], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
-    let (mut best, mut best_free) = (cursor, FOREVER);
+    let (mut best, mut best_free) = (cursor, Nanos::MAX);
     let (before, from) = ways.split_at(cursor);
     for (offset, ways) in [(cursor, from), (0, before)] {
         for (index, way) in ways.iter().enumerate() {

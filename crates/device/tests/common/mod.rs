@@ -53,5 +53,5 @@ pub fn run(config: &DeviceConfig, commands: &[Command]) -> (Device, Vec<RequestC
 
 /// Response times in us.
 pub fn responses_us(events: &[RequestCompleted]) -> Vec<f64> {
-    events.iter().map(|event| (event.complete - event.arrival) as f64 / 1000.0).collect()
+    events.iter().map(|event| (event.complete - event.arrival).0 as f64 / 1000.0).collect()
 }

@@ -19,7 +19,7 @@ pub(crate) struct Disk {
     reorders: bool,
     /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may
     /// report a completion, and with it a free tag, after its time.
-    now: i64,
+    now: Nanos,
     /// What was fetched last, kept to reuse its memory.
     fetched: Vec<Command>,
     completed: Vec<RequestCompleted>,
@@ -28,7 +28,7 @@ pub(crate) struct Disk {
 /// What a device is asked to do.
 enum Action<'a> {
     Submit(&'a [Command]),
-    Advance(i64),
+    Advance(Nanos),
     PowerOff,
 }
 
@@ -40,7 +40,7 @@ impl Disk {
             checker: None,
             host: None,
             reorders: false,
-            now: i64::MIN,
+            now: Nanos::MIN,
             fetched: Vec::new(),
             completed: Vec::new(),
         }
@@ -110,12 +110,12 @@ impl Disk {
             host.push(command);
             return Ok(());
         }
-        self.now = self.now.max(command.arrival.0);
+        self.now = self.now.max(command.arrival);
         self.act(&Action::Submit(std::slice::from_ref(command)), observer)
     }
 
     /// When the disk next does something on its own: fetches from the host queue or begins what waits in the device.
-    pub fn next_event(&self) -> Option<i64> {
+    pub fn next_event(&self) -> Option<Nanos> {
         if self.stop().is_some() {
             return None;
         }
@@ -125,12 +125,12 @@ impl Disk {
         }
     }
 
-    fn fetch_at(&self) -> Option<i64> {
+    fn fetch_at(&self) -> Option<Nanos> {
         self.host.as_ref()?.ready_at().map(|at| at.max(self.now))
     }
 
-    fn begin_at(&self) -> Option<i64> {
-        self.device.next_event().map(|at| at.0)
+    fn begin_at(&self) -> Option<Nanos> {
+        self.device.next_event()
     }
 
     /// Does what comes next: one fetch, or all that the device begins at one time.
@@ -146,14 +146,14 @@ impl Disk {
         }
         let Some(begin) = begin else { return Ok(()) };
         self.now = self.now.max(begin);
-        self.act(&Action::Advance(begin.saturating_add(1)), observer)
+        self.act(&Action::Advance(begin.saturating_add(Nanos(1))), observer)
     }
 
     /// Does everything that happens before `until`.
     ///
     /// # Errors
     /// As [`Disk::submit`].
-    pub fn advance<O: Observer>(&mut self, until: i64, observer: &mut O) -> Result<()> {
+    pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         while self.next_event().is_some_and(|at| at < until) {
             self.step(observer)?;
         }
@@ -184,7 +184,7 @@ impl Disk {
     /// Gives the device the next command of the host queue. A packed command is one command whose entries are done in
     /// order, so the standard has none in command queueing mode (JESD84-B51): a device that reorders gets each entry as a
     /// command of its own. Settings ask for both nowhere today, as packing needs `queue_depth = 1`.
-    fn fetch<O: Observer>(&mut self, at: i64, observer: &mut O) -> Result<()> {
+    fn fetch<O: Observer>(&mut self, at: Nanos, observer: &mut O) -> Result<()> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let mut commands = std::mem::take(&mut self.fetched);
         host.fetch(at, &mut commands);
@@ -217,7 +217,7 @@ impl Action<'_> {
         match self {
             Self::Submit(commands) => device.submit_packed(commands, observer).map(|_| ()),
             Self::Advance(until) => {
-                device.advance(Nanos(*until), observer);
+                device.advance(*until, observer);
                 Ok(())
             }
             Self::PowerOff => {

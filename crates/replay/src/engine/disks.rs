@@ -1,7 +1,7 @@
 //! The disks below the layers, for the time of one call.
 
 use emmclab_device::{Command, Observer, Quiet, RequestCompleted};
-use emmclab_trace::Result;
+use emmclab_trace::{Nanos, Result};
 
 use super::Disk;
 
@@ -28,7 +28,7 @@ impl<O: Observer> Disks<'_, O> {
     }
 
     /// When a disk next does something on its own, and which.
-    pub fn next_event(&self) -> Option<(i64, usize)> {
+    pub fn next_event(&self) -> Option<(Nanos, usize)> {
         let main = self.main.next_event().map(|at| (at, 0));
         let second = self.second.as_ref().and_then(|disk| disk.next_event()).map(|at| (at, 1));
         main.into_iter().chain(second).min()

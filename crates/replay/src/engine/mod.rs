@@ -14,7 +14,7 @@ mod tests;
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
 use emmclab_layers::{Below, LayerConfig};
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, Kind, Nanos, Result};
 
 use crate::host::HostCounts;
 use crate::layered::Layered;
@@ -35,7 +35,7 @@ pub(crate) struct Engine {
     /// What a disk reported last, kept to reuse its memory.
     known: Vec<RequestCompleted>,
     /// The completion that became known last; with layers, when the latest did.
-    completed: i64,
+    completed: Nanos,
 }
 
 impl Engine {
@@ -57,7 +57,7 @@ impl Engine {
             layers: None,
             in_order: InOrder::default(),
             known: Vec::new(),
-            completed: 0,
+            completed: Nanos::ZERO,
         }
     }
 
@@ -145,9 +145,9 @@ impl Engine {
         self.main.stop().or_else(|| self.second.as_ref().and_then(|disk| disk.stop()))
     }
 
-    /// When the command before the next is complete, ns, as far as that is known; [`Engine::settle`] makes it known.
+    /// When the command before the next is complete, as far as that is known; [`Engine::settle`] makes it known.
     #[inline]
-    pub fn completed(&self) -> i64 {
+    pub fn completed(&self) -> Nanos {
         self.completed
     }
 
@@ -162,7 +162,7 @@ impl Engine {
         }
         match self.main.device_mut().submit(command, observer)? {
             Some(done) => {
-                self.completed = done.0;
+                self.completed = done;
                 Ok(true)
             }
             None => Ok(self.main.stop().is_none()),
@@ -175,7 +175,7 @@ impl Engine {
             let second = self.second.as_deref_mut();
             layers.submit(command, &mut Disks { main: &mut self.main, second, observer })?;
         } else {
-            self.main.advance(command.arrival.0, observer)?;
+            self.main.advance(command.arrival, observer)?;
             self.main.submit(command, observer)?;
             self.report(observer);
         }
@@ -187,15 +187,15 @@ impl Engine {
     /// # Errors
     /// As [`Engine::submit`].
     #[inline]
-    pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<i64> {
+    pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
         if self.bare {
-            self.completed = self.main.device_mut().settle(observer).0;
+            self.completed = self.main.device_mut().settle(observer);
         } else if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
             layers.settle(&mut Disks { main: &mut self.main, second, observer })?;
             self.completed = layers.last_known();
         } else {
-            self.main.advance(i64::MAX, observer)?;
+            self.main.advance(Nanos::MAX, observer)?;
             self.report(observer);
         }
         Ok(self.completed)
@@ -226,7 +226,7 @@ impl Engine {
         self.main.power_off(observer)?;
         self.main.verify()?;
         if let Some(second) = &mut self.second {
-            second.advance(i64::MAX, &mut Quiet)?;
+            second.advance(Nanos::MAX, &mut Quiet)?;
             second.verify()?;
         }
         Ok(())

@@ -30,11 +30,11 @@ fn reordering_behind_a_queue(depth: &str, packed: &str) -> Disk {
 fn drive(disk: &mut Disk, commands: &[Command]) -> Vec<RequestCompleted> {
     let mut known = Vec::new();
     for command in commands {
-        disk.advance(command.arrival.0, &mut Quiet).unwrap();
+        disk.advance(command.arrival, &mut Quiet).unwrap();
         disk.submit(command, &mut Quiet).unwrap();
         disk.take_completed(&mut known);
     }
-    disk.advance(i64::MAX, &mut Quiet).unwrap();
+    disk.advance(Nanos::MAX, &mut Quiet).unwrap();
     disk.take_completed(&mut known);
     disk.power_off(&mut Quiet).unwrap();
     disk.verify().unwrap();
@@ -105,7 +105,7 @@ proptest! {
         prop_assert_eq!(known.len(), commands.len());
         for (event, command) in known.iter().zip(&commands) {
             prop_assert_eq!((event.op, event.sector, event.sectors), (command.op, command.sector, command.sectors));
-            prop_assert_eq!(event.arrival, command.arrival.0);
+            prop_assert_eq!(event.arrival, command.arrival);
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);
         }
     }

@@ -104,12 +104,12 @@ impl HostQueue {
     }
 
     /// When the driver fetches the next command; `None` where none waits or every tag is held by a command of unknown completion.
-    pub fn ready_at(&self) -> Option<i64> {
-        self.tags.free_from(self.queue.first()?.arrival.0)
+    pub fn ready_at(&self) -> Option<Nanos> {
+        self.tags.free_from(self.queue.first()?.arrival)
     }
 
     /// Fetches the next command, which has several entries where it is packed. All arrive at `at`.
-    pub fn fetch(&mut self, at: i64, commands: &mut Vec<Command>) {
+    pub fn fetch(&mut self, at: Nanos, commands: &mut Vec<Command>) {
         commands.clear();
         let tag = self.tags.first_free();
         let mut sectors = 0;
@@ -126,7 +126,7 @@ impl HostQueue {
             sectors += u64::from(command.sectors);
             self.sent.push(Sent { first, tag });
             self.tags.occupy(tag);
-            commands.push(Command { arrival: Nanos(at), ..command });
+            commands.push(Command { arrival: at, ..command });
         }
         let entries = commands.len();
         self.counts.commands += 1;
@@ -148,10 +148,10 @@ impl HostQueue {
             let Some(Open { command, next }) = self.open.take(id) else { return };
             let Command { arrival, sector, sectors, .. } = command;
             let mut waits = event.waits;
-            waits.queue_ns += event.arrival - arrival.0;
+            waits.queue += event.arrival - arrival;
             requests.push(RequestCompleted {
                 id,
-                arrival: arrival.0,
+                arrival,
                 sector,
                 sectors,
                 // Page operations are shared; the first request has them all.

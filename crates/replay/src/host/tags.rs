@@ -1,10 +1,12 @@
 //! Tags of the hardware queue: a command holds one while it is in the device, as in Linux' blk-mq.
 
+use emmclab_trace::Nanos;
+
 /// One place in the device's command queue.
 #[derive(Clone, Copy, Debug)]
 struct Tag {
     /// When the commands that held it are complete, as far as that is known.
-    free: i64,
+    free: Nanos,
     /// Commands that hold it and are not known to be complete; several where they are the entries of one packed command.
     commands: u32,
 }
@@ -15,11 +17,11 @@ pub(super) struct Tags(Vec<Tag>);
 
 impl Tags {
     pub fn new(queue_depth: u32) -> Self {
-        Self(vec![Tag { free: i64::MIN, commands: 0 }; queue_depth as usize])
+        Self(vec![Tag { free: Nanos::MIN, commands: 0 }; queue_depth as usize])
     }
 
     /// When a command that arrives at `arrival` can be sent; `None` until a completion has become known.
-    pub fn free_from(&self, arrival: i64) -> Option<i64> {
+    pub fn free_from(&self, arrival: Nanos) -> Option<Nanos> {
         if self.0.is_empty() {
             return Some(arrival);
         }
@@ -40,7 +42,7 @@ impl Tags {
     }
 
     /// A command that holds a tag is complete.
-    pub fn release(&mut self, tag: Option<usize>, complete: i64) {
+    pub fn release(&mut self, tag: Option<usize>, complete: Nanos) {
         if let Some(tag) = tag {
             self.0[tag].commands -= 1;
             self.0[tag].free = self.0[tag].free.max(complete);

@@ -2,7 +2,7 @@
 
 use emmclab_device::{Command, Observer};
 use emmclab_layers::{Background, Decision, Defer, HostRequest};
-use emmclab_trace::Result;
+use emmclab_trace::{Nanos, Result};
 
 use crate::engine::Disks;
 
@@ -22,11 +22,11 @@ impl Layered {
         let &Command { arrival, op, sector, sectors, modifiers } = command;
         let request = HostRequest { id: self.next_id, op, sector, sectors };
         self.next_id += 1;
-        let arrived = Arrived { request, modifiers, arrival: arrival.0, parent };
-        if let Some(why) = self.ask(level, arrived, arrival.0, disks)? {
+        let arrived = Arrived { request, modifiers, arrival, parent };
+        if let Some(why) = self.ask(level, arrived, arrival, disks)? {
             self.levels[level].defer(arrived, why);
         }
-        self.poke(level, arrival.0, disks)
+        self.poke(level, arrival, disks)
     }
 
     /// Asks a layer for the plan of a request and runs it; gives the reason where the layer defers it.
@@ -34,11 +34,11 @@ impl Layered {
         &mut self,
         level: usize,
         arrived: Arrived,
-        at: i64,
+        at: Nanos,
         disks: &mut Disks<'_, O>,
     ) -> Result<Option<Defer>> {
         let mut plan = self.tasks.plan();
-        let Level { layer, in_flight, deferred_ns, .. } = &mut self.levels[level];
+        let Level { layer, in_flight, deferred_for, .. } = &mut self.levels[level];
         match layer.request(&arrived.request, &mut plan) {
             Decision::Defer(why) => {
                 self.tasks.give_back(plan);
@@ -46,7 +46,7 @@ impl Layered {
             }
             Decision::Run => {
                 in_flight.insert(&arrived.request);
-                *deferred_ns += at - arrived.arrival;
+                *deferred_for += at - arrived.arrival;
                 let task = self.tasks.add(level, Source::Request, arrived, plan);
                 self.run(task, at, disks)?;
                 Ok(None)
@@ -58,7 +58,7 @@ impl Layered {
     pub(super) fn poke<O: Observer>(
         &mut self,
         level: usize,
-        at: i64,
+        at: Nanos,
         disks: &mut Disks<'_, O>,
     ) -> Result<()> {
         loop {

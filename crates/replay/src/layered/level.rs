@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use emmclab_device::Modifiers;
 use emmclab_layers::{Defer, HostRequest, InFlight, Layer};
-use emmclab_trace::Op;
+use emmclab_trace::{Nanos, Op};
 
 use crate::result::LayerResult;
 
@@ -14,14 +14,14 @@ pub(super) struct Arrived {
     pub request: HostRequest,
     /// Flags that its writes carry to the device.
     pub modifiers: Modifiers,
-    pub arrival: i64,
+    pub arrival: Nanos,
     /// The plan of the layer above that it is a command of.
     pub parent: Option<u32>,
 }
 
 impl Arrived {
     /// What stands for a request in the plans that a layer runs on its own.
-    pub fn own(at: i64) -> Self {
+    pub fn own(at: Nanos) -> Self {
         let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0 };
         Self { request, modifiers: Modifiers::empty(), arrival: at, parent: None }
     }
@@ -36,7 +36,7 @@ pub(super) struct Level {
     pub busy: bool,
     deferred_full: u64,
     deferred_overlap: u64,
-    pub deferred_ns: i64,
+    pub deferred_for: Nanos,
 }
 
 impl Level {
@@ -48,7 +48,7 @@ impl Level {
             busy: false,
             deferred_full: 0,
             deferred_overlap: 0,
-            deferred_ns: 0,
+            deferred_for: Nanos::ZERO,
         }
     }
 
@@ -67,7 +67,7 @@ impl Level {
             name: self.layer.name().to_owned(),
             held_full: self.deferred_full,
             held_overlap: self.deferred_overlap,
-            held_ms: self.deferred_ns as f64 / 1e6,
+            held_ms: self.deferred_for.as_millis_f64(),
             counters: self.layer.counters().into_iter().collect(),
         }
     }

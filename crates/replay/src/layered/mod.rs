@@ -21,7 +21,7 @@ use std::collections::BinaryHeap;
 
 use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
 use emmclab_layers::{Below, HostRequest, LayerConfig, build_stack};
-use emmclab_trace::{Error, Kind, Op, Result};
+use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 
 use crate::engine::{Disks, Numbered};
 use crate::result::LayerResult;
@@ -39,16 +39,16 @@ pub(crate) struct Layered {
     /// What a disk reported last, kept to reuse its memory.
     known: Vec<RequestCompleted>,
     tasks: Tasks,
-    events: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    events: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
     event_count: u64,
     /// Time of the last event.
-    now: i64,
+    now: Nanos,
     next_id: u64,
     /// Requests of the workload that are not complete.
     open: u64,
     /// Requests that were.
     complete: u64,
-    last_complete: i64,
+    last_complete: Nanos,
     started: bool,
     /// The first writes to disk 0, and how many are kept.
     first_writes: Vec<(u64, u32)>,
@@ -59,7 +59,7 @@ pub(crate) struct Layered {
 const ABOVE: usize = usize::MAX;
 
 /// Time that the layers have to start before the first request.
-const START_NS: i64 = 1_000_000_000;
+const START: Nanos = Nanos::from_secs(1);
 
 impl Layered {
     /// Layers, the first on top, for the disks at the bottom; keeps the first `first_wanted` writes to disk 0.
@@ -81,11 +81,11 @@ impl Layered {
             tasks: Tasks::default(),
             events: BinaryHeap::new(),
             event_count: 0,
-            now: i64::MIN,
+            now: Nanos::MIN,
             next_id: 1,
             open: 0,
             complete: 0,
-            last_complete: 0,
+            last_complete: Nanos::ZERO,
             started: false,
             first_writes: Vec::new(),
             first_wanted,
@@ -98,16 +98,16 @@ impl Layered {
     }
 
     /// When the latest completion of a request was known.
-    pub fn last_known(&self) -> i64 {
+    pub fn last_known(&self) -> Nanos {
         self.last_complete.max(self.now)
     }
 
     /// Takes a request of the workload, after everything that happens before it.
     pub fn submit<O: Observer>(&mut self, command: &Command, disks: &mut Disks<'_, O>) -> Result<()> {
         let &Command { arrival, op, sector, sectors, modifiers } = command;
-        let at = arrival.0;
+        let at = arrival;
         if !self.started {
-            self.start(at - START_NS, disks)?;
+            self.start(at - START, disks)?;
         }
         while self.step(at, disks)? {}
         self.now = self.now.max(at);
@@ -142,7 +142,7 @@ impl Layered {
     /// beyond.
     pub fn settle<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<()> {
         while self.open > 0 {
-            if !self.step(i64::MAX, disks)? {
+            if !self.step(Nanos::MAX, disks)? {
                 if disks.stopped() {
                     break;
                 }
@@ -163,7 +163,7 @@ impl Layered {
         self.levels.iter().map(Level::result).collect()
     }
 
-    fn start<O: Observer>(&mut self, at: i64, disks: &mut Disks<'_, O>) -> Result<()> {
+    fn start<O: Observer>(&mut self, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         self.started = true;
         self.now = at;
         for level in (0..self.levels.len()).rev() {

@@ -13,9 +13,9 @@ use super::{ABOVE, Layered};
 
 impl Layered {
     /// Handles what comes next up to `until`, a disk after all else of the same time; false where there is nothing.
-    pub(super) fn step<O: Observer>(&mut self, until: i64, disks: &mut Disks<'_, O>) -> Result<bool> {
+    pub(super) fn step<O: Observer>(&mut self, until: Nanos, disks: &mut Disks<'_, O>) -> Result<bool> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
-        let first = |at: &i64| *at < until && event.is_none_or(|event| *at < event);
+        let first = |at: &Nanos| *at < until && event.is_none_or(|event| *at < event);
         if let Some((at, disk)) = disks.next_event().filter(|(at, _)| first(at)) {
             self.now = self.now.max(at);
             disks.step(disk)?;
@@ -63,7 +63,7 @@ impl Layered {
     }
 
     /// Sends the commands of a plan up to the next wait.
-    pub(super) fn run<O: Observer>(&mut self, task: u32, at: i64, disks: &mut Disks<'_, O>) -> Result<()> {
+    pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
         let (below, modifiers) = (current.level.wrapping_add(1), current.modifiers);
         // One more, so that the stage does not end before all of it was sent.
@@ -72,7 +72,7 @@ impl Layered {
         while let Some(Step::Command(command)) = self.tasks[task].next_step() {
             self.tasks[task].waiting += 1;
             let modifiers = if command.op == Op::Write { modifiers } else { Modifiers::empty() };
-            let sent = Command::new(Nanos(at), command.op, command.sector, command.sectors);
+            let sent = Command::new(at, command.op, command.sector, command.sectors);
             let sent = Command { modifiers, ..sent };
             if command.disk == 0 && below < self.levels.len() {
                 self.enter(below, &sent, Some(task), disks)?;
@@ -91,7 +91,7 @@ impl Layered {
     }
 
     /// A plan is complete at `at`; what follows goes on now, which is later where that has only become known.
-    fn finish<O: Observer>(&mut self, task: u32, at: i64, disks: &mut Disks<'_, O>) -> Result<()> {
+    fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let Task { level, source, request, parent, .. } = self.tasks[task];
         match source {
             Source::Start | Source::Flagged => {}

@@ -4,6 +4,7 @@ use std::ops::{Index, IndexMut};
 
 use emmclab_device::{LatencyBreakdown, Modifiers, RequestCompleted};
 use emmclab_layers::{HostRequest, Plan, Step};
+use emmclab_trace::Nanos;
 
 use super::level::Arrived;
 
@@ -24,7 +25,7 @@ pub(super) struct Task {
     pub request: HostRequest,
     /// Flags of its writes.
     pub modifiers: Modifiers,
-    arrival: i64,
+    arrival: Nanos,
     /// The plan of the layer above that it is a command of.
     pub parent: Option<u32>,
     plan: Plan,
@@ -32,9 +33,9 @@ pub(super) struct Task {
     /// Commands at the layer below that are not complete.
     pub waiting: u32,
     /// End of the stage, as far as it is known.
-    pub end: i64,
+    pub end: Nanos,
     /// When a device began to work on it.
-    start: Option<i64>,
+    start: Option<Nanos>,
     /// Times of the command that was complete last, which are reported.
     waits: LatencyBreakdown,
     subrequests: u32,
@@ -64,9 +65,9 @@ impl Task {
     }
 
     /// The request as the layer above sees it: waiting is all that the last command did not spend otherwise.
-    pub fn completed(&self, at: i64) -> RequestCompleted {
+    pub fn completed(&self, at: Nanos) -> RequestCompleted {
         let waits = self.waits;
-        let spent = waits.controller_ns + waits.bus_ns + waits.array_ns + waits.gc_ns + waits.wake_up_ns;
+        let spent = waits.total() - waits.queue;
         RequestCompleted {
             id: self.request.id,
             op: self.request.op,
@@ -76,7 +77,7 @@ impl Task {
             start: self.start.unwrap_or(at),
             complete: at,
             subrequests: self.subrequests,
-            waits: LatencyBreakdown { queue_ns: at - self.arrival - spent, ..waits },
+            waits: LatencyBreakdown { queue: at - self.arrival - spent, ..waits },
         }
     }
 }

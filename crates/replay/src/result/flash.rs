@@ -1,6 +1,7 @@
 //! Flash operations, write amplification and space.
 
 use emmclab_device::{Cause, Counters, Device};
+use emmclab_trace::Nanos;
 use serde::Serialize;
 
 /// How well the flash space that host data took is used.
@@ -112,10 +113,10 @@ pub struct Utilisation {
 }
 
 impl Utilisation {
-    pub(super) fn new(device: &Device, elapsed_ns: i64) -> Self {
+    pub(super) fn new(device: &Device, elapsed: Nanos) -> Self {
         let load = device.load();
         let share = |busy: &[u64]| {
-            let elapsed = elapsed_ns.max(1) as f64;
+            let elapsed = elapsed.0.max(1) as f64;
             busy.iter().map(|busy| 100.0 * *busy as f64 / elapsed).collect()
         };
         Self {

@@ -11,7 +11,7 @@ mod wear;
 use std::time::Duration;
 
 use emmclab_device::{Device, DeviceConfig, Settings};
-use emmclab_trace::Ledger;
+use emmclab_trace::{Ledger, Nanos};
 use serde::Serialize;
 
 use crate::host::HostCounts;
@@ -163,8 +163,8 @@ impl SimulationResult {
     pub(crate) fn new(config: &DeviceConfig, device: &Device, measure: &Measure, mode: Mode) -> Self {
         let settings = config.settings();
         let counters = device.counters();
-        let elapsed_ns = measure.elapsed_ns();
-        let simulated_s = elapsed_ns as f64 / 1e9;
+        let elapsed = measure.elapsed();
+        let simulated_s = elapsed.as_secs_f64();
         let bytes = measure.reads.bytes() + measure.writes.bytes();
         let power = PowerStates::new(counters, measure, simulated_s);
         Self {
@@ -174,7 +174,7 @@ impl SimulationResult {
                 mode,
                 stopped: device.stop().map(|stop| stop.reason().to_owned()),
                 simulated_s,
-                throughput_mb_per_s: if elapsed_ns > 0 {
+                throughput_mb_per_s: if elapsed > Nanos::ZERO {
                     bytes as f64 / 1_048_576.0 / simulated_s
                 } else {
                     0.0
@@ -195,7 +195,7 @@ impl SimulationResult {
             space: Space::new(counters),
             write_amplification: WriteAmplification::new(counters),
             flash: FlashOperations::new(counters),
-            utilisation: Utilisation::new(device, elapsed_ns),
+            utilisation: Utilisation::new(device, elapsed),
             map: MapCounts::new(device),
             gc: Collection::new(device),
             wear: Wear::new(device),

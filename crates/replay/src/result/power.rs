@@ -24,7 +24,7 @@ impl PowerStates {
     pub(super) fn new(counters: &Counters, measure: &Measure, elapsed_s: f64) -> Self {
         let asleep_s = (counters.asleep_ns as f64 / 1e9).min(elapsed_s);
         let waking_s = (counters.waking_ns as f64 / 1e9).min(elapsed_s - asleep_s);
-        let worked_s = (measure.busy_ns as f64 - counters.waking_ns as f64).max(0.0) / 1e9;
+        let worked_s = (measure.busy.0 as f64 - counters.waking_ns as f64).max(0.0) / 1e9;
         let worked_s = worked_s + counters.gc_idle_ns as f64 / 1e9;
         let active_s = worked_s.min(elapsed_s - asleep_s - waking_s);
         let idle_s = (elapsed_s - asleep_s - waking_s - active_s).max(0.0);

@@ -19,7 +19,7 @@ impl Simulation {
         let device = engine.device_mut();
         let mut listeners = (measure, observer);
         for request in requests {
-            let arrival = pace.open_arrival(request.arrival.0);
+            let arrival = pace.open_arrival(request.arrival);
             let command = placed.command(&request, arrival)?;
             let done = device.submit(&command, &mut listeners)?;
             if done.is_none() && device.stop().is_some() {

@@ -19,11 +19,11 @@ struct QueueDisk {
     data: Vec<u8>,
     /// Data of writes that wait, by number; of reads, once they were fetched.
     moving: HashMap<u64, Vec<u8>>,
-    now: i64,
+    now: Nanos,
     /// Commands so far.
     sent: u64,
     /// Requests that come while a command is under way.
-    burst: i64,
+    burst: Nanos,
 }
 
 impl QueueDisk {
@@ -34,18 +34,18 @@ impl QueueDisk {
             host: HostQueue::new(config.settings()).unwrap(),
             data: vec![0; BELOW.main as usize * SECTOR],
             moving: HashMap::new(),
-            now: 0,
+            now: Nanos::ZERO,
             sent: 0,
-            burst,
+            burst: Nanos(burst),
         }
     }
 
     fn push(&mut self, op: Op, sector: u64, sectors: u32) -> u64 {
-        self.now += 1;
+        self.now += Nanos(1);
         while self.host.ready_at().is_some_and(|at| at < self.now) {
             self.fetch();
         }
-        self.host.push(&Command::new(Nanos(self.now), op, sector, sectors))
+        self.host.push(&Command::new(self.now, op, sector, sectors))
     }
 
     fn fetch(&mut self) {

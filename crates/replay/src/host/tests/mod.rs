@@ -20,7 +20,7 @@ fn push(host: &mut HostQueue, at: i64, op: Op, kb_from: u64, kb: u32) {
 fn fetch(host: &mut HostQueue, at: i64) -> Vec<(Op, u64, u32)> {
     let kb = |command: &Command| (command.op, command.sector / 2, command.sectors / 2);
     let mut commands = Vec::new();
-    host.fetch(at, &mut commands);
+    host.fetch(Nanos(at), &mut commands);
     commands.iter().map(kb).collect()
 }
 
@@ -70,6 +70,7 @@ fn consecutive_writes_are_packed_within_entries_and_size() {
 fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
     let waits = LatencyBreakdown::default();
     let (op, sector, sectors) = (Op::Write, 0, 8);
+    let (arrival, complete) = (Nanos(arrival), Nanos(complete));
     RequestCompleted { id, op, sector, sectors, arrival, start: arrival, complete, subrequests: 1, waits }
 }
 
@@ -77,7 +78,7 @@ fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
 fn one_command_at_a_time_is_fetched_when_the_last_is_complete() {
     let mut host = host(&[("host.packed_writes", "2")]);
     push(&mut host, 5, Op::Write, 0, 4);
-    assert_eq!(host.ready_at(), Some(5));
+    assert_eq!(host.ready_at(), Some(Nanos(5)));
     fetch(&mut host, 5);
     push(&mut host, 7, Op::Write, 0, 4);
     assert_eq!(host.ready_at(), None, "the first completion is unknown");
@@ -85,7 +86,7 @@ fn one_command_at_a_time_is_fetched_when_the_last_is_complete() {
     let mut requests = Vec::new();
     host.completed(&event, &mut requests);
     assert_eq!(requests, [event]);
-    assert_eq!(host.ready_at(), Some(100));
+    assert_eq!(host.ready_at(), Some(Nanos(100)));
 }
 
 #[test]
@@ -100,10 +101,10 @@ fn completions_in_any_order_free_the_tags_of_their_commands() {
     fetch(&mut host, 1);
     assert_eq!(host.ready_at(), None);
     host.completed(&write_completed(1, 1, 50), &mut requests);
-    assert_eq!(host.ready_at(), Some(50));
+    assert_eq!(host.ready_at(), Some(Nanos(50)));
     fetch(&mut host, 50);
     host.completed(&write_completed(0, 0, 70), &mut requests);
-    assert_eq!(host.ready_at(), Some(70));
+    assert_eq!(host.ready_at(), Some(Nanos(70)));
     assert_eq!(fetch(&mut host, 70), [(Op::Write, 3000, 8)]);
     host.completed(&write_completed(3, 70, 90), &mut requests);
     host.completed(&write_completed(2, 50, 95), &mut requests);
