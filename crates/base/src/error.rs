@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::ErrorKind as Cause;
 use std::path::{Path, PathBuf};
 
-/// What went wrong, for code that has to decide.
+/// Classes of errors, for code that has to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -142,7 +142,7 @@ impl Error {
     }
 }
 
-/// What helps against a refusal of the operating system where the caller knows nothing better.
+/// The hint for a refusal of the operating system where the caller knows nothing better.
 fn usual_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         Cause::NotFound => "check the path; the folder of an output has to exist",

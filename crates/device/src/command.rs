@@ -1,4 +1,4 @@
-//! What a device is asked: a command and its flags.
+//! Commands to a device, and their flags.
 
 use bitflags::bitflags;
 use emmclab_base::{Flags, Nanos, Op, Request};
@@ -28,7 +28,7 @@ impl From<Flags> for Modifiers {
     }
 }
 
-/// What a request asks of a device: the part of [`Request`] that matters to it.
+/// A command to a device: the part of [`Request`] that matters to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// When it comes; never before the one before it.

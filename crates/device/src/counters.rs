@@ -8,7 +8,7 @@ use crate::events::{
     PageRead, PartOverwritten, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
 };
 
-/// What a device has done since it was made or its counters were last cleared.
+/// Counts of a device's work since it was made or the counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes the host wrote.

@@ -1,4 +1,4 @@
-//! What is durable when.
+//! The persistence contract: the time from which each sector's data is durable.
 //!
 //! # The contract
 //!

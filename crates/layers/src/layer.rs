@@ -6,7 +6,7 @@ use crate::in_flight::InFlight;
 use crate::plan::Plan;
 use crate::request::HostRequest;
 
-/// Why a request is deferred.
+/// The reason for deferring a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defer {
     /// Back-pressure: the layer has no room until background work frees some.

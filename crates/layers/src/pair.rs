@@ -22,7 +22,7 @@ pub(crate) const KIND: Kind = Kind {
     settings: settings_of::<PairSettings>,
 };
 
-/// How requests are shared between the two disks.
+/// The division of requests between the two disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {

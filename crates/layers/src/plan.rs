@@ -1,8 +1,8 @@
-//! What is to be done for a request, or in the background: commands for the disks below, and where their data lies.
+//! Plans for a request or for background work: commands for the disks below, and where their data lies.
 
 use emmclab_base::{Op, SECTOR_BYTES};
 
-/// Where data lies while a plan runs. The driver owns the bytes, a layer names them.
+/// The place of data while a plan runs. The driver owns the bytes, a layer names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// The data of the request that the plan is for.

@@ -15,7 +15,7 @@ const FILE_BYTES: u64 = 1 << 30;
 /// Bytes of a MB in the figures.
 const MB: f64 = 1_048_576.0;
 
-/// What one size reaches, in MB/s of 1,048,576 bytes.
+/// The bandwidth of one transfer size, in MB/s of 1,048,576 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Bandwidth {

@@ -1,4 +1,4 @@
-//! How a workload is driven into a device.
+//! Options of a replay.
 
 use emmclab_trace::{Error, Kind, Nanos, Result};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub enum Mode {
     BackToBack,
 }
 
-/// What the device holds before the run.
+/// The device's contents before the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precondition {
@@ -86,7 +86,7 @@ impl Rate {
     }
 }
 
-/// How a workload is driven into a device.
+/// Options of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayOptions {

@@ -1,4 +1,4 @@
-//! What would stop a run half-way, found before it begins, all of it at once.
+//! Checks before a run: all that would stop it half-way is found at once.
 
 use emmclab_device::{DeviceConfig, Geometry};
 use emmclab_trace::{Bytes, Error, Kind, Result, SECTOR_BYTES, TraceInput, TraceReader};
@@ -60,14 +60,14 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
     Err(Error::new(Kind::Config, problem).hint(hints.join("; ")))
 }
 
-/// What the run asks of its traces.
+/// The demands of the run on its traces.
 struct Need {
     capacity: u64,
     addresses: bool,
     completions: bool,
 }
 
-/// What stands in the way in one trace.
+/// The obstacle in one trace.
 #[derive(Debug, Default)]
 struct Found {
     requests: u64,

@@ -1,4 +1,4 @@
-//! Where a trace's requests go, without keeping where.
+//! Fits the spread of a trace's requests over the addresses, without keeping any address.
 
 use std::collections::{BTreeMap, HashMap};
 

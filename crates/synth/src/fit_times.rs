@@ -25,7 +25,7 @@ pub(crate) struct Timing {
     pub service: Option<ServiceModel>,
 }
 
-/// How a request comes.
+/// The arrival of a request relative to its predecessors.
 #[derive(Clone, Copy)]
 pub(crate) struct Coming {
     /// It opens a burst.

@@ -1,4 +1,4 @@
-//! Who comes after whom: rounds, bursts, operations, and the places of a journal transaction.
+//! The order of requests: rounds, bursts, operations, and the places of a journal transaction.
 
 use std::ops::Range;
 
@@ -224,7 +224,7 @@ impl Layout {
     }
 }
 
-/// How many requests wait behind the first of each round.
+/// Number of requests that wait behind the first of each round.
 fn waiting_behind(model: &WorkloadModel, quota: &Quota, lengthen: u32, dice: &mut Dice) -> Vec<u64> {
     let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
     let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);
@@ -246,7 +246,7 @@ fn waiting_behind(model: &WorkloadModel, quota: &Quota, lengthen: u32, dice: &mu
     behind
 }
 
-/// How many of `rounds` each of `bursts` has, at least one.
+/// Number of rounds, of `rounds`, in each of `bursts`: at least one.
 fn rounds_of_bursts(model: &WorkloadModel, rounds: u64, bursts: u64, dice: &mut Dice) -> Vec<u64> {
     let mut lengths = strata(&model.bursts.rounds, bursts, 0, 1);
     for length in &mut lengths {

@@ -1,10 +1,10 @@
-//! What is known of a workload, as a file.
+//! Workload models, and their file.
 
 use emmclab_trace::{Error, Kind, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an application asks of its storage: totals, the shapes behind them, and when the load comes. Holds no address,
+/// The model of an application's I/O: totals, the shapes behind them, and when the load comes. Holds no address,
 /// name or date of any trace.
 ///
 /// Distributions are lists of a value and its weight, values ascending.
@@ -83,7 +83,7 @@ pub struct BurstModel {
     pub commit_pct: f64,
 }
 
-/// How long requests take.
+/// Service times of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceModel {

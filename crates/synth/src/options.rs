@@ -1,4 +1,4 @@
-//! How much of a workload to make.
+//! The extent of a synthetic workload: its duration, size and seed.
 
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 

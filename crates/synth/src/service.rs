@@ -1,4 +1,4 @@
-//! How long requests take and wait.
+//! Service and waiting times of requests.
 
 use emmclab_trace::Op;
 

@@ -1,4 +1,4 @@
-//! Where requests go: new places, places seen before, and right behind the predecessor.
+//! Addresses of requests: new places, places seen before, and right behind the predecessor.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Where the tests of all crates find the real traces, which are no part of the project.
+//! The path of the real traces, which are no part of the project, for the tests of all crates.
 
 use std::path::{Path, PathBuf};
 

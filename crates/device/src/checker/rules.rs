@@ -1,4 +1,4 @@
-//! What blocks, pools and tables of a device must agree on.
+//! Rules that blocks, pools and tables of a device must keep together.
 
 use super::Checker;
 use crate::device::Device;

@@ -1,4 +1,4 @@
-//! What the device does while no request is being served: write-back, folding of the SLC cache, and collection (BKOPS;
+//! Work of the device while no request is being served: write-back, folding of the SLC cache, and collection (BKOPS;
 //! JESD84-B51, 6.6.25), autonomous (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
 //! Work is done in steps, in the order of the times at which they can begin, so that any series of calls does the same as one
@@ -27,7 +27,7 @@ enum Task {
     Collect(PoolId),
 }
 
-/// What the background did to a pool since the gap began.
+/// The background work on a pool since the gap began.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolWork {
     /// Blocks that may still be collected: policies by age may choose wholly valid blocks for ever, with times of zero in no time.

@@ -1,4 +1,4 @@
-//! What the controller works on: the FTL, the flash under it, and who listens.
+//! The parts below the controller: the FTL, the flash under it, and the observer.
 
 use emmclab_base::Nanos;
 

@@ -36,7 +36,7 @@ use write_buffer::WriteBuffer;
 const EARLIEST: Nanos = Nanos(-(1 << 61));
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// What the controller knows of time.
+/// The controller's clock: numbers of requests and the latest times.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Number of the next request.

@@ -1,4 +1,4 @@
-//! What the write buffer (the volatile cache of eMMC 4.5) holds: written data by page group, in the order in which it leaves.
+//! The write buffer (the volatile cache of eMMC 4.5): written data by page group, in the order in which it leaves.
 //!
 //! Pure bookkeeping; `buffered.rs` moves the data. Written data is kept by sectors of map units, and leaves by *groups* of
 //! consecutive units: as many as the largest page holds, or an erase block's with `block_lru`. A barrier makes everything

@@ -1,4 +1,4 @@
-//! What a device does, declared once. Counters, measurement, checker and reports all read this stream.
+//! The events of a device, declared once. Counters, measurement, checker and reports all read this stream.
 //!
 //! Every flash operation has an event. Page events mean the same on every path: a [`PageRead`] or [`PageProgrammed`] of one
 //! page carries the times of its operation; when collection moves pages, the reads and programs of a move (or of a run of moves
@@ -12,7 +12,7 @@ use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 
 pub use observer::{Observer, OnCompletion, Quiet};
 
-/// Why a page was read or programmed.
+/// The reason for a page read or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Cause {
@@ -212,7 +212,7 @@ pub struct BlockRetired {
     pub block: BlockId,
 }
 
-/// What the collection of a block is for.
+/// The purpose of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
     /// Free space, log-block merges included.

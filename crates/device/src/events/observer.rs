@@ -1,4 +1,4 @@
-//! Who listens to a device.
+//! Observers listen to the events of a device.
 
 use super::{
     BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, GcFinished, GcStarted, IdleCollected,

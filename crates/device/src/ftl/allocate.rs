@@ -10,7 +10,7 @@ use crate::events::Observer;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
-/// Where a page is programmed next.
+/// The place of the next page program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub pool: PoolId,

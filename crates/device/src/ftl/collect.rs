@@ -165,7 +165,7 @@ impl Core {
     }
 }
 
-/// Why pages of a victim are moved.
+/// The reason for moving pages of a victim.
 pub(super) fn cause_of(victim: &Victim) -> Cause {
     if victim.wear { Cause::Wear } else { Cause::Gc }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Programmed {
     pub end: Nanos,
 }
 
-/// What a page holds, as it is reported.
+/// The units of a programmed page, as they are reported.
 pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
 /// The units of programmed pages: a run of the host's, a list, or moves of collection.

@@ -1,4 +1,4 @@
-//! What every mapping scheme works with: tables, allocation, collection, and what they have done so far.
+//! The core of every mapping scheme: tables, allocation, collection, and their counts.
 
 use emmclab_base::Nanos;
 
@@ -15,7 +15,7 @@ use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, Operation};
 use crate::settings::{Levelling, Settings, SlcMode, UnwrittenRead, WriteComplete};
 
-/// Why a device takes no more writes.
+/// Reasons for a device to take no more writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// There is no free page, and collection is off or cannot win one.

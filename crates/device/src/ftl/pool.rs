@@ -21,7 +21,7 @@ pub(crate) enum Stream {
     Map = 3,
 }
 
-/// How many streams there are.
+/// Number of streams.
 pub(crate) const STREAMS: usize = 4;
 
 /// The order in which full blocks are kept for the victim policy.

@@ -1,4 +1,4 @@
-//! What the tables hold of the commands that come next, brought into the cache together.
+//! Prefetching: table entries of the commands that come next are brought into the cache together.
 
 use std::hint::black_box;
 

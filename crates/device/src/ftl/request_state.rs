@@ -53,7 +53,7 @@ pub(crate) struct RequestState {
     start_at_flash: bool,
 }
 
-/// What a request is, as the device took it.
+/// A request as the device took it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub id: u64,

@@ -10,7 +10,7 @@ use emmclab_base::Nanos;
 use crate::geometry::{Geometry, nanos};
 use crate::settings::{Settings, SlcMode};
 
-/// How blocks in SLC mode are used.
+/// The use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slc {
     pub(super) mode: SlcMode,

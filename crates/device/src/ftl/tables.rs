@@ -12,7 +12,7 @@ use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 /// Entries of the map with one mark in [`Tables::faulted`]: half a page of memory.
 const MARKED: usize = 512;
 
-/// What the FTL knows of a block.
+/// The FTL's entry for a block.
 #[derive(Clone, Copy, Debug)]
 struct BlockEntry {
     /// Valid units.

@@ -1,4 +1,4 @@
-//! What is wrong with settings, collected so that all of it is reported at once.
+//! Faults of settings, collected so that all of them are reported at once.
 
 /// Longest time of a setting: 100 s; more is a slip of units.
 pub(super) const MAX_US: f64 = 1e8;

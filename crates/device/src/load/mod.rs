@@ -1,4 +1,4 @@
-//! What a device is made of: read from TOML, changed by key, checked as a whole, explained value by value.
+//! Settings of a device: read from TOML, changed by key, checked as a whole, explained value by value.
 
 mod aliases;
 mod explain;

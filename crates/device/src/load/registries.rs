@@ -82,7 +82,7 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// Where `given` names another policy than `before`, takes out what belongs to the former alone and is not among the keys `said`.
+/// Removes from `given`, where it names another policy than `before`, the settings of the former policy that are not among the keys `said`.
 /// Returns the keys taken out.
 pub(super) fn leave_behind(given: &mut Table, before: &Settings, said: &[String]) -> Vec<String> {
     let mut left = Vec::new();

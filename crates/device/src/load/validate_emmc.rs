@@ -1,4 +1,4 @@
-//! What can be wrong with the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
+//! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
 use super::faults::{Faults, MAX_US};
 use crate::settings::{BusMode, SlcMode, WriteBack};
@@ -64,7 +64,7 @@ fn host(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// What else decides on pages by the request, or by the block, and cannot take a stream of several.
+/// Settings that decide on pages by the request, or by the block, and cannot take a stream of several.
 fn shared_pages(settings: &Settings, faults: &mut Faults) {
     if !settings.controller.share_packed_pages {
         return;

@@ -1,4 +1,4 @@
-//! What can be wrong with the mapping scheme of settings that are otherwise possible.
+//! Checks of the mapping scheme, for settings that are otherwise possible.
 
 use super::faults::Faults;
 use crate::ftl::{logs, maps_blocks, rows};

@@ -1,6 +1,6 @@
 //! One erase block, as the flash sees it.
 
-/// What a block is doing. Life: free, open, full, collecting, free again; bad at the end.
+/// The state of a block. Life: free, open, full, collecting, free again; bad at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {

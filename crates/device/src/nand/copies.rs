@@ -19,7 +19,7 @@ pub(crate) struct Copies<'a> {
     pub(super) path: Path<'a>,
 }
 
-/// How the moves are timed.
+/// The timing of the moves.
 pub(super) enum Path<'a> {
     /// Inside a plane, where no other operation can come between the parts of a move.
     InPlace(InPlace<'a>),

@@ -20,7 +20,7 @@ pub use block::BlockState;
 pub(crate) use copies::Copies;
 pub(crate) use timelines::Operation;
 
-/// How long each part was busy, ns.
+/// Busy time of each part, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Channels.

@@ -1,4 +1,4 @@
-//! What an operation on a plane moves on: the plane, its way, channel, die and multi-plane group, each with its timeline.
+//! Timelines that an operation on a plane moves on: those of the plane, its way, channel, die and multi-plane group.
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
@@ -97,7 +97,7 @@ pub(super) struct Plane {
     pub busy: u64,
 }
 
-/// How long a die was busy with any of its planes.
+/// Busy time of a die, with any of its planes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DieLoad {
     until: Nanos,

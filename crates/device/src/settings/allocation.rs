@@ -1,4 +1,4 @@
-//! Where new data goes.
+//! Placement of new data.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

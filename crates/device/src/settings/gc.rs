@@ -52,7 +52,7 @@ impl Default for GcSettings {
     }
 }
 
-/// How a collection is spread over time.
+/// The spread of a collection over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GcMode {

@@ -1,4 +1,4 @@
-//! How the flash is built, and how much of it the host sees.
+//! The structure of the flash, and how much of it the host sees.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the host's block layer and MMC driver do with requests before the device sees them.
+/// The host's block layer and MMC driver: the treatment of requests before the device sees them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSettings {

@@ -43,7 +43,7 @@ impl Default for SlcSettings {
     }
 }
 
-/// What blocks in SLC mode are for.
+/// The purpose of blocks in SLC mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SlcMode {

@@ -1,4 +1,4 @@
-//! How hot each clustered page is, and which stay in the reserved area.
+//! The heat of each clustered page, and which pages stay in the reserved area.
 
 use super::settings::{HotPolicy, Shape};
 

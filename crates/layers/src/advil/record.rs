@@ -46,7 +46,7 @@ pub(super) struct Point {
     pub runs: Option<u32>,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
     /// A section begins, with a hot region of so many sectors.

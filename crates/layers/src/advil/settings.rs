@@ -50,7 +50,7 @@ pub struct AdvilSettings {
     pub checkpoint: Option<Size>,
 }
 
-/// What stays in the reserved area when a section is emptied.
+/// Data that stays in the reserved area when a section is emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HotPolicy {

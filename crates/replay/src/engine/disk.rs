@@ -25,7 +25,7 @@ pub(crate) struct Disk {
     completed: Vec<RequestCompleted>,
 }
 
-/// What a device is asked to do.
+/// A call of the device.
 enum Action<'a> {
     Submit(&'a [Command]),
     Advance(Nanos),

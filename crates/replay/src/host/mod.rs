@@ -22,7 +22,7 @@ use crate::engine::Numbered;
 use queue::Queue;
 use tags::Tags;
 
-/// What the host did with requests before the device saw them.
+/// The host's treatment of requests before the device saw them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostCounts {
     /// Commands sent; a packed one counts once.

@@ -8,7 +8,7 @@ use emmclab_trace::Nanos;
 
 use super::level::Arrived;
 
-/// What a plan is for.
+/// The origin of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Start,

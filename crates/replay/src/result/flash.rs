@@ -4,7 +4,7 @@ use emmclab_device::{Cause, Counters, Device};
 use emmclab_trace::Nanos;
 use serde::Serialize;
 
-/// How well the flash space that host data took is used.
+/// Use of the flash space that host data took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Space {
     /// Bytes the host wrote / flash bytes that they took.
@@ -77,7 +77,7 @@ impl PageOperations {
     }
 }
 
-/// What the flash did.
+/// Operations of the flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FlashOperations {
     /// Pages read.

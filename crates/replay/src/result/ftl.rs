@@ -1,4 +1,4 @@
-//! What the FTL did beside the host's own operations: mapping, collection, SLC folding, RAM for data.
+//! Work of the FTL beside the host's own operations: mapping, collection, SLC folding, RAM for data.
 
 use emmclab_device::{BlockState, Counters, Device, Settings};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What layers and the device beside the first one did.
+//! Results of the layers and of the second device.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::host::HostCounts;
 
-/// What a layer did.
+/// The work of a layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LayerResult {
     /// Name of the layer.
@@ -23,7 +23,7 @@ pub struct LayerResult {
     pub counters: BTreeMap<&'static str, u64>,
 }
 
-/// What the second device did.
+/// The work of the second device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SecondDevice {
     /// Name of the device.

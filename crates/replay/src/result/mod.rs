@@ -1,4 +1,4 @@
-//! What a run found, in groups. The names are those of the JSON output and of Python; docs/reference/result-fields.md lists them.
+//! Results of a run, in groups. The names are those of the JSON output and of Python; docs/reference/result-fields.md lists them.
 
 mod distribution;
 mod flash;
@@ -26,7 +26,7 @@ pub use power::{Energy, PowerStates};
 pub use times::{Percentiles, ResponseTimes, ServiceTimes, Times, WaitTimes};
 pub use wear::{Lifetime, Wear};
 
-/// What a run found. All but `computing` depends on nothing but input, settings and version.
+/// The result of a run. All but `computing` depends on nothing but input, settings and version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulationResult {
     /// Name of the device.
@@ -117,7 +117,7 @@ fn word(value: impl Serialize) -> String {
     }
 }
 
-/// How the workload was driven, and how that ended.
+/// The replay, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Run {
     /// Open loop, closed loop or back to back.

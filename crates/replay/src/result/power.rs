@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::measure::Measure;
 
-/// How long the device was in each power state, in s; the times add up to the simulated time.
+/// Time of the device in each power state, in s; the times add up to the simulated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PowerStates {
     /// Working on requests, or collecting while idle.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::distribution::Distribution;
 
-/// How worn the blocks are, and what was done about it.
+/// Wear of the blocks, and the work against it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Wear {
     /// Blocks moved to even out wear.

@@ -1,4 +1,4 @@
-//! Where a file system like ext4 puts things: block groups, each with bitmaps and inodes at its start, a file near its
+//! The layout of a file system like ext4: block groups, each with bitmaps and inodes at its start, a file near its
 //! directory, and a journal.
 //!
 //! What the model keeps of ext4 (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of

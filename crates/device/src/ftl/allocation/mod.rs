@@ -1,4 +1,4 @@
-//! Where new data goes: allocation policies choose the plane. A policy is one file here and one entry in the list below.
+//! Allocation policies choose the plane of new data. A policy is one file here and one entry in the list below.
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
 mod address_striped;
@@ -16,7 +16,7 @@ use crate::settings::{PolicyKind, Settings};
 use address_striped::AddressStriped;
 use first_free::FirstFree;
 
-/// What an allocation policy sees. Nothing in it can be changed.
+/// The read-only view of an allocation policy.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub geometry: &'a Geometry,
@@ -38,7 +38,7 @@ pub(crate) struct PageRequest {
     pub group: u8,
 }
 
-/// What a policy decides: the plane, and where its way stands in the striping order if the next page is to go to the one behind it.
+/// The decision of a policy: the plane, and where its way stands in the striping order if the next page is to go to the one behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaySelection {
     pub plane: PlaneId,

@@ -20,7 +20,7 @@ pub use super::pool::Order;
 /// The word for no collection at all.
 pub const NONE: &str = "none";
 
-/// What a policy sees: the full blocks of one group in one plane. Nothing in it can be changed.
+/// The read-only view of a victim policy: the full blocks of one group in one plane.
 pub struct View<'a> {
     pool: &'a Pool,
     tables: &'a Tables,
@@ -102,7 +102,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a policy decides.
+/// The decision of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Collect this full block.

@@ -38,7 +38,7 @@ pub(crate) fn maps_blocks(scheme: &str) -> bool {
     blocks::KINDS.iter().any(|kind| kind.name == scheme)
 }
 
-/// What a scheme knows beside the core.
+/// The state of a scheme beside the core.
 pub(crate) enum Scheme {
     /// A page map in memory: every unit may lie anywhere.
     Page,

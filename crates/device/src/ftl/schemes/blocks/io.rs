@@ -1,4 +1,4 @@
-//! What a block-mapped scheme does to the flash: claims, copies, merges and releases blocks.
+//! Flash operations of a block-mapped scheme: claims, copies, merges and releases of blocks.
 
 use emmclab_base::Nanos;
 

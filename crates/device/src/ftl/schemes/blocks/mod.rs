@@ -42,7 +42,7 @@ const CACHED_MAPS: PolicySetting = PolicySetting {
     range: (0, 1 << 12),
 };
 
-/// How logical pages make logical blocks, and where these belong.
+/// The layout of logical pages in logical blocks, and the planes of these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Pages in a block.
@@ -101,7 +101,7 @@ pub(crate) fn rows(geometry: &Geometry) -> u32 {
     pages.div_ceil(geometry.planes).div_ceil(group.pages_per_block)
 }
 
-/// Where a page goes, or where one is: block and page.
+/// The place of a page: block and page.
 pub(crate) type Place = (BlockId, u32);
 
 /// A block-mapped scheme, as far as it does nothing to the flash.

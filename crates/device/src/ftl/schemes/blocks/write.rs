@@ -1,4 +1,4 @@
-//! How a block-mapped device writes: page by page, each where the scheme says.
+//! Writes of a block-mapped device: page by page, each where the scheme says.
 
 use emmclab_base::Nanos;
 
