@@ -4,11 +4,14 @@
 
 mod bandwidth;
 mod direct;
+mod disk;
+mod disks;
 mod engine;
 mod host;
 mod images;
 mod layered;
 mod measure;
+mod numbered;
 mod options;
 mod pace;
 mod precondition;
@@ -30,8 +33,9 @@ pub use preflight::preflight;
 pub use result::{
     CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
     Lifetime, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, Requests, ResponseTimes,
-    Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space, Times, Utilisation, WaitTimes, Wear,
+    Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space, Utilisation, WaitTimes, Wear,
     WriteAmplification,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
+pub use tally::Times;

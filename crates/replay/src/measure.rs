@@ -3,8 +3,7 @@
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
-use crate::result::Times;
-use crate::tally::{Tally, quantiles};
+use crate::tally::{Tally, Times, quantiles};
 
 /// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;

@@ -13,7 +13,8 @@ use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result};
 
-use crate::engine::{Disk, Engine};
+use crate::disk::Disk;
+use crate::engine::Engine;
 use crate::images::ImageStore;
 use crate::measure::Measure;
 use crate::options::ReplayOptions;

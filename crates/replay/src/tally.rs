@@ -1,5 +1,19 @@
 //! A histogram of times in the classes of `HdrHistogram` with three significant digits.
 
+use serde::Serialize;
+
+/// Mean and percentiles, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Times {
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
 /// Base-2 logarithm of the classes in each power of two: three digits.
 const HALF: u32 = 10;
 

@@ -4,10 +4,7 @@
 //! bare or with host queue and checker, or a stack of layers over one or two such disks. Completions need not be known when
 //! a command is taken: a device that reorders reports them when the request's last page has begun.
 
-mod disk;
-mod disks;
 mod in_order;
-mod numbered;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +13,12 @@ use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestComp
 use emmclab_layers::{Below, LayerConfig};
 use emmclab_trace::{Error, Kind, Nanos, Result};
 
+use crate::disk::Disk;
+use crate::disks::Disks;
 use crate::host::HostCounts;
 use crate::layered::Layered;
 
-pub(crate) use disk::Disk;
-pub(crate) use disks::Disks;
 use in_order::InOrder;
-pub(crate) use numbered::Numbered;
 
 /// One or two devices and the software above them.
 pub(crate) struct Engine {

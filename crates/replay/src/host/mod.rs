@@ -13,13 +13,13 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-use emmclab_device::{Command, HostSettings, Modifiers, RequestCompleted, Settings};
+use emmclab_device::{Command, HostSettings, RequestCompleted, Settings};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
-use crate::engine::Numbered;
+use crate::numbered::Numbered;
 
-use queue::Queue;
+use queue::{Queue, mergeable};
 use tags::Tags;
 
 /// The host's treatment of requests before the device saw them.
@@ -162,9 +162,4 @@ impl HostQueue {
             number = next;
         }
     }
-}
-
-/// Plain reads and writes; a command with flags goes alone.
-fn mergeable(command: &Command) -> bool {
-    command.op.has_data() && command.modifiers == Modifiers::empty()
 }

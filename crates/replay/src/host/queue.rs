@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use emmclab_device::Command;
-
-use super::mergeable;
+use emmclab_device::{Command, Modifiers};
 
 /// Waiting requests that a new one is compared with, youngest first: the length of Linux' request queue.
 const LOOK_BACK: usize = 128;
@@ -73,4 +71,9 @@ impl Queue {
         }
         None
     }
+}
+
+/// Plain reads and writes; a command with flags goes alone.
+pub(super) fn mergeable(command: &Command) -> bool {
+    command.op.has_data() && command.modifiers == Modifiers::empty()
 }

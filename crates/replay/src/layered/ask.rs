@@ -4,9 +4,9 @@ use emmclab_device::{Command, Observer};
 use emmclab_layers::{Background, Decision, Defer, HostRequest};
 use emmclab_trace::{Nanos, Result};
 
-use crate::engine::Disks;
+use crate::disks::Disks;
 
-use super::Layered;
+use super::executor::Layered;
 use super::level::{Arrived, Level};
 use super::task::Source;
 

@@ -6,10 +6,10 @@ use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
 use emmclab_layers::Step;
 use emmclab_trace::{Nanos, Op, Result};
 
-use crate::engine::Disks;
+use crate::disks::Disks;
 
+use super::executor::{ABOVE, Layered};
 use super::task::{Source, Task};
-use super::{ABOVE, Layered};
 
 impl Layered {
     /// Handles what comes next up to `until`, a disk after all else of the same time; false where there is nothing.

@@ -23,7 +23,7 @@ pub use flash::{FlashOperations, PageOperations, Space, Utilisation, WriteAmplif
 pub use ftl::{CacheCounts, Collection, LogBlockMerges, MapCounts, SlcCounts};
 pub use layers::{LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
-pub use times::{Percentiles, ResponseTimes, ServiceTimes, Times, WaitTimes};
+pub use times::{Percentiles, ResponseTimes, ServiceTimes, WaitTimes};
 pub use wear::{Lifetime, Wear};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.

@@ -3,18 +3,7 @@
 use serde::Serialize;
 
 use crate::measure::{Kinds, Measure};
-
-/// Mean and percentiles, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct Times {
-    pub mean_ms: f64,
-    pub p50_ms: f64,
-    pub p90_ms: f64,
-    pub p99_ms: f64,
-    pub p999_ms: f64,
-    pub max_ms: f64,
-}
+use crate::tally::Times;
 
 /// Percentiles, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use emmclab_device::{Command, Observer, Quiet, RequestCompleted};
 use emmclab_trace::{Nanos, Result};
 
-use super::Disk;
+use crate::disk::Disk;
 
 /// Disk 0 with its listener, and disk 1 where there is a second device. What disk 1 does is not observed: block numbers
 /// and times of two devices in one stream would mean nothing.

@@ -1,0 +1,162 @@
+//! The executor of the stack: its state, and requests that come from the workload.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
+use emmclab_layers::{Below, HostRequest, LayerConfig, build_stack};
+use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+
+use crate::disks::Disks;
+use crate::numbered::Numbered;
+use crate::result::LayerResult;
+
+use super::level::{Arrived, Level};
+use super::task::{Source, Tasks};
+
+/// The layers and all that is under way.
+pub(crate) struct Layered {
+    pub(super) levels: Vec<Level>,
+    /// Whether a write's FUA flag goes down with its commands.
+    pub(super) passes_fua: bool,
+    /// The task of each command, by disk and number of the command there.
+    pub(super) owners: [Numbered<u32>; 2],
+    /// What a disk reported last, kept to reuse its memory.
+    pub(super) known: Vec<RequestCompleted>,
+    pub(super) tasks: Tasks,
+    pub(super) events: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
+    pub(super) event_count: u64,
+    /// Time of the last event.
+    pub(super) now: Nanos,
+    pub(super) next_id: u64,
+    /// Requests of the workload that are not complete.
+    pub(super) open: u64,
+    /// Requests that were.
+    pub(super) complete: u64,
+    pub(super) last_complete: Nanos,
+    pub(super) started: bool,
+    /// The first writes to disk 0, and how many are kept.
+    pub(super) first_writes: Vec<(u64, u32)>,
+    pub(super) first_wanted: u32,
+}
+
+/// The level of a request before it comes to the first layer.
+pub(super) const ABOVE: usize = usize::MAX;
+
+/// Time that the layers have to start before the first request.
+const START: Nanos = Nanos::from_secs(1);
+
+impl Layered {
+    /// Layers, the first on top, for the disks at the bottom; keeps the first `first_wanted` writes to disk 0.
+    ///
+    /// # Errors
+    /// As [`build_stack`], and where there is a second disk that no layer uses.
+    pub fn new(configs: &[LayerConfig], below: &Below, first_wanted: u32) -> Result<Self> {
+        let levels: Vec<_> = build_stack(configs, below)?.into_iter().map(Level::new).collect();
+        let uses_second = |level: &Level| level.layer.areas().iter().any(|area| area.disk == 1);
+        if below.second.is_some() && !levels.iter().any(uses_second) {
+            return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
+                .hint("say which one does, as --set advil.second_device=true"));
+        }
+        Ok(Self {
+            passes_fua: levels.iter().all(|level| level.layer.passes_fua()),
+            levels,
+            owners: [Numbered::default(), Numbered::default()],
+            known: Vec::new(),
+            tasks: Tasks::default(),
+            events: BinaryHeap::new(),
+            event_count: 0,
+            now: Nanos::MIN,
+            next_id: 1,
+            open: 0,
+            complete: 0,
+            last_complete: Nanos::ZERO,
+            started: false,
+            first_writes: Vec::new(),
+            first_wanted,
+        })
+    }
+
+    /// Sectors offered to the workload.
+    pub fn capacity(&self) -> u64 {
+        self.levels[0].layer.capacity()
+    }
+
+    /// When the latest completion of a request was known.
+    pub fn last_known(&self) -> Nanos {
+        self.last_complete.max(self.now)
+    }
+
+    /// Takes a request of the workload, after everything that happens before it.
+    pub fn submit<O: Observer>(&mut self, command: &Command, disks: &mut Disks<'_, O>) -> Result<()> {
+        let &Command { arrival, op, sector, sectors, modifiers } = command;
+        let at = arrival;
+        if !self.started {
+            self.start(at - START, disks)?;
+        }
+        while self.step(at, disks)? {}
+        self.now = self.now.max(at);
+        self.open += 1;
+        let passed = self.passes_fua && modifiers.contains(Modifiers::RELIABLE) && op == Op::Write;
+        let down = if passed { Modifiers::RELIABLE } else { Modifiers::empty() };
+        if modifiers == down {
+            return self.enter(0, command, None, disks);
+        }
+        let mut plan = self.tasks.plan();
+        if modifiers.contains(Modifiers::PREFLUSH) && op != Op::Flush {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        if op.has_data() {
+            plan.payload(0, op, sector, 0, sectors);
+        } else {
+            plan.bare(0, op, sector, sectors);
+        }
+        if modifiers.contains(Modifiers::RELIABLE) && op == Op::Write && !passed {
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+        }
+        let request = HostRequest { id: self.next_id, op, sector, sectors };
+        self.next_id += 1;
+        let arrived = Arrived { request, modifiers: down, arrival: at, parent: None };
+        let task = self.tasks.add(ABOVE, Source::Flagged, arrived, plan);
+        self.run(task, at, disks)
+    }
+
+    /// Goes on until every request is complete, or as far as a disk that has stopped lets it; background work may go on
+    /// beyond.
+    pub fn settle<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<()> {
+        while self.open > 0 {
+            if !self.step(Nanos::MAX, disks)? {
+                if disks.stopped() {
+                    break;
+                }
+                return Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
+                    .hint("this is a defect of the layer"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first writes to disk 0.
+    pub fn first_writes(&self) -> &[(u64, u32)] {
+        &self.first_writes
+    }
+
+    /// What the layers did, the first on top.
+    pub fn results(&self) -> Vec<LayerResult> {
+        self.levels.iter().map(Level::result).collect()
+    }
+
+    fn start<O: Observer>(&mut self, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
+        self.started = true;
+        self.now = at;
+        for level in (0..self.levels.len()).rev() {
+            let mut plan = self.tasks.plan();
+            self.levels[level].layer.start(&mut plan);
+            let task = self.tasks.add(level, Source::Start, Arrived::own(at), plan);
+            self.run(task, at, disks)?;
+        }
+        Ok(())
+    }
+}
