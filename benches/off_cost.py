@@ -31,13 +31,13 @@ SMALLER = {"geometry.block_groups.0.blocks": "68"}
 OPTIONS = {
     "sleep": {"power.sleep_after_us": "1000", "power.wake_us": "3000"},
     "queue of one command": {"controller.queue_depth": "1"},
-    "reads first": {"controller.scheduling": "read_first"},
-    "merging and packing": {
+    "read-first scheduling": {"controller.scheduling": "read_first"},
+    "request merging and packing": {
         "controller.queue_depth": "1",
         "host.merge_max_kb": "512",
         "host.packed_writes": "8",
     },
-    "cache of 1 MB": {"cache.size_kb": "1024"},
+    "write buffer of 1 MB": {"cache.size_kb": "1024"},
     "SLC cache": {
         "slc.mode": "cache",
         "slc.blocks": "6",
@@ -49,7 +49,7 @@ OPTIONS = {
     "idle collection": {"gc.idle_after_us": "5000"},
     "incremental collection": {"gc.mode": "incremental", "gc.high_watermark": "4"},
     "static wear levelling": {"wear.levelling": "static", "wear.threshold": "4"},
-    "hot and cold apart": {"allocation.hot_max_kb": "4"},
+    "hot/cold separation": {"allocation.hot_max_kb": "4"},
     "same-offset rule": {"timing.same_offset": "true"},
     "cache read and program": {"timing.cache_read": "true", "timing.cache_program": "true"},
     "map on the flash": {"mapping.scheme": "dftl", "mapping.cached_entries": "16384"},
@@ -112,8 +112,8 @@ def main() -> None:
     if count is None:
         print("instructions cannot be counted: perf is not permitted here, and there is no valgrind")
         return
-    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "whole_process"]
-    subprocess.run(cargo, check=True, cwd=ROOT)
+    build = "cargo build --release --quiet --workspace --exclude emmclab-python --example whole_process"
+    subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = target / "release" / "examples" / "whole_process"
     print(f"instructions counted by {count[0]}")
@@ -123,14 +123,14 @@ def main() -> None:
             for label, trace in (("mixed", mixed), ("random writes", plain)):
                 before, now = (instructions(count, each, trace, {}) for each in (given.against, program))
                 print(f"everything off, {label}: {now / before:.3f} of the other build", flush=True)
-        print(f"{'option':<26} {'page operations':>16} {'instructions each':>18} {'to none':>8}")
+        print(f"{'option':<30} {'page operations':>16} {'instructions each':>18} {'to none':>8}")
         base = instructions(count, program, mixed, SMALLER)
         for label, added in {"none": {}, **OPTIONS}.items():
             settings = SMALLER | added
             total = instructions(count, program, mixed, settings) if added else base
             operations = page_operations(mixed, settings)
             print(
-                f"{label:<26} {operations:>16,} {total / operations:>18.0f} {total / base:>8.2f}", flush=True
+                f"{label:<30} {operations:>16,} {total / operations:>18.0f} {total / base:>8.2f}", flush=True
             )
 
 

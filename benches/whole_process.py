@@ -80,8 +80,8 @@ class Case(NamedTuple):
 
 def cases(traces: Path, folder: Path) -> Iterator[Case]:
     """Every process that is measured, its files written to `folder`."""
-    cargo = ["cargo", "build", "--release", "--quiet", "-p", "emmclab-replay", "--example", "whole_process"]
-    subprocess.run(cargo, check=True, cwd=ROOT)
+    build = "cargo build --release --quiet --workspace --exclude emmclab-python --example whole_process"
+    subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = str(target / "release" / "examples" / "whole_process")
     cli = [sys.executable, "-m", "emmclab", "simulate", "--json", "--wrap-addresses", "--device"]
