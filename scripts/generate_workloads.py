@@ -8,6 +8,7 @@ The rules are in presets/workloads/README.md. Standard library only; the same ta
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,21 @@ OPENS = {"Idle": 50.0, "YouTube": 50.0, "Movie": 19.4, "CameraVideo": 8.0}
 #: Figure 3: KB and MB/s.
 READ_SPEED = [(4, 13.94), (256, 99.65)]
 WRITE_SPEED = [(4, 5.18), (256, 19.0), (16384, 56.15)]
+#: Published tables, as sources of parameters.
+TABLE_3, TABLE_4 = "iiswc15_table3_size", "iiswc15_table4_timing"
+SIZE_COLUMNS = (
+    "requests",
+    "data_size_kb",
+    "write_requests_pct",
+    "written_bytes_pct",
+    "mean_read_kb",
+    "mean_write_kb",
+    "max_size_kb",
+)
+TIME_COLUMNS = ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s")
+#: Applications whose sizes follow the words on Figure 4, and whose bursts follow those on Figure 5.
+FIGURE_4 = {"Movie", "Booting"}
+FIGURE_5 = {"Movie", "Idle", "YouTube"}
 FETCH_US = 30.0
 THINK_US = [60 * (1000 / 60) ** ((i + 0.5) / 16) for i in range(16)]
 NOTES = {
@@ -218,6 +234,44 @@ class Model:
             f"duration_s = {number(self.totals.duration_s, 2)}",
             "# Section II: Nexus 5; Table V: 32 GB.",
             "address_space_gb = 32",
+            "[made_from]",
+            "# Sources of parameters: published columns, and ids of claims whose words gave a constant.",
+            *(f"{json.dumps(key)} = {json.dumps(sources)}" for key, sources in self.made_from() if sources),
+        ]
+
+    def made_from(self) -> list[tuple[str, list[str]]]:
+        """Sources by parameter. Constants carry the id of the claim that they were taken from."""
+        row, name = self.row, self.row.name
+        sizes = [f"{TABLE_3}.{column}" for column in SIZE_COLUMNS]
+        if row.combo:
+            # Request counts are arrival rate x duration; shares of 4 KB are those of the individual traces.
+            sizes += [f"{TABLE_4}.arrival_rate_per_s", f"{TABLE_4}.duration_s"]
+        sizes += ["iiswc-c2"]
+        small = ["iiswc-fig4-small"] if name in FIGURE_4 else []
+        spatial, temporal = (f"{TABLE_4}.{kind}_locality_pct" for kind in ("spatial", "temporal"))
+        response = [f"{TABLE_4}.mean_response_ms"]
+        bursts = ["iiswc-c6"] if not row.combo else ["iiswc-combo-gap"]
+        if name in SLOW:
+            bursts += ["iiswc-c4"]
+        figure_5 = ["iiswc-fig5"] if name in FIGURE_5 else []
+        figure_6 = ["iiswc-fig6"] if name == "Movie" else []
+        return [
+            ("duration_s", [f"{TABLE_4}.{column}" for column in TIME_COLUMNS]),
+            ("reads.sizes_kb", [*sizes, *small]),
+            ("writes.sizes_kb", [*sizes, *small]),
+            ("reads.sequential_pct", [spatial]),
+            ("writes.sequential_pct", [spatial]),
+            ("reads.reaccess_pct", [temporal]),
+            ("writes.reaccess_pct", [temporal]),
+            ("bursts.opens_pct", bursts + figure_5),
+            ("bursts.think_us", figure_6),
+            ("bursts.idle_ms", [f"{TABLE_4}.duration_s", *bursts]),
+            ("service.no_wait_pct", [f"{TABLE_4}.no_wait_pct"]),
+            ("service.mean_service_ms", [f"{TABLE_4}.mean_service_ms"]),
+            ("service.mean_response_ms", response),
+            ("service.round_requests", response + figure_5),
+            ("service.read_us", ["iiswc-throughput-read"]),
+            ("service.write_us", ["iiswc-throughput-write"]),
         ]
 
     def _operation(self, kind: str) -> list[str]:

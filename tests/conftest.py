@@ -141,6 +141,13 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def ledger(reproduced: Path) -> list[dict[str, Any]]:
+    """The whole ledger, as `emmclab claims --json` prints it; the cells of IISWC 2015 are there already."""
+    found: list[dict[str, Any]] = emmclab_json("claims", "--jobs", 2, "--results", reproduced / "results")
+    return found
+
+
 def instances() -> list[str]:
     """Give the tracefs instances of recorders that there are."""
     folder = Path("/sys/kernel/tracing/instances")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab
-from emmclab.claims import CANNOT, judge
+from emmclab.claims import CANNOT, judge_study
+from emmclab.papers.iiswc15.implications_page import drawings, render
 from emmclab.study import Study
 from emmclab.study.definition import Grid
 from emmclab.study.executors import Serial
-from emmclab.study.implications_page import drawings, render
 from emmclab.study.results import Results
 from emmclab.study.run import run_study
 
@@ -45,7 +45,7 @@ def results(folder: Path) -> Results:
 
 
 def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
-    judged = judge(results, "implications")
+    judged = judge_study(results)
     assert [claim.id for claim in judged] == [
         "iiswc-c4",
         "iiswc-impl1-sdcard",
@@ -59,13 +59,13 @@ def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
 
 def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
     """Idle's mean service time of 7.42 ms is more than a wake-up of 4 ms before each request gives."""
-    reason = judge(results, "implications")[0].reason
+    reason = judge_study(results)[0].reason
     assert "Idle" in reason
     assert "woke more slowly" in reason
 
 
 def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None:
-    judged = judge(results, "implications")
+    judged = judge_study(results)
     drawn = drawings(results)
     page = render(results, judged, drawn)
     assert page == render(results, judged, drawings(results)), "the same results give the same bytes"
@@ -80,4 +80,4 @@ def test_report_draws_the_same_page_of_a_finished_study(folder: Path, results: R
     page = folder / "page.html"
     run = emmclab("report", "implications", "--results", folder, "--html", page)
     assert run.returncode == 0, run.stderr
-    assert page.read_text() == render(results, judge(results, "implications"), drawings(results))
+    assert page.read_text() == render(results, judge_study(results), drawings(results))

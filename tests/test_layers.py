@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab, emmclab_json
-from emmclab.claims import judge, rules, said
+from emmclab.claims import judge_study, rules
 from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.layers import layers
+from emmclab.papers import papers
+from emmclab.papers.advil12.advil12_page import drawings, render
 from emmclab.study import Results, Serial, Study, run_study
-from emmclab.study.advil_page import drawings, render
 from emmclab.workload import benchmark, benchmarks
 
 SMALL = {"advil.reserved": "16MB", "advil.second_device": True}
@@ -115,10 +116,6 @@ def test_benchmarks_are_inputs_of_studies() -> None:
     assert len(study.cells()) == len(study.inputs) * (1 + len(study.grids))
 
 
-def test_the_ledger_has_every_claim_of_the_paper() -> None:
-    assert {rule.id for rule in rules("advil12")} == set(said("advil12"))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where results go."""
@@ -128,7 +125,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small(folder: Path) -> Results:
     """The study on a small device, with a small reserved area and short workloads."""
-    text = (Path(__file__).parents[1] / "presets" / "studies" / "advil12.toml").read_text()
+    text = papers()["advil12"].study_text("advil12")
     for old, new in (
         ('"galaxys2"', '"small-1gb"'),
         ('"microsd-class10"', '"small-1gb"'),
@@ -144,8 +141,8 @@ def small(folder: Path) -> Results:
 
 
 def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -> None:
-    judged = judge(small, "advil12")
-    assert [claim.id for claim in judged] == list(said("advil12"))
+    judged = judge_study(small)
+    assert [claim.id for claim in judged] == [rule.id for rule in rules(papers()["advil12"])]
     assert all(claim.measured != "–" for claim in judged)
     drawn = drawings(small)
     page = render(small, judged, drawn)
@@ -160,4 +157,4 @@ def test_report_draws_the_same_page_of_a_finished_study(folder: Path, small: Res
     page = folder / "page.html"
     run = emmclab("report", "advil12", "--results", folder, "--html", page)
     assert run.returncode == 0, run.stderr
-    assert page.read_text() == render(small, judge(small, "advil12"), drawings(small))
+    assert page.read_text() == render(small, judge_study(small), drawings(small))

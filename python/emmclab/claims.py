@@ -1,73 +1,112 @@
-"""The claims ledger: the statements of a paper, the measure of each, its result, and a verdict."""
+"""The claims ledger: every statement of the papers, the measure of each, its result, and one verdict."""
 
 from __future__ import annotations
 
-import csv
-import io
 import tomllib
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.study import advil as _advil  # noqa: F401 (registers its measures)
-from emmclab.study import implications as _implications  # noqa: F401 (registers its measures)
-from emmclab.study.measures import measure
+from emmclab.papers import Paper, papers, studies
+from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
+from emmclab.papers.sources import restated
 from emmclab.study.results import Results
 
 REPRODUCED = "reproduced"
-DIRECTION = "reproduced in direction"
+DIRECTION = "in direction"
 NOT = "not reproduced"
-CANNOT = "cannot be checked here"
-VERDICTS = (REPRODUCED, DIRECTION, NOT, CANNOT)
-
-#: What it means that a statistic of a synthetic trace agrees with the publication that the trace was made
-#: from.
-_RESTATED = (
-    "The synthetic workloads were made from this publication: agreement shows that tables and text fit "
-    "together and "
-    "that the synthesis keeps them, and is no independent evidence."
-)
+RESTATED = "restated"
+CANNOT = "cannot be checked"
+NOT_YET = "not yet"
+#: Verdicts of claims that could have failed.
+TESTED = (REPRODUCED, DIRECTION, NOT)
+VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
+#: A claim in direction has at least half and at most twice the published effect.
+LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
+_NONE = "–"
+_INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
 class Check:
     """A value held against the published one.
 
-    `within` is the tolerance; `least` and `most` are the limits inside which at least the direction is right.
-    `part` names, in words, the part of the claim that stays open where the value cannot be measured.
+    A value is exact within `within` of `published`, or between `at_least` and `at_most` where the paper
+    states such a bound. It is right in direction if its effect, the distance from `neutral`, is 0.5 to 2
+    times the published one; a count or a range has no neutral value and states its own bounds, `least` and
+    `most`. `part` names, in words, the part of the claim that stays open where the value cannot be measured.
     """
 
     value: str
     published: float | None = None
     within: float = 0.0
-    least: float = float("-inf")
-    most: float = float("inf")
+    neutral: float | None = None
+    at_least: float = -_INFINITE
+    at_most: float = _INFINITE
+    least: float = -_INFINITE
+    most: float = _INFINITE
     part: str = ""
 
+    @property
+    def states(self) -> bool:
+        """Whether the paper states a figure or a bound."""
+        return self.published is not None or self.at_least > -_INFINITE or self.at_most < _INFINITE
+
     def exact(self, measured: float) -> bool:
-        """Tell whether the value is the published one, within tolerance."""
-        return self.published is None or abs(measured - self.published) <= self.within
+        """Tell whether the value is as published, within tolerance."""
+        near = self.published is None or abs(measured - self.published) <= self.within
+        return near and self.at_least <= measured <= self.at_most
 
     def direction(self, measured: float) -> bool:
-        """Tell whether at least the direction is right."""
-        return self.least <= measured <= self.most
+        """Tell whether at least the direction is right.
+
+        >>> gain = Check("gain", published=3.0, within=0.6, neutral=1.0)
+        >>> [gain.direction(value) for value in (1.27, 2.0, 5.0, 5.1)]
+        [False, True, True, False]
+        >>> Check("gain_pct", at_least=3.0, neutral=0.0).direction(1.6)
+        True
+        """
+        if self.states and self.exact(measured):
+            return True
+        if self.neutral is not None:
+            stated = self.published
+            if stated is None:
+                stated = self.at_least if measured < self.at_least else self.at_most
+            effect = stated - self.neutral
+            ratio = (measured - self.neutral) / effect if effect else 0.0
+            return LEAST_EFFECT <= ratio <= MOST_EFFECT
+        bounded = self.least > -_INFINITE or self.most < _INFINITE
+        return bounded and self.least <= measured <= self.most
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A claim as the ledger declares it; tolerances are set, with their reason, before any result is seen.
+    """A claim as its paper's ledger declares it.
 
-    `cannot` gives the reason if no part can be checked, `unchecked` the part that no check covers.
+    `study` and `measure` say what computes it; `printed_in` names the published columns and claims in which
+    its figures stand, beside its own id. `cannot` gives the reason if no part can be checked, `not_yet` if
+    the system that it is about is still to come, `unchecked` the part that no check covers.
     """
 
     id: str
+    source: str
+    claim: str
+    published: str
     checks: tuple[Check, ...] = ()
+    study: str = ""
     measure: str = ""
     tolerance: str = ""
-    restated: bool = False
+    reading: str = ""
+    printed_in: tuple[str, ...] = ()
     cannot: str = ""
+    not_yet: str = ""
     unchecked: str = ""
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The sources that it would restate."""
+        return frozenset((self.id, *self.printed_in))
 
 
 @dataclass(frozen=True)
@@ -75,6 +114,7 @@ class Claim:
     """A claim with its result."""
 
     id: str
+    paper: str
     source: str
     claim: str
     published: str
@@ -82,126 +122,155 @@ class Claim:
     tolerance: str
     verdict: str
     reason: str
+    evidence: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Give all fields."""
         return asdict(self)
 
 
-def rules(paper: str) -> list[Rule]:
-    """Read a paper's ledger.
+def rules(paper: Paper) -> list[Rule]:
+    """Read the claims of a paper, in the order of its ledger.
 
-    Raises:
-        ConfigError: there is no such paper, or its ledger is wrong.
-
-    >>> len(rules("iiswc15"))
-    28
+    >>> from emmclab.papers import papers
+    >>> sum(len(rules(paper)) for paper in papers().values())
+    58
     """
-    texts = _core.claim_presets()
-    if paper not in texts:
-        raise ConfigError(
-            f"there is no claims ledger of `{paper}`",
-            kind="config",
-            field="--paper",
-            hint=f"there are: {', '.join(texts)}",
-        )
-    return parse(texts[paper], paper)
+    return parse(paper.claims_text, paper.name)
 
 
 def parse(text: str, name: str) -> list[Rule]:
-    """Read a ledger from TOML; unknown keys and functions are refused."""
+    """Read a ledger from TOML.
+
+    Raises:
+        ConfigError: a key is unknown, or a claim says neither how it is measured nor why it is not.
+    """
     found = []
     for entry in tomllib.loads(text)["claim"]:
         try:
-            rule = Rule(**{**entry, "checks": tuple(Check(**check) for check in entry.get("checks", ()))})
+            checks = tuple(Check(**check) for check in entry.get("checks", ()))
+            printed = tuple(entry.get("printed_in", ()))
+            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed})
         except TypeError as error:
             raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", kind="config") from error
-        if not rule.cannot and (
-            rule.measure not in measure.functions or not rule.checks or not rule.tolerance
-        ):
+        said = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
+        if said != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
             raise ConfigError(
-                f"{name}: claim `{rule.id}` needs a known measure, checks and a tolerance, or says why it "
-                "cannot be checked",
+                f"{name}: claim `{rule.id}` needs a measure, checks and a tolerance, or says in `cannot` or "
+                "`not_yet` why it has none",
                 kind="config",
-                hint=f"measures: {', '.join(measure.functions)}",
+                field=rule.id,
             )
         found.append(rule)
     return found
 
 
-def said(paper: str) -> dict[str, dict[str, str]]:
-    """Give the published statements of a paper by id.
-
-    >>> said("iiswc15")["iiswc-c1"]["source"]
-    'IISWC15 Characteristic 1'
-    """
-    rows = csv.DictReader(io.StringIO(_core.published_csv()["claims"]))
-    known = {rule.id for rule in rules(paper)}
-    prefix = {"iiswc15": "iiswc-", "advil12": "advil-"}.get(paper, "no prefix")
-    return {row["id"]: row for row in rows if row["id"] in known or row["id"].startswith(prefix)}
-
-
-def verdict(checks: tuple[Check, ...], values: dict[str, float], whole: bool = True) -> str:
+def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool = True) -> str:
     """Judge measured values; with a part not checked (or not `whole`) a claim holds in direction at most.
 
-    >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": 83.0})
-    'reproduced'
-    >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": 97.0})
-    'reproduced in direction'
-    >>> verdict((Check("gain", 86, within=5, least=0),), {"gain": -3.0})
-    'not reproduced'
-    >>> verdict((Check("gain", 86, within=5, least=0), Check("loss", 3)), {"gain": 83.0})
-    'reproduced in direction'
+    >>> checks = (Check("gain", 86, within=5, neutral=0),)
+    >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
+    ['reproduced', 'in direction', 'not reproduced']
+    >>> verdict((*checks, Check("loss", 3)), {"gain": 83.0})
+    'in direction'
     """
     known = [check for check in checks if check.value in values]
     if not known:
         return CANNOT
     if not all(check.direction(values[check.value]) for check in known):
         return NOT
-    numbers = all(check.exact(values[check.value]) for check in known)
-    stated = any(check.published is not None for check in known)
-    return REPRODUCED if numbers and stated and whole and len(known) == len(checks) else DIRECTION
+    exact = all(check.states and check.exact(values[check.value]) for check in known)
+    return REPRODUCED if exact and whole and len(known) == len(checks) else DIRECTION
 
 
-def open_parts(rule: Rule, values: dict[str, float]) -> str:
-    """Name the parts of a claim that are not checked; empty if all are.
-
-    >>> open_parts(Rule("x", checks=(Check("a", 1, part="one at noon"),)), {})
-    'Not checked: one at noon.'
-    """
+def open_parts(rule: Rule, values: Mapping[str, float]) -> str:
+    """Name the parts of a claim that are not checked; empty if all are."""
     missing = [check.part or check.value for check in rule.checks if check.value not in values]
     parts = [*missing, *([rule.unchecked] if rule.unchecked else [])]
     return f"Not checked: {'; '.join(parts)}." if parts else ""
 
 
-def judge(results: Results, paper: str = "iiswc15") -> list[Claim]:
-    """Judge every claim of a paper on the results of its study, in the order of the published list."""
-    by_id = {rule.id: rule for rule in rules(paper)}
-    return [_judge(row, by_id.get(name), results) for name, row in said(paper).items()]
+def studies_of(chosen: Iterable[Paper]) -> list[str]:
+    """Name the studies whose results the claims of these papers need."""
+    return list(dict.fromkeys(rule.study for paper in chosen for rule in rules(paper) if rule.measure))
 
 
-def _judge(row: dict[str, str], rule: Rule | None, results: Results) -> Claim:
-    common = {"id": row["id"], "source": row["source"], "claim": row["claim"], "published": row["published"]}
-    if rule is None:
-        return Claim(**common, measured="–", tolerance="–", verdict=CANNOT, reason="No rule computes it yet.")
-    if rule.cannot:
-        return Claim(**common, measured="–", tolerance="–", verdict=CANNOT, reason=rule.cannot)
-    found = measure.functions[rule.measure](results)
-    parts = [open_parts(rule, found.values), found.note, _RESTATED if rule.restated else ""]
-    return Claim(
-        **common,
-        measured=found.text,
-        tolerance=rule.tolerance,
-        verdict=verdict(rule.checks, found.values, whole=not rule.unchecked),
-        reason=" ".join(part for part in parts if part),
-    )
+def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
+    """Judge the claims of papers (all without `chosen`); `results` are those of their studies, by name."""
+    return [
+        _judge(paper, rule, results[rule.study] if rule.measure else None)
+        for paper in (papers().values() if chosen is None else chosen)
+        for rule in rules(paper)
+    ]
 
 
-def counts(claims: list[Claim]) -> dict[str, int]:
+def judge_study(results: Results) -> list[Claim]:
+    """Judge the claims that one study measures, with the verdicts that the whole ledger has."""
+    name = results.about["name"]
+    paper = studies()[name]
+    return [_judge(paper, rule, results) for rule in rules(paper) if rule.measure and rule.study == name]
+
+
+def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
+    def claim(verdict: str, reason: str, measured: str = _NONE, evidence: Any = None) -> Claim:
+        return Claim(
+            id=rule.id,
+            paper=paper.name,
+            source=rule.source,
+            claim=rule.claim,
+            published=rule.published,
+            measured=measured,
+            tolerance=rule.tolerance or _NONE,
+            verdict=verdict,
+            reason=reason,
+            evidence=evidence or {},
+        )
+
+    if results is None:
+        return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
+    found, reads = taken(find_measure(paper.name, rule.measure), results)
+    why = restated(reads, rule.own)
+    judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
+    if why:
+        why += f" Such agreement is no evidence; as a test the verdict would be: {judged}."
+    parts = [why, open_parts(rule, found.values), rule.reading, found.note]
+    reason = " ".join(part for part in parts if part)
+    return claim(RESTATED if why else judged, reason, found.text, _evidence(rule, found, reads))
+
+
+def _evidence(rule: Rule, found: Measurement, reads: Reads) -> dict[str, Any]:
+    """Give what the measure read: the study, the cells by grid, fields of profiles, published tables."""
+    cells: dict[str, dict[str, Any]] = {}
+    for run in reads.runs.values():
+        grid = cells.setdefault(run["grid"], {"grid": run["grid"], "devices": {}, "inputs": {}, "cells": 0})
+        grid["devices"][run["device"]] = grid["inputs"][run["input"]] = None
+        grid["cells"] += 1
+    return {
+        "study": rule.study,
+        "cells": [
+            grid | {"devices": list(grid["devices"]), "inputs": list(grid["inputs"])}
+            for grid in cells.values()
+        ],
+        "profiles": sorted({field for _, field in reads.profiles}),
+        "tables": list(reads.tables),
+        "values": found.values,
+    }
+
+
+def counts(claims: Iterable[Claim]) -> dict[str, int]:
     """Count the claims by verdict, in the order of `VERDICTS`."""
-    return {name: sum(claim.verdict == name for claim in claims) for name in VERDICTS}
+    found = dict.fromkeys(VERDICTS, 0)
+    for claim in claims:
+        found[claim.verdict] += 1
+    return found
 
 
-def to_json(claims: list[Claim]) -> list[dict[str, Any]]:
-    """Give the claims as JSON values."""
-    return [claim.to_dict() for claim in claims]
+def headline(claims: Iterable[Claim]) -> str:
+    """Count what was tested, restated and unchecked apart."""
+    found = counts(claims)
+    tested = sum(found[name] for name in TESTED)
+    return (
+        f"{tested} claims tested: {found[REPRODUCED]} reproduced, {found[DIRECTION]} in direction, "
+        f"{found[NOT]} not; {found[RESTATED]} restated; {found[CANNOT]} cannot be checked"
+        + (f"; {found[NOT_YET]} not yet" if found[NOT_YET] else "")
+    )

@@ -113,6 +113,29 @@ class Workload:
         )
 
 
+_SIZES = ("reads.sizes_kb", "writes.sizes_kb")
+_GAPS = ("bursts.opens_pct", "bursts.rounds", "bursts.think_us", "bursts.idle_ms")
+#: The parameters of a model that decide a field or figure of the profile of its trace.
+PARAMETERS_OF: dict[str, tuple[str, ...]] = {
+    "requests": _SIZES,
+    "write_requests_pct": _SIZES,
+    "max_size_kb": _SIZES,
+    "size_distribution": _SIZES,
+    "duration_s": ("duration_s",),
+    "arrival_rate_per_s": ("duration_s", *_SIZES),
+    "access_rate_kb_per_s": ("duration_s", *_SIZES),
+    "spatial_locality_pct": ("reads.sequential_pct", "writes.sequential_pct"),
+    "temporal_locality_pct": ("reads.reaccess_pct", "writes.reaccess_pct"),
+    "reuse_distance": ("reads.reuse_requests", "writes.reuse_requests"),
+    "inter_arrival_distribution": _GAPS,
+    "no_wait_pct": ("service.no_wait_pct",),
+    "mean_service_ms": ("service.mean_service_ms",),
+    "mean_response_ms": ("service.mean_response_ms",),
+    "response_distribution": ("service.mean_response_ms", "service.round_requests", "bursts.opens_pct"),
+    "throughput_by_size": ("service.read_us", "service.write_us"),
+}
+
+
 def benchmarks() -> dict[str, str]:
     """List the benchmarks that come with emmclab, each with its description.
 

@@ -87,6 +87,7 @@ pub(crate) fn toml(
     }
     line!(out, "name = {:?}", options.name);
     line!(out, "about = {:?}", format!("Calibrated from {}", options.source));
+    line!(out, "fitted_to = {:?}", [&options.source]);
     line!(
         out,
         "\n[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1",

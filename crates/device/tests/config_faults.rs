@@ -1,7 +1,7 @@
 //! Nothing given is ignored, and all faults come at once.
 
 use emmclab_base::Kind;
-use emmclab_device::{DeviceConfig, presets};
+use emmclab_device::{DeviceConfig, Settings, presets};
 
 #[test]
 fn every_preset_is_valid_and_keeps_its_name() {
@@ -235,5 +235,23 @@ fn a_device_in_full_reads_back_as_itself() {
         let config = DeviceConfig::preset(preset.name).unwrap();
         let again = DeviceConfig::from_toml(&config.to_toml().unwrap()).unwrap();
         assert_eq!(again.settings(), config.settings());
+    }
+}
+
+#[test]
+fn the_card_of_implication_1_is_a_third_as_fast_as_the_phone_in_every_part() {
+    let [phone, card] =
+        ["nexus5", "sdcard"].map(|name| DeviceConfig::preset(name).unwrap().settings().clone());
+    let times = |settings: &Settings| {
+        let controller = &settings.controller;
+        let groups = settings.geometry.block_groups.iter();
+        let flash = groups.flat_map(|group| [group.read_us, group.program_us, group.erase_us]);
+        let host = [controller.read_overhead_us, controller.write_overhead_us, controller.host_us_per_kb];
+        flash.chain(host).collect::<Vec<_>>()
+    };
+    let (phone, card) = (times(&phone), times(&card));
+    assert_eq!(phone.len(), card.len());
+    for (phone, card) in phone.iter().zip(&card) {
+        assert!((card - 3.0 * phone).abs() < 0.05, "{card} is not three times {phone}");
     }
 }

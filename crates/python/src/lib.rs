@@ -38,7 +38,7 @@ mod _core {
     #[pymodule_export]
     use crate::pair::PyPair;
     #[pymodule_export]
-    use crate::presets::{claim_presets, published_csv, study_presets};
+    use crate::presets::published_csv;
     #[pymodule_export]
     use crate::profile::{PyProfiler, published_tables};
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Data that comes with emmclab and that Python reads: studies, claims, published tables.
+//! Published tables that come with emmclab and that Python reads.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -9,14 +9,11 @@ macro_rules! texts {
     };
 }
 
-const STUDIES: &[(&str, &str)] = texts!("studies", ".toml", "iiswc15", "implications", "advil12");
-const CLAIMS: &[(&str, &str)] = texts!("claims", ".toml", "iiswc15", "implications", "advil12");
 const PUBLISHED: &[(&str, &str)] = texts!(
     "published",
     ".csv",
     "advil12_table1_devices",
     "advil12_table2_bandwidth",
-    "claims",
     "fast12_sdcards",
     "iiswc15_table1_workloads",
     "iiswc15_table3_size",
@@ -30,18 +27,6 @@ fn to_python<'py>(py: Python<'py>, texts: &[(&str, &str)]) -> PyResult<Bound<'py
         out.set_item(name, text)?;
     }
     Ok(out)
-}
-
-/// Studies that come with emmclab, as TOML by name.
-#[pyfunction]
-pub(crate) fn study_presets(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    to_python(py, STUDIES)
-}
-
-/// Claims ledgers that come with emmclab, as TOML by paper.
-#[pyfunction]
-pub(crate) fn claim_presets(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    to_python(py, CLAIMS)
 }
 
 /// Published tables, as CSV by name.

@@ -90,6 +90,7 @@ impl Fitter {
             version: VERSION,
             name: self.name,
             source: "fitted to a trace".to_owned(),
+            made_from: BTreeMap::new(),
             note,
             duration_s: timing.duration_s,
             address_space_gb: self.places.gigabytes(largest),

@@ -1,5 +1,7 @@
 //! Workload models, and their file.
 
+use std::collections::BTreeMap;
+
 use emmclab_trace::{Error, Kind, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,10 @@ pub struct WorkloadModel {
     pub name: String,
     /// Where the figures come from.
     pub source: String,
+    /// Sources of parameters, by the key of the parameter: columns of published tables, and ids of claims whose words
+    /// gave a constant. A statistic that such a parameter decides restates its sources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub made_from: BTreeMap<String, Vec<String>>,
     /// What else the reader of a result should know, such as figures that contradict each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

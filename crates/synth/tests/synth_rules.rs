@@ -373,7 +373,7 @@ proptest! {
             LoadModel { curve }
         });
         let model = WorkloadModel {
-            version: 1, load, name: "random".into(), source: "test".into(), note: None, duration_s, address_space_gb: 1,
+            version: 1, load, name: "random".into(), source: "test".into(), made_from: BTreeMap::new(), note: None, duration_s, address_space_gb: 1,
             reads, writes, bursts, service,
         };
         prop_assume!(model.requests() > 0);

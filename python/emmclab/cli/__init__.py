@@ -40,6 +40,7 @@ COMMANDS = (
     "run",
     "query",
     "report",
+    "papers",
     "claims",
     "reproduce",
 )

@@ -14,39 +14,68 @@ from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, Jobs, ResultsFolder, TraceInputs, recorded_traces, run_with_meter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from emmclab.claims import Claim
+    from emmclab.papers import Paper
+    from emmclab.study import Results
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab claims --json[/]")(claims)
+    app.command(epilog="Example: [cyan]emmclab claims --paper iiswc15 --json[/]")(claims)
 
 
 def claims(
-    paper: Annotated[str, typer.Option(metavar="NAME", help="The paper.")] = "iiswc15",
+    paper: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One paper (`emmclab papers`); all without it.")
+    ] = None,
     traces: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the claims of a paper with the results of its study; runs missing cells."""
-    from emmclab.claims import judge, rules, to_json
-    from emmclab.study import Study
+    """Judge the claims of the papers on the results of their studies; runs missing cells."""
+    from emmclab.claims import judge
+    from emmclab.papers import paper as find
+    from emmclab.papers import papers
 
-    rules(paper)
-    study = Study.named(paper).with_inputs(recorded_traces(traces))
-    judged = judge(run_with_meter(study, results / study.name, jobs, fresh=False), paper)
+    chosen = list(papers().values()) if paper is None else [find(paper)]
+    judged = judge(results_of(chosen, traces, results, jobs, fresh=False), chosen)
     if as_json:
-        print_json(to_json(judged))
+        print_json([claim.to_dict() for claim in judged])
     else:
         show_claims(stdout(), judged)
 
 
-def show_claims(console: Console, judged: list[Claim]) -> None:
-    """Print the ledger, and how many claims hold."""
-    from emmclab.claims import CANNOT, DIRECTION, NOT, REPRODUCED
+def results_of(
+    chosen: Sequence[Paper], traces: list[Path], folder: Path, jobs: int, fresh: bool
+) -> dict[str, Results]:
+    """Run what is missing of the studies that the claims of these papers need."""
+    from emmclab.claims import studies_of
+    from emmclab.study import Study
 
-    styles = {REPRODUCED: "green", DIRECTION: "cyan", NOT: "yellow", CANNOT: "dim"}
+    return {
+        name: run_with_meter(
+            Study.named(name).with_inputs(recorded_traces(traces)), folder / name, jobs, fresh
+        )
+        for name in studies_of(chosen)
+    }
+
+
+def show_claims(console: Console, judged: list[Claim]) -> None:
+    """Print the ledger, and what of it was tested."""
+    from emmclab.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED, headline
+
+    styles = {
+        REPRODUCED: "green",
+        DIRECTION: "cyan",
+        NOT: "yellow",
+        RESTATED: "dim",
+        CANNOT: "dim",
+        NOT_YET: "dim",
+    }
     table = framed("Claims")
     for heading in ("Claim", "Published", "Measured", "Verdict"):
         table.add_column(heading)
@@ -58,11 +87,4 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)
-    console.print(counted(judged), markup=False, soft_wrap=True)
-
-
-def counted(judged: list[Claim]) -> str:
-    """Count the claims by verdict, in a sentence."""
-    from emmclab.claims import counts
-
-    return ", ".join(f"{count} {name}" for name, count in counts(judged).items()) + f", of {len(judged)}"
+    console.print(headline(judged), markup=False, soft_wrap=True)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from emmclab import _core
 from emmclab.cli.console import say
 from emmclab.cli.studies import RESULTS, ResultsFolder, StudyName
 
@@ -27,16 +26,17 @@ def report(
     results: ResultsFolder = RESULTS,
 ) -> None:
     """Write the page of a finished study, without running anything."""
+    from emmclab.papers import studies
     from emmclab.study import Results, Study
 
     name = Study.named(study).name
     found = Results.load(results / name)
     page = html or Path(f"{name}.html")
-    if name in _core.claim_presets():
-        from emmclab.claims import judge
-        from emmclab.study.paper_page import write_page
+    if name in studies():
+        from emmclab.claims import judge_study
+        from emmclab.papers.pages import write_page
 
-        count = write_page(found, judge(found, name), page, figures)
+        count = write_page(found, judge_study(found), page, figures)
     else:
         from emmclab.plots import write_figures
         from emmclab.report import write_report

@@ -32,7 +32,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="PAPER",
-            help="The paper: `iiswc15`, `implications` (of the same, as experiments) or `advil12`.",
+            help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
+            "experiments) or `advil12`.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -47,18 +48,23 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run the whole study of a paper and write one page: each table, figure and claim beside the result."""
-    from emmclab.claims import judge, rules, to_json
+    from emmclab.claims import judge_study
+    from emmclab.papers.pages import write_page
     from emmclab.study import Study
-    from emmclab.study.paper_page import write_page
 
-    rules(paper)
-    study = Study.named(paper).with_inputs(recorded_traces(traces))
+    study = Study.named(_known(paper)).with_inputs(recorded_traces(traces))
     found = run_with_meter(study, results / study.name, jobs, fresh)
-    judged = judge(found, paper)
+    judged = judge_study(found)
     html = html or Path(f"{paper}.html")
     count = write_page(found, judged, html, figures)
     if as_json:
-        print_json({"report": str(html.resolve()), "digest": found.digest, "claims": to_json(judged)})
+        print_json(
+            {
+                "report": str(html.resolve()),
+                "digest": found.digest,
+                "claims": [claim.to_dict() for claim in judged],
+            }
+        )
         return
     console = stdout()
     show_claims(console, judged)
@@ -66,3 +72,16 @@ def reproduce(
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
+
+
+def _known(study: str) -> str:
+    """Refuse what is no study of a paper, and name a paper that has none yet."""
+    from emmclab.errors import ConfigError
+    from emmclab.papers import papers, studies
+
+    if study in studies():
+        return study
+    said = "has no study yet: its system is to come" if study in papers() else "is not a study of a paper"
+    raise ConfigError(
+        f"`{study}` {said}", kind="config", field="PAPER", hint=f"there are: {', '.join(studies())}"
+    )

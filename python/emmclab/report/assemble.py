@@ -25,7 +25,9 @@ def assemble(
     In the template, `figures` is the list of drawn figures.
     """
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("emmclab", "report"),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader("emmclab", folder) for folder in ("report", "papers")]
+        ),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

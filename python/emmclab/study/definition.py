@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from emmclab import _core
 from emmclab.device import Device, parse_routing
 from emmclab.errors import ConfigError
 from emmclab.files import read_text
 from emmclab.layers import stack
+from emmclab.papers import studies
 from emmclab.study.cell import Cell, Input
 from emmclab.workload import workloads
 
@@ -72,15 +72,14 @@ class Study:
         """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
         if name.endswith(".toml") or "/" in name:
             return Study.parse(read_text(name), name)
-        texts = _core.study_presets()
-        if name not in texts:
+        if name not in studies():
             raise ConfigError(
                 f"there is no study `{name}`",
                 kind="config",
                 field="STUDY",
-                hint=f"there are: {', '.join(texts)}",
+                hint=f"there are: {', '.join(studies())}",
             )
-        return Study.parse(texts[name], f"{name}.toml")
+        return Study.parse(studies()[name].study_text(name), f"{name}.toml")
 
     @staticmethod
     def parse(text: str, file: str) -> Study:
@@ -93,7 +92,7 @@ class Study:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(
-                f"{file}: {error}", kind="config", file=file, hint="see presets/studies"
+                f"{file}: {error}", kind="config", file=file, hint="see docs/guides/reproduce.md"
             ) from error
         read = _Table(table, file, "")
         study = Study(
@@ -290,7 +289,9 @@ class _Table:
         table: dict[str, Any] = self.one(key, dict, {})
         for name, value in table.items():
             if not isinstance(value, kind) or value == []:
-                raise self.fault(f"{key}.{name}", f"`{value}` is of the wrong type", "see presets/studies")
+                raise self.fault(
+                    f"{key}.{name}", f"`{value}` is of the wrong type", "see docs/guides/reproduce.md"
+                )
         return table
 
     def tables(self, key: str) -> list[_Table]:

@@ -67,7 +67,9 @@ fn doc(key: &str, schema: &Json) -> String {
             Ok(_) => node.get("items").unwrap_or(&Json::Null),
             Err(_) => node.get("properties").and_then(|all| all.get(part)).unwrap_or(&Json::Null),
         };
-        text = node.get("description").and_then(Json::as_str).unwrap_or("");
+        // An item of a list means what the list means, unless it says otherwise.
+        let own = node.get("description").and_then(Json::as_str);
+        text = own.unwrap_or(if part.parse::<usize>().is_ok() { text } else { "" });
         node = resolve(node, schema);
     }
     text.replace('\n', " ")

@@ -77,6 +77,8 @@ pub struct Settings {
     pub name: String,
     /// One sentence on what the device stands for.
     pub about: String,
+    /// Published figures and recordings that parameters were fitted to: an agreement with them is no evidence.
+    pub fitted_to: Vec<String>,
     /// How the flash is built.
     pub geometry: GeometrySettings,
     /// How much of the flash the host sees.

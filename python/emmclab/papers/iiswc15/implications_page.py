@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import altair as alt
 
 from emmclab.claims import Claim
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.iiswc15.implications import by_input, change_pct, routed, routings, unevenness
+from emmclab.papers.pages import assemble_page
 from emmclab.plots import Rows, dots
-from emmclab.study.implications import by_input, change_pct, routed, routings, unevenness
-from emmclab.study.paper_page import assemble_page
-from emmclab.study.plots import Drawing
 from emmclab.study.results import Results
 
 _CHANGE = "mean response against the phone without it, %"
@@ -19,7 +19,6 @@ _CHANGE = "mean response against the phone without it, %"
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Give the page; the same results give the same bytes."""
     return assemble_page(
-        "implications.html.j2",
         results,
         judged,
         drawn,

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from emmclab.claims import DIRECTION, REPRODUCED, Claim, rules
+from emmclab.claims import Claim
 from emmclab.fields import TABLES, Field
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.iiswc15.findings import findings
+from emmclab.papers.iiswc15.plots import drawings
+from emmclab.papers.iiswc15.readings import PUBLISHED, nearest, readings
+from emmclab.papers.iiswc15.twins import twins
+from emmclab.papers.measuring import table
+from emmclab.papers.pages import assemble_page
 from emmclab.profile import ledger_line
 from emmclab.published import doubts, published, published_row
-from emmclab.study.findings import findings
-from emmclab.study.measures import table
-from emmclab.study.paper_page import assemble_page
-from emmclab.study.plots import Drawing, drawings
-from emmclab.study.readings import PUBLISHED, nearest, readings
 from emmclab.study.results import Results
-from emmclab.study.twins import twins
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
@@ -23,16 +24,11 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
     drawn = drawings(results) if drawn is None else drawn
     found = readings(results)
     best = nearest(found)
-    held = [claim for claim in judged if claim.verdict in (REPRODUCED, DIRECTION)]
-    restated = {rule.id for rule in rules(results.about["name"]) if rule.restated}
     return assemble_page(
-        "reproduction.html.j2",
         results,
         judged,
         drawn,
         claims=judged,
-        held=len(held),
-        restated=sum(claim.id in restated for claim in held),
         beside={
             drawing.name: [claim for claim in judged if drawing.source and claim.source == drawing.source]
             for drawing in drawn

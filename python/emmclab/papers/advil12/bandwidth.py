@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from emmclab.device import Device
-from emmclab.study.measures import Measurement, measure, table
+from emmclab.papers.measuring import Measurement, measure, table
 from emmclab.study.results import Results
 
 #: Labels of the grids of the study.
@@ -31,6 +32,8 @@ WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
 _SMALL = 16
 #: A clustered block of the eMMC.
 _BLOCK_BYTES = 4 << 20
+#: What fills a section of the reserved area: 70 % of 128 MB hold logged data (section V-E).
+_SECTION_BYTES = (128 << 20) * 7 // 10
 
 
 def bandwidth(run: dict[str, Any]) -> float:
@@ -38,15 +41,24 @@ def bandwidth(run: dict[str, Any]) -> float:
     return float(run["requests"]["bytes_written"]) / 2**20 / float(run["run"]["simulated_s"])
 
 
-def bandwidths(results: Results, grid: str) -> dict[str, float]:
-    """Write bandwidth in MB/s by workload."""
-    return {run["input"]: bandwidth(run) for run in results.select(grid)}
+def bandwidths(results: Results, grid: str, names: Iterable[str] | None = None) -> dict[str, float]:
+    """Write bandwidth in MB/s by workload, of all without `names`."""
+    wanted: list[dict[str, Any]] = [{}] if names is None else [{"input": name} for name in names]
+    return {run["input"]: bandwidth(run) for one in wanted for run in results.select(grid, **one)}
 
 
-def gains(results: Results, grid: str, over: str = "bare") -> dict[str, float]:
+def gains(
+    results: Results, grid: str, over: str = "bare", names: Iterable[str] | None = None
+) -> dict[str, float]:
     """Write bandwidth of one grid over that of another, by workload."""
-    base = bandwidths(results, over)
-    return {name: value / base[name] for name, value in bandwidths(results, grid).items()}
+    names = None if names is None else list(names)
+    base = bandwidths(results, over, names)
+    return {name: value / base[name] for name, value in bandwidths(results, grid, names).items()}
+
+
+def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare") -> float:
+    """Write bandwidth of one grid over that of another, for one workload."""
+    return gains(results, grid, over, [name])[name]
 
 
 def _others(found: dict[str, float]) -> dict[str, float]:
@@ -68,7 +80,7 @@ def _beside(results: Results) -> str:
 @measure
 def advil_web(results: Results) -> Measurement:
     """Figure 7, WebBench."""
-    gain = gains(results, "advil")["WebBench"]
+    gain = gain_of(results, "WebBench")
     counts = results.run("advil", input="WebBench")["layers"][0]
     logged = counts["logged_bytes"] / (counts["logged_bytes"] + counts["passed_bytes"])
     return Measurement(
@@ -82,7 +94,7 @@ def advil_web(results: Results) -> Measurement:
 @measure
 def advil_postmark(results: Results) -> Measurement:
     """Figure 7, Postmark."""
-    gain = gains(results, "advil")["Postmark"]
+    gain = gain_of(results, "Postmark")
     return Measurement(
         f"{gain:.2f}x", {"gain": gain}, "Files of 4 to 8 KB take two blocks of ext4, which are not small."
     )
@@ -91,16 +103,35 @@ def advil_postmark(results: Results) -> Measurement:
 @measure
 def advil_phones(results: Results) -> Measurement:
     """Figure 7, the realistic workloads."""
-    found = {name: gain for name, gain in gains(results, "advil").items() if name in PHONES}
+    found = gains(results, "advil", names=PHONES)
     return Measurement(
         _said(found), {"least": min(found.values()), "most": max(found.values())}, _beside(results)
     )
 
 
 @measure
+def advil_range(results: Results) -> Measurement:
+    """Section V-C, every workload but the sequential one."""
+    found = _others(gains(results, "advil"))
+    return Measurement(_said(found), {"least": min(found.values()), "most": max(found.values())})
+
+
+@measure
+def advil_fill(results: Results) -> Measurement:
+    """Section V-E, writes to the original area while a section of the reserved area fills."""
+    layer = results.run("advil", input=DRAWN)["layers"][0]
+    passed = layer["passed_writes"] / max(layer["logged_bytes"] / _SECTION_BYTES, 1e-9)
+    return Measurement(
+        f"{passed:,.0f} for each {_SECTION_BYTES >> 20} MB logged",
+        {"passed": passed},
+        f"{layer['passed_writes']:,} writes passed beside {layer['logged_writes']:,} logged.",
+    )
+
+
+@measure
 def advil_sequential(results: Results) -> Measurement:
     """Figure 7, sequential write."""
-    gain = gains(results, "advil")[SEQUENTIAL]
+    gain = gain_of(results, SEQUENTIAL)
     return Measurement(f"{gain:.3f}x", {"gain": gain}, "The simulated layer itself takes no time.")
 
 
@@ -123,8 +154,8 @@ def advil_padding(results: Results) -> Measurement:
 @measure
 def advil_hot_gain(results: Results) -> Measurement:
     """Figure 8, hot data on Phone_6H."""
-    gain = 100 * (gains(results, "advil", "padding")[DRAWN] - 1)
-    ours = 100 * (gains(results, "rewritten", "padding")[DRAWN] - 1)
+    gain = 100 * (gain_of(results, DRAWN, over="padding") - 1)
+    ours = 100 * (gain_of(results, DRAWN, "rewritten", "padding") - 1)
     return Measurement(
         f"{gain:+.1f} %", {"gain_pct": gain}, f"Keeping only what was rewritten: {ours:+.1f} %."
     )
@@ -134,10 +165,7 @@ def advil_hot_gain(results: Results) -> Measurement:
 def advil_hot_loss(results: Results) -> Measurement:
     """Figure 8, hot data where there is none."""
     names = ("RandomWrite", "Postmark")
-    found, ours = (
-        {name: gain for name, gain in gains(results, grid, "padding").items() if name in names}
-        for grid in ("advil", "rewritten")
-    )
+    found, ours = (gains(results, grid, "padding", names) for grid in ("advil", "rewritten"))
     changes = [100 * (gain - 1) for gain in found.values()]
     return Measurement(
         _said(found, "%"),
@@ -154,7 +182,7 @@ def _bandwidths(device: str, settings: str, page_kb: int, block_kb: int) -> list
 @measure
 def advil_ratios(results: Results) -> Measurement:
     """Table II: reads over writes in order by clustered blocks; those writes over random ones of 4 KB."""
-    run = next(results.select("advil"))
+    run = results.run("advil", input="RandomWrite")
     settings = json.dumps(run["settings"])
     devices = [(run["device"], settings), (run["options"]["second"], "{}")]
     write, random = 0.0, 0.0
@@ -190,15 +218,16 @@ def advil_pattern(results: Results) -> Measurement:
     run = results.run("advil", input=DRAWN)
     layer = run["layers"][0]
     moved = layer["moved_bytes"] + layer["padded_bytes"]
-    values = {"left_share": after / max(before, 1)}
+    values = {"gone_share": 1 - after / max(before, 1)}
     text = f"{before:,} small random writes of the first {len(pattern(results, 'bare')):,} become {after:,}"
     if not moved:
         return Measurement(
             text, values, "All that is logged is hot enough to stay: the mover writes nothing back."
         )
-    values["whole_blocks_share"] = layer["filled_blocks"] * _BLOCK_BYTES / moved
+    blocks = layer["filled_blocks"] * _BLOCK_BYTES / moved
+    values["mover_share"] = blocks
     return Measurement(
-        f"{text}; {100 * values['whole_blocks_share']:.0f} % of the mover's bytes are whole blocks",
+        f"{text}; {100 * blocks:.0f} % of the mover's bytes are whole blocks",
         values,
         f"It writes {moved / 1024 / layer['move_writes']:,.0f} KB at a time.",
     )

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import altair as alt
 
 from emmclab.claims import Claim
+from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.measuring import table
+from emmclab.papers.pages import assemble_page
 from emmclab.plots import Rows, chart_of
 from emmclab.profile import ledger_line
-from emmclab.study.advil import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, pattern
-from emmclab.study.measures import table
-from emmclab.study.paper_page import assemble_page
-from emmclab.study.plots import Drawing
 from emmclab.study.results import Results
 
 #: Counts of a layer that the page shows, with their headings.
@@ -33,7 +33,6 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
     """Give the page; the same results give the same bytes."""
     bare_rates = bandwidths(results, "bare")
     return assemble_page(
-        "advil.html.j2",
         results,
         judged,
         drawn,

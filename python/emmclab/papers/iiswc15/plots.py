@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
 from emmclab import plots
-from emmclab.files import write_whole
-from emmclab.plots import Chart, Rows, chart_of, dots, in_order
-from emmclab.profile import Profile
-from emmclab.study.measures import rate_by_size
-from emmclab.study.readings import (
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.iiswc15.readings import (
     PRIMARY,
     PUBLISHED,
     STRICT,
@@ -23,32 +18,16 @@ from emmclab.study.readings import (
     reductions,
     utilisation,
 )
+from emmclab.papers.measuring import rate_by_size
+from emmclab.plots import Chart, Rows, chart_of, dots, in_order
+from emmclab.profile import Profile
 from emmclab.study.results import Results
-from emmclab.theme import LIGHT
 
 _DEVICES = {"iiswc15-4ps": "4 KB pages", "iiswc15-8ps": "8 KB pages", "iiswc15-hps": "hybrid"}
 #: Seen on light and on dark ground.
 _GREY = "#8b8fa0"
 #: Figure 3 as the paper gives it in words.
 _FIGURE_3 = {"read": {4: 13.94, 256: 99.65}, "write": {4: 5.18, 256: 19.0, 16384: 56.15}}
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A chart with its rows. `source` names the claims that it shows, as in the published list."""
-
-    name: str
-    title: str
-    about: str
-    rows: Rows
-    chart: Chart
-    source: str = ""
-    wide: bool = False
-
-    @property
-    def figure(self) -> plots.Figure:
-        """The drawing in the form that pages take."""
-        return plots.Figure(self.name, self.title, self.about, lambda _rows: self.chart, wide=self.wide)
 
 
 def drawings(results: Results) -> list[Drawing]:
@@ -73,26 +52,6 @@ def drawings(results: Results) -> list[Drawing]:
         _responses(results),
         _collection(results),
     ]
-
-
-def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
-    """Write each chart as SVG and PDF, and its rows as CSV; return how many there are."""
-    import vl_convert
-
-    folder.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for drawing in drawn:
-        count += 1
-        spec = drawing.chart.properties(width=560).to_dict()
-        write_whole(folder / f"{drawing.name}.svg", vl_convert.vegalite_to_svg(spec, config=LIGHT))
-        pdf = vl_convert.vegalite_to_pdf(
-            spec, config={**LIGHT, "font": "Liberation Sans, DejaVu Sans, sans-serif"}
-        )
-        aside = folder / f".{drawing.name}.pdf.part"
-        aside.write_bytes(pdf)
-        aside.replace(folder / f"{drawing.name}.pdf")
-        write_whole(folder / f"{drawing.name}.csv", plots.to_csv(drawing.rows))
-    return count
 
 
 def _shapes(orient: Any) -> alt.Legend:

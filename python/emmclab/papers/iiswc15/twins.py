@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from emmclab.study.readings import PRIMARY, STRICT, Reading, mean_responses
+from emmclab.papers.iiswc15.readings import PRIMARY, STRICT, Reading, mean_responses
 from emmclab.study.results import Results
 from emmclab.workload import differences
 

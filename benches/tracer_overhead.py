@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Requests that a recorder's own log adds on the recorded device (IISWC 2015, section II-C), as root.
+
+    sudo .venv/bin/python benches/tracer_overhead.py [--logs 200] [--write]
+
+BIOtracer collects 32 KB of records, about 300 requests, and appends them to a log file on the recorded
+eMMC. The same is done here on ext4 on a loop device over tmpfs (open, append 32 KB, fsync, close) and the
+device's counter of requests read before and after each log. Beside it, what `emmclab record` adds for as
+many requests: with its recording elsewhere, and with its recording on the recorded device itself. `--write`
+keeps the figures where the claims ledger reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from record_overhead import loop_disk
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "python" / "emmclab" / "papers" / "iiswc15" / "tracer-overhead.json"
+LOG_KB = 32
+REQUESTS_PER_LOG = 300
+BLOCK = 4096
+
+
+class Counts(NamedTuple):
+    """What the device has completed (Documentation/block/stat.rst)."""
+
+    data: int
+    """Reads and writes, which are what BIOtracer records."""
+    flushes: int
+
+
+def counted(device: str) -> Counts:
+    """Read the device's counters."""
+    fields = [int(word) for word in Path("/sys/block", Path(device).name, "stat").read_text().split()]
+    return Counts(fields[0] + fields[4], fields[15] if len(fields) > 15 else 0)
+
+
+def settled(device: str, folder: Path) -> Counts:
+    """The counters once the file system has written all that it holds."""
+    subprocess.run(["sync", "-f", str(folder)], check=True)
+    time.sleep(0.05)
+    return counted(device)
+
+
+def append_log(folder: Path, number: int) -> None:
+    """One full buffer of records goes to the log file."""
+    descriptor = os.open(folder / "biotracer.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, number.to_bytes(4, "little") * (LOG_KB * 1024 // 4))
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def load(folder: Path, count: int) -> list[str]:
+    """A command that writes `count` blocks in place, each a request of its own."""
+    program = (
+        "import mmap, os, sys\n"
+        f"fd = os.open({str(folder / 'data')!r}, os.O_RDWR | os.O_DIRECT)\n"
+        f"page = mmap.mmap(-1, {BLOCK})\n"
+        f"for i in range({count}): os.pwrite(fd, page, (i * 7919 % 256) * {BLOCK})\n"
+    )
+    return [sys.executable, "-c", program]
+
+
+def recorded(device: str, folder: Path, count: int, recording: Path | None) -> int:
+    """Requests that the device completes for the load, with a recording at a path or none."""
+    before = settled(device, folder)
+    command = load(folder, count)
+    if recording is not None:
+        record = [sys.executable, "-m", "emmclab", "record", "--device", device, "-o", str(recording), "--"]
+        command = [*record, *command]
+    subprocess.run(command, check=True, capture_output=True)
+    return settled(device, folder).data - before.data
+
+
+def measure_logs(device: str, folder: Path, logs: int) -> dict[str, Any]:
+    """Write so many logs, one after the other, and count what each costs."""
+    append_log(folder, 0)
+    counts, at_once, flushes = [], [], []
+    for number in range(1, logs + 1):
+        before = settled(device, folder)
+        append_log(folder, number)
+        time.sleep(0.05)
+        at_once.append(counted(device).data - before.data)
+        after = settled(device, folder)
+        counts.append(after.data - before.data)
+        flushes.append(after.flushes - before.flushes)
+    return {
+        "added_per_log": {
+            "mean": round(statistics.mean(counts), 2),
+            "least": min(counts),
+            "most": max(counts),
+        },
+        "without_delayed_metadata": round(statistics.mean(at_once), 2),
+        "flushes_beside": round(statistics.mean(flushes), 2),
+    }
+
+
+def measure_recorder(device: str, folder: Path, elsewhere: Path) -> dict[str, Any]:
+    """Record a load of 20 times 300 requests, the recording elsewhere and on the device; medians of 5."""
+    (folder / "data").write_bytes(bytes(256 * BLOCK))
+    logs = 20
+
+    def per_log(recording: Path | None) -> float:
+        runs = (recorded(device, folder, logs * REQUESTS_PER_LOG, recording) for _ in range(5))
+        return statistics.median(runs) / logs
+
+    plain = per_log(None)
+    return {
+        "recorder_added": round(per_log(elsewhere) - plain, 2),
+        "recorder_added_on_the_device": round(per_log(folder / "own.parquet") - plain, 2),
+    }
+
+
+def main() -> None:
+    """Measure, print, and keep where asked."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--logs-only", action="store_true", help="leave out our recorder")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    found: dict[str, Any] = {
+        "log_kb": LOG_KB,
+        "requests_per_log": REQUESTS_PER_LOG,
+        "logs": options.logs,
+        "file_system": "ext4",
+        "kernel": platform.release(),
+    }
+    with loop_disk() as (device, folder), tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        found |= measure_logs(device, folder, options.logs)
+        if not options.logs_only:
+            found |= measure_recorder(device, folder, Path(memory, "recording.parquet"))
+    print(json.dumps(found, indent=2))
+    if options.write:
+        KEPT.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""`emmclab papers`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.options import AsJson
+from emmclab.cli.show import framed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab papers[/]")(papers)
+
+
+def papers(as_json: AsJson = False) -> None:
+    """List the papers: their studies, how many claims each has, and whether its system works yet."""
+    from emmclab.claims import rules
+    from emmclab.papers import papers as find
+
+    found = list(find().values())
+    counts = {paper.name: len(rules(paper)) for paper in found}
+    if as_json:
+        print_json([{**asdict(paper), "claims": counts[paper.name]} for paper in found])
+        return
+    table = framed("Papers")
+    for heading in ("Paper", "State", "Claims", "Studies"):
+        table.add_column(heading, justify="right" if heading == "Claims" else "left")
+    for paper in found:
+        table.add_row(
+            Text.assemble((paper.name, "bold"), f"\n{paper.authors}: {paper.title} ({paper.venue})"),
+            Text(paper.state),
+            str(counts[paper.name]),
+            Text("\n".join(paper.studies) or "–"),
+        )
+    console = stdout()
+    console.print(table)
+    console.print("Next: emmclab reproduce iiswc15", markup=False)

@@ -1,0 +1,175 @@
+"""Section V: the measures of hybrid page sizes, Figures 8 and 9."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+
+from emmclab.device import Device
+from emmclab.papers.iiswc15.readings import (
+    PARTS,
+    PRIMARY,
+    mean_responses,
+    readings,
+    reductions,
+    utilisation,
+)
+from emmclab.papers.iiswc15.twins import twins
+from emmclab.papers.measuring import Measurement, measure
+from emmclab.study.results import Results
+from emmclab.trace import read
+
+#: The applications that the paper names in Figure 8.
+_APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
+#: Applications whose responses the paper draws apart, on a log scale (Figure 8b).
+_OUTLIERS = ("Booting", "CameraVideo", "Amazon", "Installing")
+#: A mean response above this says that a device cannot keep up with the trace, ms.
+_SATURATED_MS = 1000.0
+
+
+def _reduction(results: Results, part: str) -> Measurement:
+    found = reductions(results, PRIMARY)
+    value = PARTS[part]([*found.values()])
+    who = [name for name, gain in found.items() if gain == value]
+    spread = {reading: parts[part] for reading, parts in readings(results).items()}
+    low, high = (of(spread, key=lambda reading: spread[reading]) for of in (min, max))
+    note = (
+        f"Over all {len(spread)} readings {spread[low]:.1f} ({low.text}) to {spread[high]:.1f} % "
+        f"({high.text})."
+    )
+    recorded = [
+        f"{twin.recorded} gains {twin.gain[0]:.1f} %, its synthetic twin {twin.gain[1]:.1f} %"
+        for twin in twins(results)
+    ]
+    if recorded:
+        note += f" Recorded: {'; '.join(recorded)}."
+    return Measurement(
+        f"-{value:.1f}%" + (f" ({who[0]})" if who else ""),
+        {"reduction": value, "paper_application": float(who[:1] == _APPLICATION[part])},
+        note + _saturated(results),
+    )
+
+
+def _saturated(results: Results) -> str:
+    responses = mean_responses(results, PRIMARY, "iiswc15-4ps")
+    names = [name for name in results.applications if responses[name] > _SATURATED_MS]
+    said = ", ".join(f"{name} ({responses[name] / 1000:.1f} s mean response)" for name in names)
+    return f" Saturated on 4PS: {said}." if names else ""
+
+
+@measure
+def hybrid_best(results: Results) -> Measurement:
+    """Figure 8, best application."""
+    return _reduction(results, "best")
+
+
+@measure
+def hybrid_worst(results: Results) -> Measurement:
+    """Figure 8, worst application."""
+    return _reduction(results, "worst")
+
+
+@measure
+def hybrid_mean(results: Results) -> Measurement:
+    """Figure 8, mean."""
+    return _reduction(results, "mean")
+
+
+@measure
+def hybrid_everywhere(results: Results) -> Measurement:
+    """Figure 8, hybrid shorter than 4 KB pages in every application."""
+    counts = {
+        reading: sum(gain > 0 for gain in reductions(results, reading).values())
+        for reading in readings(results)
+    }
+    shorter = counts[PRIMARY]
+    return Measurement(
+        f"{shorter} of {len(results.applications)}",
+        {"shorter": shorter},
+        f"Over all {len(counts)} readings {min(counts.values())} to {max(counts.values())}.",
+    )
+
+
+@measure
+def outliers(results: Results) -> Measurement:
+    """Figure 8b, applications with much higher mean responses than the others."""
+    responses = mean_responses(results, PRIMARY, "iiswc15-4ps")
+    slowest = sorted(results.applications, key=lambda name: -responses[name])
+    among = [name for name in slowest[: len(_OUTLIERS)] if name in _OUTLIERS]
+    least = min(responses[name] for name in _OUTLIERS)
+    most = max(responses[name] for name in results.applications if name not in _OUTLIERS)
+    return Measurement(
+        f"{len(among)} of the {len(_OUTLIERS)} slowest on 4PS ({', '.join(slowest[:6])}, in this order); "
+        f"least of the four {least:.1f} ms, most of the others {most:.1f} ms",
+        {"among": len(among), "ratio": least / most},
+    )
+
+
+@measure
+def hybrid_against_8ps(results: Results) -> Measurement:
+    """Figure 8, hybrid against 8 KB pages."""
+    gains = reductions(results, PRIMARY, "iiswc15-8ps")
+    mean = statistics.mean(gains.values())
+    name = max(gains, key=lambda one: abs(gains[one]))
+    spread = [
+        statistics.mean(reductions(results, reading, "iiswc15-8ps").values()) for reading in readings(results)
+    ]
+    return Measurement(
+        f"hybrid {mean:+.1f} % shorter (mean); at most {gains[name]:+.1f} % ({name})",
+        {"mean": mean},
+        f"Over all {len(spread)} readings {min(spread):+.1f} to {max(spread):+.1f} %.",
+    )
+
+
+def _utilisation(results: Results, best: bool) -> Measurement:
+    use = {name: utilisation(results, name) for name in results.applications}
+    values: dict[str, float] = {}
+    gain = {name: 100 * (u["hps"] / u["8ps"] - 1) for name, u in use.items()}
+    points = {name: 100 * (u["hps"] - u["8ps"]) for name, u in use.items()}
+    if best:
+        name = max(points, key=lambda one: points[one])
+        text, value, other = f"+{points[name]:.1f} points ({name})", points[name], gain[name]
+        values["paper_application"] = float(name == "Music")
+    else:
+        value, other = statistics.mean(points.values()), statistics.mean(gain.values())
+        text = f"+{value:.1f} points"
+    return Measurement(text, values | {"points": value}, f"As a ratio it is {other:+.1f} %.")
+
+
+@measure
+def utilisation_best(results: Results) -> Measurement:
+    """Figure 9, best application."""
+    return _utilisation(results, best=True)
+
+
+@measure
+def utilisation_mean(results: Results) -> Measurement:
+    """Figure 9, mean."""
+    return _utilisation(results, best=False)
+
+
+@measure
+def utilisation_4ps(results: Results) -> Measurement:
+    """Figure 9, hybrid against 4 KB pages."""
+    gaps_ = [
+        abs(use["hps"] / use["4ps"] - 1)
+        for use in (utilisation(results, name) for name in results.applications)
+    ]
+    return Measurement(f"differ by at most {100 * max(gaps_):.2f} %", {"gap": 100 * max(gaps_)})
+
+
+@measure
+def split_20k(_results: Results) -> Measurement:
+    """Section V-A: one write of 20 KB on both devices."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "write.csv"
+        path.write_text("0,write,0,40\n")
+        trace = read(path, format="csv", columns="arrival,op,sector,sectors", time_unit="s")
+        eight, hybrid = (Device.preset(name).simulate(trace) for name in ("iiswc15-8ps", "iiswc15-hps"))
+    used = 100 * eight["space.space_utilisation"]
+    programs = hybrid["flash.page_programs.total"]
+    return Measurement(
+        f"{used:.1f}%; hybrid pages: {programs} programs, {100 * hybrid['space.space_utilisation']:.0f}%",
+        {"used": used, "programs": programs},
+    )

@@ -1,0 +1,139 @@
+"""Measures of claims: functions of a study's results, and the record of what each of them reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+from emmclab.profile import Profile
+from emmclab.study.results import Results, Run
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Result of a measure: in words, as the values that are checked, and a note for the reader."""
+
+    text: str
+    values: dict[str, float]
+    note: str = ""
+
+
+Measure = Callable[[Results], Measurement]
+
+
+def measure(function: Measure) -> Measure:
+    """Mark a function as the measure of a claim."""
+    function.__dict__["is_measure"] = True
+    return function
+
+
+def find_measure(paper: str, name: str) -> Measure:
+    """Find `MODULE.FUNCTION` in the folder of a paper.
+
+    Raises:
+        ConfigError: there is no such measure.
+    """
+    module, _, function = name.partition(".")
+    try:
+        found = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{paper}: there is no measure `{name}`", kind="config", field="measure") from error
+    if not getattr(found, "is_measure", False):
+        raise ConfigError(f"{paper}: `{name}` is not marked as a measure", kind="config", field="measure")
+    return found  # type: ignore[no-any-return]
+
+
+@dataclass
+class Reads:
+    """What a measure read: columns of published tables, fields of profiles, and runs."""
+
+    tables: dict[str, None] = field(default_factory=dict)
+    #: Input and field.
+    profiles: dict[tuple[str, str], None] = field(default_factory=dict)
+    #: Runs, by their place in the results.
+    runs: dict[int, Run] = field(default_factory=dict)
+
+
+_reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
+
+
+class _WatchedProfile(Profile):
+    def __init__(self, name: str, profile: Profile, reads: Reads) -> None:
+        super().__init__(dict(profile))
+        self._name, self._reads = name, reads
+
+    def __getitem__(self, field: str) -> Any:
+        if field != "figures":
+            self._reads.profiles[self._name, field] = None
+        return super().__getitem__(field)
+
+    def figure(self, name: str) -> list[dict[str, Any]]:
+        self._reads.profiles[self._name, name] = None
+        return super().figure(name)
+
+
+class _Watched(Results):
+    """Results that note every run that is taken from them."""
+
+    def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
+        reads = _reads.get()
+        for run in super().select(grid, **wanted):
+            if reads is not None:
+                reads.runs[id(run)] = run
+            yield run
+
+
+def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
+    """Take a measure, and give what it read."""
+    reads = Reads()
+    profiles: dict[str, Profile] = {
+        name: _WatchedProfile(name, profile, reads) for name, profile in results.profiles.items()
+    }
+    watched = _Watched(results.about, profiles, results.runs, results.digest)
+    token = _reads.set(reads)
+    try:
+        return function(watched), reads
+    finally:
+        _reads.reset(token)
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """Give a published table as rows."""
+    reads = _reads.get()
+    if reads is not None:
+        reads.tables[name] = None
+    return list(csv.DictReader(io.StringIO(_core.published_csv()[name])))
+
+
+def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = None) -> float:
+    """Percent of all requests (or gaps) in the bins of a figure above one limit and up to another.
+
+    The limits are those of bins: KB for sizes, ms for times.
+    """
+    unit = "kb" if figure == "size_distribution" else "ms"
+    total = 0.0
+    for row in profile.figure(figure):
+        low, high = row[f"low_{unit}"], row[f"high_{unit}"]
+        inside = low >= above and (to is None or (high is not None and high <= to))
+        if inside and row.get("op", "all") == "all":
+            total += row["pct"]
+    return total
+
+
+def rate_by_size(profiles: Iterable[Profile], op: str, size_kb: float) -> float | None:
+    """MB/s of requests of exactly a size, each request weighing the same (Figure 3)."""
+    rates = [
+        (row["exact_requests"], row["exact_mean_mb_per_s"])
+        for profile in profiles
+        for row in profile.figure("throughput_by_size")
+        if row["op"] == op and row["high_kb"] == size_kb and row["exact_requests"]
+    ]
+    count = sum(requests for requests, _ in rates)
+    return sum(requests * rate for requests, rate in rates) / count if count else None

@@ -1,0 +1,78 @@
+"""Where the values of a claim come from: whether agreement restates an input.
+
+Presets record the sources of their parameters: `made_from` of a workload (by parameter), `fitted_to` of a
+device. A claim is restated if all that its measure reads comes from published tables, from profile fields of
+synthetic inputs whose recorded sources include the claim's own, from runs on devices fitted to them, or
+from layers that did nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+
+from emmclab.device import Device
+from emmclab.papers.measuring import Reads
+from emmclab.study.results import Run
+from emmclab.workload import PARAMETERS_OF, Workload, workloads
+
+#: Counters of the bytes that layers handle themselves.
+_WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
+#: A layer that handled less than this share of the written bytes passed the requests on.
+_LEAST_WORK = 0.001
+
+
+@functools.cache
+def _made_from(workload: str) -> dict[str, list[str]]:
+    made: dict[str, list[str]] = tomllib.loads(Workload.preset(workload).to_toml()).get("made_from", {})
+    return made
+
+
+@functools.cache
+def fitted_to(device: str) -> frozenset[str]:
+    """Give what a device preset was fitted to."""
+    return frozenset(tomllib.loads(Device.named(device).to_toml()).get("fitted_to", ()))
+
+
+def sources_of_field(workload: str, field: str) -> frozenset[str]:
+    """Give the recorded sources of the parameters that decide a field of a workload's profile."""
+    made = _made_from(workload)
+    return frozenset(source for key in PARAMETERS_OF.get(field, ()) for source in made.get(key, ()))
+
+
+def _idle(run: Run) -> bool:
+    layers = run.get("layers") or []
+    work = sum(layer.get(count, 0) for layer in layers for count in _WORK)
+    return bool(layers) and work <= _LEAST_WORK * run["requests"]["bytes_written"]
+
+
+def _devices(run: Run) -> set[str]:
+    options = run["options"]
+    card = options.get("card") if options.get("routing") != "internal" else None
+    return {name for name in (run["device"], card, options.get("second")) if name}
+
+
+def restated(reads: Reads, own: frozenset[str]) -> str:
+    """Say why the values that were read restate a claim's `own` sources; empty where they do not."""
+    synthetic = set(workloads())
+    fields: dict[str, set[str]] = {}
+    for name, field in reads.profiles:
+        if name in synthetic:
+            fields.setdefault(field, set()).update(sources_of_field(name, field))
+    if any(not sources & own for sources in fields.values()):
+        return ""
+    working = [run for run in reads.runs.values() if not _idle(run)]
+    fitted = {device for device in set().union(*map(_devices, working)) if fitted_to(device) & own}
+    if working and not fitted:
+        return ""
+    reasons = []
+    if fields:
+        said = sorted(set().union(*fields.values()) & own)
+        reasons.append(f"the synthetic workloads were made from {', '.join(said)}")
+    if fitted:
+        reasons.append(f"{', '.join(sorted(fitted))} was fitted to it")
+    if reads.runs and not working:
+        reasons.append("the layer passed every request on, and takes no time itself")
+    if reads.tables and not reasons:
+        reasons.append("both sides are published figures")
+    return f"Restated: {'; '.join(reasons)}." if reasons else ""
