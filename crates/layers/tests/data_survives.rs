@@ -27,6 +27,8 @@ enum Event {
     Background {
         level: usize,
     },
+    /// Drains the layers, as far as requests under way let them.
+    Drain,
     /// Runs a stage of a request under way.
     Advance {
         which: usize,
@@ -47,6 +49,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard { sector, sectors, secure }),
         1 => Just(Event::Flush),
         5 => (0_usize..3).prop_map(|level| Event::Background { level }),
+        1 => Just(Event::Drain),
         8 => (0_usize..4).prop_map(|which| Event::Advance { which }),
     ]
 }
@@ -136,6 +139,10 @@ proptest! {
                     }
                     continue;
                 }
+                Event::Drain => {
+                    executor.drain().unwrap();
+                    continue;
+                }
                 Event::Advance { which } => {
                     if which < active.len() {
                         let one = &mut active[which];
@@ -194,5 +201,13 @@ proptest! {
             executor.submit(Op::Read, sector, &mut data).unwrap();
             check(&model, sector, &data);
         }
+        executor.drain().unwrap();
+        for level in 0..levels {
+            let kept = executor.layer(level).counters().into_iter().find(|(name, _)| *name == "map_entries");
+            assert!(kept.is_none_or(|(_, entries)| entries == 0), "level {level} keeps data");
+        }
+        let mut data = vec![0; capacity as usize * SECTOR];
+        executor.submit(Op::Read, 0, &mut data).unwrap();
+        check(&model, 0, &data);
     }
 }

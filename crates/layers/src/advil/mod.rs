@@ -157,6 +157,10 @@ impl Layer for Advil {
         }
     }
 
+    fn drain(&mut self) {
+        self.moving.drain();
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut all = self.counters.named();
         all.push(("map_entries", self.map.len()));
