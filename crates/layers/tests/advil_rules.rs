@@ -271,3 +271,50 @@ fn the_map_takes_no_more_than_the_paper_says() {
     assert!(host.count("map_entries_most") > 55_000);
     assert!(host.count("memory_bytes") < 2 << 20, "{}", host.count("memory_bytes"));
 }
+
+#[test]
+fn draining_moves_all_logged_data_home_and_then_ends() {
+    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    for (hot, recovery) in [
+        (HotPolicy::Paper, false),
+        (HotPolicy::Paper, true),
+        (HotPolicy::Rewritten, false),
+        (HotPolicy::None, true),
+    ] {
+        let settings = AdvilSettings { reserved: Size::mb(16), hot, recovery, ..settings() };
+        let mut host = Host::new(&settings, &below);
+        for i in 0..3000_u64 {
+            while host.ask(Op::Write, (i * 7919 % 9000) * 64 % (1 << 22), 8).is_err() {
+                host.work();
+            }
+        }
+        host.advil.drain();
+        while host.work().is_some() {}
+        assert_eq!(host.count("map_entries"), 0, "{hot:?}, recovery {recovery}");
+        let home = host.count("moved_bytes") + host.count("rewritten_bytes") + host.count("voided_bytes");
+        assert_eq!(home, host.count("logged_bytes"), "hot copies are not moved twice");
+        // What is logged afterwards stays in the log again.
+        host.write(64, 8);
+        while host.work().is_some() {}
+        assert_eq!(host.count("map_entries"), 1);
+    }
+}
+
+#[test]
+fn writes_of_the_mover_are_counted_by_their_size() {
+    // A whole block; two clustered pages of another; 4 KB from the middle of a page without padding.
+    let writes: Vec<u64> = (0..65).map(|i| i * 64 + 8).chain([8192 * 2 + 8, 8192 * 2 + 72]).collect();
+    let mut host = full_section(&settings(), &BELOW, &writes);
+    for _ in 0..2 {
+        host.work().unwrap();
+    }
+    assert_eq!((host.count("move_block_writes"), host.count("move_block_bytes")), (1, 4 << 20));
+    assert_eq!((host.count("move_page_writes"), host.count("move_page_bytes")), (1, 64 << 10));
+    assert_eq!(host.count("move_other_writes"), 0);
+    let plain = AdvilSettings { page_padding: false, block_padding: false, ..settings() };
+    let mut host = full_section(&plain, &BELOW, &[8]);
+    host.work().unwrap();
+    assert_eq!((host.count("move_other_writes"), host.count("move_other_bytes")), (1, 4096));
+    let moved = host.count("moved_bytes") + host.count("padded_bytes");
+    assert_eq!(moved, 4096, "the sizes add up");
+}
