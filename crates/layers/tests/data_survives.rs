@@ -56,13 +56,15 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
     let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
-    let one = (hot, any::<[bool; 4]>(), 0..layers().len()).prop_map(
-        |(hot, [page, block, recovery, idle], kind)| {
+    let one = (hot, any::<[bool; 6]>(), 0..layers().len()).prop_map(
+        |(hot, [page, block, recovery, idle, through, data], kind)| {
             // Any layer that there is, those with a reserved area with a small one.
             let name = layers()[kind].name;
             let layer = match name {
                 "advil" => small(name)
                     .with("hot", hot)
+                    .with("hot_invalidated", if data { "data" } else { "pages" })
+                    .with("read_through", if through { "4KB" } else { "0" })
                     .with("page_padding", if page { "true" } else { "false" })
                     .with("block_padding", if block { "true" } else { "false" }),
                 "ressd" => small(name),

@@ -52,10 +52,22 @@ impl Advil {
             }
         }
         let mut padded = 0;
+        let most = u64::from(self.shape.read_through);
+        // Part of the plan's buffer for what is read between holes.
+        let mut unused = None;
+        let mut last_end = None;
         for (from, to) in holes {
             let home = writes.iter().find(|(first, end, _)| (*first..*end).contains(&from));
             let Some((first, _, offset)) = home else { continue };
-            plan.begin(0, Op::Read, from);
+            match last_end.map(|end| from - end).filter(|between| *between <= most) {
+                None => plan.begin(0, Op::Read, from),
+                Some(between) => {
+                    let unused = *unused.get_or_insert_with(|| plan.scratch(self.shape.read_through));
+                    plan.piece(Memory::Scratch, unused, between as u32);
+                    self.counters.read_through_bytes += between * 512;
+                }
+            }
+            last_end = Some(to);
             plan.piece(Memory::Scratch, offset + (from - first) as u32, (to - from) as u32);
             padded += to - from;
         }

@@ -37,7 +37,7 @@ use map::IntervalMap;
 use mover::Moving;
 use section::Section;
 use settings::Shape;
-pub use settings::{AdvilSettings, HotPolicy, Mover};
+pub use settings::{AdvilSettings, HotPolicy, Invalidated, Mover};
 
 pub(crate) const KIND: Kind = Kind {
     name: "advil",
