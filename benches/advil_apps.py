@@ -3,9 +3,10 @@
     .venv/bin/python benches/advil_apps.py TRACE... [--mode MODE] [--reserved 256MB] [--seed 1] [--json FILE]
 
 The eMMC of the Galaxy S II, full of data, with a part of the microSD card as the reserved area; addresses
-are wrapped into 12 GB. Printed for each trace and layer: mean response, simulated time, write amplification
-of the eMMC, and MB logged, moved to the original area (with padding) and kept hot. A name that comes with
-emmclab (`emmclab synth`) stands for a trace, with its seed.
+are wrapped into 12 GB. Printed for each trace and layer: mean response, simulated time, bandwidth of writes
+until the last request and until the log was drained behind it, write amplification of the eMMC, and MB
+logged, moved to the original area (with padding) and kept hot. A name that comes with emmclab
+(`emmclab synth`) stands for a trace, with its seed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ReSSD": ("ressd", {}),
     "padding": ("advil", {"hot": "none"}),
     "Advil": ("advil", {}),
+    "data": ("advil", {"hot_invalidated": "data"}),
+    "fixed 30 %": ("advil", {"hot_step_pct": 0}),
+    "fixed 10 %": ("advil", {"hot_step_pct": 0, "hot_start_pct": 10}),
+    "fixed 5 %": ("advil", {"hot_step_pct": 0, "hot_start_pct": 5}),
+    "each hole by itself": ("advil", {"read_through": "0"}),
     "rewritten": ("advil", {"hot": "rewritten"}),
     "with recovery": ("advil", {"hot": "rewritten", "recovery": True}),
     "no checkpoints": ("advil", {"hot": "rewritten", "recovery": True, "checkpoint": "0"}),
@@ -47,14 +53,23 @@ def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
     """One trace under one layer."""
     layer, settings = LAYERS[label]
     chosen = {} if layer == "pass-through" else AREAS | {"reserved": options.reserved} | settings
-    result = Device.preset("galaxys2").simulate(
-        opened(name, options.seed),
-        mode=options.mode,
-        wrap_addresses=True,
-        precondition="sequential:100",
-        layers=[layer],
-        layer_settings={f"{layer}.{key}": value for key, value in chosen.items()},
-        second=None if layer == "pass-through" else "microsd-class10",
+    result = (
+        Device.preset("galaxys2")
+        .set(dict(options.device_settings))
+        .simulate(
+            opened(name, options.seed),
+            mode=options.mode,
+            wrap_addresses=True,
+            precondition="sequential:100",
+            layers=[layer],
+            layer_settings={f"{layer}.{key}": value for key, value in chosen.items()},
+            second=None if layer == "pass-through" else "microsd-class10",
+            drain=True,
+            images=options.images,
+        )
+    )
+    written, run_s, drain_s = (
+        result[path] for path in ("requests.bytes_written", "run.simulated_s", "run.drain_s")
     )
     counts = result["layers"][0]
     return {
@@ -62,19 +77,29 @@ def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed,
         "layer": label,
         "mean_response_ms": result["response.mean_response_ms"],
-        "simulated_s": result["run.simulated_s"],
+        "simulated_s": run_s,
+        "drain_s": drain_s,
+        "write_mb_s": written / _MB / run_s,
+        "drained_mb_s": written / _MB / (run_s + drain_s),
         "waf": result["write_amplification.waf"],
-        "written_mb": result["requests.bytes_written"] / _MB,
+        "written_mb": written / _MB,
         **{
             field: sum(counts.get(count, 0) for count in parts) / _MB
             for field, parts in {
                 "logged_mb": ["logged_bytes"],
                 "moved_mb": ["moved_bytes", "padded_bytes"],
                 "hot_mb": ["hot_bytes"],
+                "rewritten_mb": ["rewritten_bytes"],
+                "block_mb": ["move_block_bytes"],
+                "page_mb": ["move_page_bytes"],
+                "other_mb": ["move_other_bytes"],
                 "checkpoint_mb": ["checkpoint_bytes"],
             }.items()
         },
         "switches": counts.get("switches", 0),
+        "hot_pct": counts.get("hot_region_pct", 0),
+        "logged_writes": counts.get("logged_writes", 0),
+        "passed_writes": counts.get("passed_writes", 0),
     }
 
 
@@ -87,6 +112,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", default=",".join(LAYERS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--images", type=Path, help="folder of preconditioned devices, for reuse")
+    parser.add_argument(
+        "--set",
+        dest="device_settings",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=lambda text: tuple(text.split("=", 1)),
+        help="setting of the eMMC",
+    )
     options = parser.parse_args(arguments)
     rows = []
     for name in options.traces:

@@ -190,6 +190,7 @@ class Device:
         layer_settings: Mapping[str, Setting] | None = None,
         second: Device | str | None = None,
         first_writes: int = 0,
+        drain: bool = False,
         victim: VictimPolicy | None = None,
         fold: bool | None = None,
         progress: SimulationProgress | None = None,
@@ -215,6 +216,8 @@ class Device:
             layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
             second: a device beside it, for layers that use one.
             first_writes: with layers, keep so many of the first writes that reach the device.
+            drain: after the last request, have the layers move all data that they keep aside to its place;
+                `run.drain_s` is the time that it takes. Counts of the layers and the device include it.
             victim: chooses the blocks that garbage collection empties during the run, in place of `gc.policy`
                 of the settings, by which the device is preconditioned: a function that takes a `VictimView`
                 and returns a block or None. Its answer is trusted: a block full of valid data is moved as it
@@ -262,6 +265,7 @@ class Device:
             "seed": seed,
             "check": check,
             "first_writes": first_writes,
+            "drain": drain,
             "precondition": "none" if isinstance(aging, Path) else aging,
         }
         source = traces[0] if len(traces) == 1 else combine(traces)

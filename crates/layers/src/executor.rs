@@ -181,6 +181,18 @@ impl<D: Disk> Executor<D> {
         Ok(true)
     }
 
+    /// Has the layers move all data that they keep aside to its place, from the top down; no request is in flight.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn drain(&mut self) -> io::Result<()> {
+        for level in 0..self.levels.len() {
+            self.levels[level].layer.drain();
+            while self.background(level)? {}
+        }
+        Ok(())
+    }
+
     fn running(level: usize, id: u64, plan: Plan) -> Running {
         let scratch = vec![0; plan.scratch_sectors() as usize * SECTOR];
         Running { level, id, plan, next: 0, scratch }

@@ -124,6 +124,10 @@ pub trait Layer: Send {
     /// The background plan is complete.
     fn background_done(&mut self) {}
 
+    /// Has background work move all data that the layer keeps aside to its place. [`Layer::background`] gives that work until
+    /// nothing is kept; requests that come meanwhile are served, and what they add is moved, too.
+    fn drain(&mut self) {}
+
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

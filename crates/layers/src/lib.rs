@@ -20,7 +20,7 @@ mod setting;
 mod size;
 mod stack;
 
-pub use advil::{Advil, AdvilSettings, HotPolicy, Mover};
+pub use advil::{Advil, AdvilSettings, HotPolicy, Invalidated, Mover};
 pub use executor::{Disk, Executor, Running};
 pub use in_flight::InFlight;
 pub use kind::Kind as LayerKind;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::advil::{Advil, AdvilSettings, HotPolicy, Mover};
+use crate::advil::{Advil, AdvilSettings, HotPolicy, Invalidated, Mover};
 use crate::kind::{Kind, read_settings};
 use crate::layer::{Below, Layer};
 use crate::setting::{Setting, settings_of};
@@ -77,7 +77,9 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
         page_padding: false,
         block_padding: false,
         block_padding_over: None,
+        read_through: None,
         hot: HotPolicy::None,
+        hot_invalidated: Invalidated::Pages,
         hot_start_pct: 0,
         hot_step_pct: 0,
         hot_most_pct: 0,

@@ -3,8 +3,8 @@
 
 use emmclab_base::Op;
 use emmclab_layers::{
-    Advil, AdvilSettings, Background, Below, Decision, Defer, HostRequest, HotPolicy, InFlight, Layer, Plan,
-    Size, Step,
+    Advil, AdvilSettings, Background, Below, Decision, Defer, HostRequest, HotPolicy, InFlight, Invalidated,
+    Layer, Plan, Size, Step,
 };
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
@@ -123,10 +123,8 @@ fn page_padding_writes_whole_clustered_pages_as_in_figure_5() {
     assert_eq!(
         move_out,
         [
-            // The holes, 0, 3 and 6; the log, in the order of its places; one write of 32 KB.
-            (0, Op::Read, 0, 8),
-            (0, Op::Read, 24, 8),
-            (0, Op::Read, 48, 8),
+            // The holes, 0, 3 and 6, with what lies between; the log, in the order of its places; one write of 32 KB.
+            (0, Op::Read, 0, 56),
             (1, Op::Read, 0, 40),
             (0, Op::Write, 0, 64),
         ]
@@ -136,6 +134,25 @@ fn page_padding_writes_whole_clustered_pages_as_in_figure_5() {
     let mut host = full_section(&plain, &BELOW, &writes);
     let out: Vec<_> = host.work().unwrap().into_iter().filter(|command| command.1 == Op::Write).collect();
     assert_eq!(out, [(0, Op::Write, 8, 16), (0, Op::Write, 32, 16), (0, Op::Write, 56, 8)]);
+}
+
+#[test]
+fn holes_are_read_at_once_where_no_more_lies_between_them_than_read_through() {
+    for (read_through, reads) in [
+        (Some(Size::kb(8)), vec![(0, 56)]),
+        (Some(Size::kb(4)), vec![(0, 8), (24, 8), (48, 8)]),
+        (Some(Size(0)), vec![(0, 8), (24, 8), (48, 8)]),
+        (None, vec![(0, 56)]),
+    ] {
+        let through = AdvilSettings { read_through, ..settings() };
+        let mut host = full_section(&through, &BELOW, &[32, 8, 56, 16, 40]);
+        let is_hole = |command: &&(u8, Op, u64, u32)| (command.0, command.1) == (0, Op::Read);
+        let out = host.work().unwrap();
+        let holes: Vec<_> = out.iter().filter(is_hole).map(|command| (command.2, command.3)).collect();
+        assert_eq!(holes, reads);
+        assert_eq!(host.count("padded_bytes"), 3 * 4096, "what lies between is logged already");
+        assert_eq!(host.count("read_through_bytes"), if reads.len() == 1 { 4 * 4096 } else { 0 });
+    }
 }
 
 #[test]
@@ -241,6 +258,61 @@ fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
     assert_eq!(host.count("hot_region_pct"), 24);
 }
 
+/// Percent of the hot region after one full section, and clustered pages copied into the other.
+fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u64, u64) {
+    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let mut host = Host::new(settings, &below);
+    let mut written = 0;
+    while host.count("switches") == 0 {
+        host.write(write(written), 8);
+        written += 1;
+    }
+    while host.work().is_some() {}
+    (host.count("hot_region_pct"), host.count("hot_pages"))
+}
+
+#[test]
+fn invalidated_pages_and_the_hot_region_are_counted_in_whole_clustered_pages() {
+    let settings = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, ..settings() };
+    assert_eq!(settings.hot_invalidated, Invalidated::Pages);
+    // A section of 8 MB is 256 clustered pages, so that 30 % are 76. Of 700 pages, so many are written twice, 8 KB apart.
+    for (twice, pct) in [(76, 28), (77, 32)] {
+        let write = |i: u64| if i < 2 * twice { (i / 2) * 64 + (i % 2) * 16 } else { (i + 1000) * 64 };
+        // As many pages stay as the region has room for whole ones, though 4 or 8 KB of each are logged.
+        assert_eq!(hot_region_after(&settings, write), (pct, 256 * pct / 100));
+    }
+}
+
+#[test]
+fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_bytes() {
+    let settings = AdvilSettings {
+        reserved: Size::mb(16),
+        hot: HotPolicy::Paper,
+        hot_invalidated: Invalidated::Data,
+        ..settings()
+    };
+    // Writes to other parts of the same clustered pages overwrite nothing: the region shrinks.
+    let apart = |i: u64| if i < 1000 { (i / 2) * 64 + (i % 2) * 16 } else { (i + 1000) * 64 };
+    assert_eq!(hot_region_after(&settings, apart).0, 28);
+    // 30 % of 8 MB are 614 writes of 4 KB.
+    for (over, pct) in [(614, 28), (615, 32)] {
+        let write = |i: u64| if i < 2 * over { (i / 2) * 64 } else { (i + 1000) * 64 };
+        let (found, pages) = hot_region_after(&settings, write);
+        assert_eq!(found, pct);
+        // Of each page 4 KB are logged, so that more pages stay than whole ones would.
+        assert_eq!(pages, 2048 * pct / 100);
+    }
+}
+
+#[test]
+fn a_step_of_0_keeps_the_size_of_the_hot_region() {
+    let settings =
+        AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, hot_step_pct: 0, ..settings() };
+    for stride in [1, 7] {
+        assert_eq!(hot_region_after(&settings, |i| (i * stride % 40_000) * 64).0, 30);
+    }
+}
+
 #[test]
 fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
     let below = Below { main: 1 << 22, second: Some(64 << 11) };
@@ -270,4 +342,51 @@ fn the_map_takes_no_more_than_the_paper_says() {
     }
     assert!(host.count("map_entries_most") > 55_000);
     assert!(host.count("memory_bytes") < 2 << 20, "{}", host.count("memory_bytes"));
+}
+
+#[test]
+fn draining_moves_all_logged_data_home_and_then_ends() {
+    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    for (hot, recovery) in [
+        (HotPolicy::Paper, false),
+        (HotPolicy::Paper, true),
+        (HotPolicy::Rewritten, false),
+        (HotPolicy::None, true),
+    ] {
+        let settings = AdvilSettings { reserved: Size::mb(16), hot, recovery, ..settings() };
+        let mut host = Host::new(&settings, &below);
+        for i in 0..3000_u64 {
+            while host.ask(Op::Write, (i * 7919 % 9000) * 64 % (1 << 22), 8).is_err() {
+                host.work();
+            }
+        }
+        host.advil.drain();
+        while host.work().is_some() {}
+        assert_eq!(host.count("map_entries"), 0, "{hot:?}, recovery {recovery}");
+        let home = host.count("moved_bytes") + host.count("rewritten_bytes") + host.count("voided_bytes");
+        assert_eq!(home, host.count("logged_bytes"), "hot copies are not moved twice");
+        // What is logged afterwards stays in the log again.
+        host.write(64, 8);
+        while host.work().is_some() {}
+        assert_eq!(host.count("map_entries"), 1);
+    }
+}
+
+#[test]
+fn writes_of_the_mover_are_counted_by_their_size() {
+    // A whole block; two clustered pages of another; 4 KB from the middle of a page without padding.
+    let writes: Vec<u64> = (0..65).map(|i| i * 64 + 8).chain([8192 * 2 + 8, 8192 * 2 + 72]).collect();
+    let mut host = full_section(&settings(), &BELOW, &writes);
+    for _ in 0..2 {
+        host.work().unwrap();
+    }
+    assert_eq!((host.count("move_block_writes"), host.count("move_block_bytes")), (1, 4 << 20));
+    assert_eq!((host.count("move_page_writes"), host.count("move_page_bytes")), (1, 64 << 10));
+    assert_eq!(host.count("move_other_writes"), 0);
+    let plain = AdvilSettings { page_padding: false, block_padding: false, ..settings() };
+    let mut host = full_section(&plain, &BELOW, &[8]);
+    host.work().unwrap();
+    assert_eq!((host.count("move_other_writes"), host.count("move_other_bytes")), (1, 4096));
+    let moved = host.count("moved_bytes") + host.count("padded_bytes");
+    assert_eq!(moved, 4096, "the sizes add up");
 }

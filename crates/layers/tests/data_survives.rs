@@ -27,6 +27,8 @@ enum Event {
     Background {
         level: usize,
     },
+    /// Drains the layers, as far as requests under way let them.
+    Drain,
     /// Runs a stage of a request under way.
     Advance {
         which: usize,
@@ -47,19 +49,22 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard { sector, sectors, secure }),
         1 => Just(Event::Flush),
         5 => (0_usize..3).prop_map(|level| Event::Background { level }),
+        1 => Just(Event::Drain),
         8 => (0_usize..4).prop_map(|which| Event::Advance { which }),
     ]
 }
 
 fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
     let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
-    let one = (hot, any::<[bool; 4]>(), 0..layers().len()).prop_map(
-        |(hot, [page, block, recovery, idle], kind)| {
+    let one = (hot, any::<[bool; 6]>(), 0..layers().len()).prop_map(
+        |(hot, [page, block, recovery, idle, through, data], kind)| {
             // Any layer that there is, those with a reserved area with a small one.
             let name = layers()[kind].name;
             let layer = match name {
                 "advil" => small(name)
                     .with("hot", hot)
+                    .with("hot_invalidated", if data { "data" } else { "pages" })
+                    .with("read_through", if through { "4KB" } else { "0" })
                     .with("page_padding", if page { "true" } else { "false" })
                     .with("block_padding", if block { "true" } else { "false" }),
                 "ressd" => small(name),
@@ -136,6 +141,10 @@ proptest! {
                     }
                     continue;
                 }
+                Event::Drain => {
+                    executor.drain().unwrap();
+                    continue;
+                }
                 Event::Advance { which } => {
                     if which < active.len() {
                         let one = &mut active[which];
@@ -194,5 +203,13 @@ proptest! {
             executor.submit(Op::Read, sector, &mut data).unwrap();
             check(&model, sector, &data);
         }
+        executor.drain().unwrap();
+        for level in 0..levels {
+            let kept = executor.layer(level).counters().into_iter().find(|(name, _)| *name == "map_entries");
+            assert!(kept.is_none_or(|(_, entries)| entries == 0), "level {level} keeps data");
+        }
+        let mut data = vec![0; capacity as usize * SECTOR];
+        executor.submit(Op::Read, 0, &mut data).unwrap();
+        check(&model, 0, &data);
     }
 }

@@ -48,12 +48,14 @@ struct Model {
     /// The newest version whose write is complete.
     complete: Vec<u64>,
     clock: u64,
+    /// Whether the layers are drained now and then.
+    drains: bool,
 }
 
 impl Model {
-    fn new() -> Self {
+    fn new(drains: bool) -> Self {
         let (none, empty) = (vec![0; SPAN as usize], vec![Vec::new(); SPAN as usize]);
-        Self { flushed: none.clone(), since: empty, complete: none, clock: 0 }
+        Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains }
     }
 
     /// A request is complete.
@@ -95,6 +97,12 @@ impl Model {
         let mut active: Vec<Active> = Vec::new();
         for _ in 0..requests {
             let roll = die.roll(20);
+            if roll == 2 && self.drains && die.roll(4) == 0 {
+                if executor.drain().is_err() {
+                    return true;
+                }
+                continue;
+            }
             if (2..7).contains(&roll) {
                 if executor.background(0).is_err() {
                     return true;
@@ -179,15 +187,17 @@ struct Cuts {
     /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes.
     step: u64,
     seed: u64,
+    /// Whether the layers are drained now and then.
+    drains: bool,
 }
 
 fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
-    let Cuts { requests, beside, lives, step, seed } = cuts;
+    let Cuts { requests, beside, lives, step, seed, drains } = cuts;
     let fresh = || [BELOW.main, BELOW.second.unwrap()].map(|sectors| vec![0; sectors as usize * SECTOR]);
     let mut cut = 0;
     loop {
         let mut die = Die(seed ^ cut);
-        let mut model = Model::new();
+        let mut model = Model::new(drains);
         let mut disks = fresh();
         let mut was_cut = true;
         for life in 0..lives {
@@ -231,7 +241,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
 }
 
 fn once(seed: u64) -> Cuts {
-    Cuts { requests: 260, beside: 1, lives: 1, step: 1, seed }
+    Cuts { requests: 260, beside: 1, lives: 1, step: 1, seed, drains: false }
 }
 
 fn advil(checkpoint: &str) -> LayerConfig {
@@ -271,10 +281,21 @@ fn so_when_the_map_is_too_large_for_a_checkpoint() {
 }
 
 #[test]
+fn so_while_the_log_is_drained() {
+    for (seed, hot) in ["paper", "none"].into_iter().enumerate() {
+        for (checkpoint, beside) in [("0", 1), ("12KB", 1), ("0", 4), ("12KB", 4)] {
+            let layer = advil(checkpoint).with("hot", hot).with("second_device", "true");
+            let cuts = Cuts { beside, drains: true, lives: 2, ..once(400 + beside as u64 + seed as u64) };
+            cut_everywhere(&[layer], cuts);
+        }
+    }
+}
+
+#[test]
 fn cuts_may_follow_each_other() {
     for seed in 0..6 {
         let layer = advil(["0", "12KB"][seed as usize % 2]).with("hot", "paper");
-        let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, seed: 1000 + seed };
+        let cuts = Cuts { requests: 200, beside: 1 + seed as usize, lives: 5, step: 3, ..once(1000 + seed) };
         cut_everywhere(&[layer], cuts);
     }
 }

@@ -35,6 +35,8 @@ fn each_by_itself() {
         ("hot_most_pct", "100", "log region"),
         ("hot_most_pct", "101", "at most 100"),
         ("block_padding_over", "128", "128 clustered pages"),
+        ("read_through", "8MB", "up to the clustered block"),
+        ("hot_invalidated", "some", "unknown variant"),
         ("hot", "lukewarm", "unknown variant"),
         ("checkpoint", "16MB", "`recovery` is false"),
         ("mover", "never", "unknown variant"),

@@ -105,6 +105,8 @@ pub struct ReplayOptions {
     pub seed: u64,
     /// Keep so many of the first writes that layers send to the device, for a picture of their pattern.
     pub first_writes: u32,
+    /// After the last request, have the layers move all data that they keep aside to its place, and measure how long that takes.
+    pub drain: bool,
     /// Check the device's invariants and contents after every request.
     pub check: bool,
 }

@@ -184,6 +184,37 @@ fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
 }
 
 #[test]
+fn draining_is_timed_and_changes_nothing_before_it() {
+    let writes: Vec<_> = (0..9_000_u64)
+        .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
+        .collect();
+    let plain = ReplayOptions { mode: Mode::BackToBack, ..ReplayOptions::default() };
+    let drain = ReplayOptions { drain: true, ..plain.clone() };
+    let stacked = |name: &str| {
+        vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()]
+    };
+    for stack in [stacked("advil"), stacked("ressd")] {
+        let (without, with) = (run(&stack, true, &plain, &writes), run(&stack, true, &drain, &writes));
+        assert_eq!(without.run.drain_s, None);
+        assert!(with.run.drain_s.unwrap() > 0.0);
+        assert_eq!(with.run.simulated_s, without.run.simulated_s);
+        assert_eq!(with.response, without.response);
+        assert!(count(&without, "map_entries") > 0);
+        for layer in &with.layers {
+            assert_eq!(layer.counters["map_entries"], 0, "{} keeps nothing", layer.name);
+        }
+        assert!(with.flash.page_programs.total > without.flash.page_programs.total);
+        assert!(with.utilisation.planes_pct.iter().all(|pct| *pct <= 100.0));
+        assert_eq!(with, run(&stack, true, &drain, &writes));
+    }
+    for stack in [vec![], vec![LayerConfig::named("pass-through")]] {
+        let (without, mut with) = (run(&stack, false, &plain, &writes), run(&stack, false, &drain, &writes));
+        assert_eq!(with.run.drain_s.take(), Some(0.0), "there is nothing to drain");
+        assert_eq!(with, without);
+    }
+}
+
+#[test]
 fn the_parts_of_a_response_add_up() {
     let options = ReplayOptions::default();
     let result = run(&[advil()], false, &options, &requests(4000, 1 << 20, 500));

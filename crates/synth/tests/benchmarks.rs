@@ -53,3 +53,27 @@ fn postmark_writes_its_files_and_journals_them() {
     let small = requests.iter().filter(|request| request.op == Op::Write && request.sectors == 8).count();
     assert!(small > 10_000, "metadata comes home in small pieces: {small}");
 }
+
+#[test]
+fn phone_and_web_write_the_published_mixture() {
+    // By the rule of Kim & Kim's router: below 8 KB, not where the request before ended.
+    let mixture = |name: &str, count: &dyn Fn(&Request) -> u64| {
+        let (mut small, mut others, mut end) = (0, 0, None);
+        for request in all(name, 1) {
+            let follows = end == Some(request.sector);
+            end = Some(request.end());
+            match request.op {
+                Op::Write if request.sectors < 16 && !follows => small += count(&request),
+                Op::Write => others += count(&request),
+                _ => {}
+            }
+        }
+        others as f64 / small as f64
+    };
+    // 2,266 writes pass while 22,938 of 4 KB fill a section (V-E).
+    let phone = mixture("Phone_6H", &|_| 1);
+    assert!((phone / (2_266.0 / 22_938.0) - 1.0).abs() < 0.02, "{phone}");
+    // About twice as many sequential as random writes (FAST 2012, slide 21), in bytes.
+    let web = mixture("WebBench", &|request| request.bytes().0);
+    assert!((web / 2.0 - 1.0).abs() < 0.02, "{web}");
+}

@@ -78,6 +78,8 @@ def show_result(console: Console, result: Result) -> None:
     for label, path, digits, unit in _FACTS:
         value = result.shown(path)
         table.add_row(label, "–" if value is None else f"{value:,.{digits}f}", unit)
+    if (drain := result["run.drain_s"]) is not None:
+        table.add_row("Drain time", f"{drain:,.1f}", "s")
     if life := result["wear.lifetime"]:
         table.add_row(
             "Lifetime, even wear", f"{life['even_host_bytes'] / 2**40:,.2f}", "TB written by the host"

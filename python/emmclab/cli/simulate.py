@@ -11,6 +11,7 @@ from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
     DeviceName,
+    Drain,
     Layers,
     Replay,
     Second,
@@ -34,6 +35,7 @@ def simulate(
     settings: Settings = [],  # noqa: B006
     layers: Layers = [],  # noqa: B006
     second: Second = None,
+    drain: Drain = False,
     replay: Replay,
     events: Annotated[
         Path | None,
@@ -50,7 +52,7 @@ def simulate(
     configuration = configured(device, own)
     opened = [reading.open(path) for path in traces]
     beside = None if second is None else configured(second, [])
-    software = {"layers": layers, "layer_settings": layer_settings, "second": beside}
+    software = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}
     result = replay.run(configuration, opened, events, **software)
     if as_json:
         print_json(result.to_dict())

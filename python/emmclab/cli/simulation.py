@@ -120,6 +120,14 @@ Second = Annotated[
         rich_help_panel="Layers",
     ),
 ]
+Drain = Annotated[
+    bool,
+    typer.Option(
+        "--drain",
+        help="After the last request, have the layers move all data that they keep aside, and measure that.",
+        rich_help_panel="Layers",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,22 @@ counters! {
     moved_bytes,
     /// Write requests that took.
     move_writes,
+    /// Those of whole clustered blocks.
+    move_block_writes,
+    /// Their bytes.
+    move_block_bytes,
+    /// Those of other multiples of a clustered page, from the start of one.
+    move_page_writes,
+    /// Their bytes.
+    move_page_bytes,
+    /// All others of them.
+    move_other_writes,
+    /// Their bytes.
+    move_other_bytes,
     /// Bytes of holes that were read and written with them.
     padded_bytes,
+    /// Bytes between holes that were read with them and not used.
+    read_through_bytes,
     /// Clustered blocks that were filled whole.
     filled_blocks,
     /// Clustered pages kept in a hot region.

@@ -52,10 +52,22 @@ impl Advil {
             }
         }
         let mut padded = 0;
+        let most = u64::from(self.shape.read_through);
+        // Part of the plan's buffer for what is read between holes.
+        let mut unused = None;
+        let mut last_end = None;
         for (from, to) in holes {
             let home = writes.iter().find(|(first, end, _)| (*first..*end).contains(&from));
             let Some((first, _, offset)) = home else { continue };
-            plan.begin(0, Op::Read, from);
+            match last_end.map(|end| from - end).filter(|between| *between <= most) {
+                None => plan.begin(0, Op::Read, from),
+                Some(between) => {
+                    let unused = *unused.get_or_insert_with(|| plan.scratch(self.shape.read_through));
+                    plan.piece(Memory::Scratch, unused, between as u32);
+                    self.counters.read_through_bytes += between * 512;
+                }
+            }
+            last_end = Some(to);
             plan.piece(Memory::Scratch, offset + (from - first) as u32, (to - from) as u32);
             padded += to - from;
         }
@@ -64,6 +76,7 @@ impl Advil {
         for (from, to, offset) in &writes {
             plan.begin(0, Op::Write, *from);
             plan.piece(Memory::Scratch, *offset, (to - from) as u32);
+            self.count_write(*from, *to);
         }
         self.counters.moved_blocks += 1;
         self.counters.filled_blocks += u64::from(filled);
@@ -71,6 +84,21 @@ impl Advil {
         self.counters.move_writes += writes.len() as u64;
         self.counters.padded_bytes += padded * 512;
         self.moving.runs = runs;
+    }
+
+    /// Counts a write of the mover by its size.
+    fn count_write(&mut self, from: u64, to: u64) {
+        let whole = |size: u32| from.is_multiple_of(u64::from(size)) && to.is_multiple_of(u64::from(size));
+        let counts = &mut self.counters;
+        let (writes, bytes) = if whole(self.shape.block) {
+            (&mut counts.move_block_writes, &mut counts.move_block_bytes)
+        } else if whole(self.shape.page) {
+            (&mut counts.move_page_writes, &mut counts.move_page_bytes)
+        } else {
+            (&mut counts.move_other_writes, &mut counts.move_other_bytes)
+        };
+        *writes += 1;
+        *bytes += (to - from) * 512;
     }
 
     /// Reads logged runs into the plan's buffer, in the order of their places, what lies together at once.

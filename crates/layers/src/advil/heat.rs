@@ -1,19 +1,21 @@
 //! The heat of each clustered page, and which pages stay in the reserved area.
 
-use super::settings::{HotPolicy, Shape};
+use super::settings::{HotPolicy, Invalidated, Shape};
 
-/// Counts for each clustered page of the original area: 3 bytes (`paper`), 2 (`rewritten`) or none.
+/// Counts for each clustered page of the original area: 3 bytes (`paper` with invalidated pages), 2 (`paper` with invalidated
+/// data, `rewritten`) or none.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
     policy: HotPolicy,
+    by: Invalidated,
     page: u64,
     /// Writes to the log, halved after every move.
     writes: Vec<u16>,
     /// Writes that overwrote logged data, halved after every move.
     rewrites: Vec<u16>,
-    /// Writes to the current section, up to 2.
+    /// Writes to the current section, up to 2; with invalidated pages.
     fresh: Vec<u8>,
-    /// Clustered pages written more than once in the current section.
+    /// Clustered pages written more than once in the current section, or sectors of logged data overwritten meanwhile.
     invalidated: u32,
     /// Size of the hot region in percent of a section; of `rewritten` the limit.
     pub hot_pct: u32,
@@ -72,12 +74,14 @@ impl Heat {
     pub fn new(shape: &Shape) -> Self {
         let pages = shape.capacity.div_ceil(u64::from(shape.page)) as usize;
         let counted = |policy: bool| if policy { pages } else { 0 };
+        let by_pages = shape.hot == HotPolicy::Paper && shape.hot_invalidated == Invalidated::Pages;
         Self {
             policy: shape.hot,
+            by: shape.hot_invalidated,
             page: u64::from(shape.page),
             writes: vec![0; counted(shape.hot == HotPolicy::Paper)],
             rewrites: vec![0; counted(shape.hot == HotPolicy::Rewritten)],
-            fresh: vec![0; counted(shape.hot == HotPolicy::Paper)],
+            fresh: vec![0; counted(by_pages)],
             invalidated: 0,
             hot_pct: if shape.hot == HotPolicy::None { 0 } else { shape.hot_start_pct },
             trial: Trial::default(),
@@ -107,6 +111,9 @@ impl Heat {
         if self.policy == HotPolicy::None {
             return;
         }
+        if self.by == Invalidated::Data {
+            self.invalidated = self.invalidated.saturating_add(rewritten);
+        }
         for page in sector / self.page..end.div_ceil(self.page) {
             let page = page as usize;
             if self.policy == HotPolicy::Rewritten {
@@ -114,7 +121,7 @@ impl Heat {
                 continue;
             }
             self.writes[page] = self.writes[page].saturating_add(1);
-            if self.fresh[page] < 2 {
+            if self.by == Invalidated::Pages && self.fresh[page] < 2 {
                 self.fresh[page] += 1;
                 self.invalidated += u32::from(self.fresh[page] == 2);
             }
@@ -130,11 +137,14 @@ impl Heat {
         section: u32,
         cost: u64,
     ) -> (Vec<Candidate>, u32) {
+        // What the region is measured in, in sectors.
+        let by_pages = self.policy == HotPolicy::Paper && self.by == Invalidated::Pages;
+        let unit = if by_pages { self.page as u32 } else { 1 };
         let counts = match self.policy {
             HotPolicy::None => return (Vec::new(), 0),
             HotPolicy::Paper => {
-                let held = region(section, self.hot_pct) / self.page as u32;
-                self.hot_pct = if self.invalidated > held {
+                let held = region(section, self.hot_pct);
+                self.hot_pct = if self.invalidated > held / unit {
                     (self.hot_pct + self.step_pct).min(self.most_pct)
                 } else {
                     self.hot_pct.saturating_sub(self.step_pct)
@@ -155,8 +165,9 @@ impl Heat {
         let most = region(section, self.hot_pct);
         let mut used = 0;
         candidates.retain(|candidate| {
-            let fits = used + candidate.sectors <= most;
-            used += if fits { candidate.sectors } else { 0 };
+            let takes = candidate.sectors.max(if by_pages { unit } else { 0 });
+            let fits = used + takes <= most;
+            used += if fits { takes } else { 0 };
             fits
         });
         for count in counts {

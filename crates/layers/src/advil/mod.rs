@@ -37,7 +37,7 @@ use map::IntervalMap;
 use mover::Moving;
 use section::Section;
 use settings::Shape;
-pub use settings::{AdvilSettings, HotPolicy, Mover};
+pub use settings::{AdvilSettings, HotPolicy, Invalidated, Mover};
 
 pub(crate) const KIND: Kind = Kind {
     name: "advil",
@@ -155,6 +155,10 @@ impl Layer for Advil {
         if !self.checkpointed() {
             self.moved();
         }
+    }
+
+    fn drain(&mut self) {
+        self.moving.drain();
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -2,7 +2,7 @@
 //!
 //! Hot clustered pages go to the hot region of the current section first, the rest to the original area, clustered block
 //! by clustered block in ascending order. Then the section is released. What is moved stays mapped to where it was until
-//! it has arrived.
+//! it has arrived. Draining empties both sections, hot data too.
 
 use emmclab_base::Op;
 
@@ -13,6 +13,9 @@ use super::record::{Body, MOST_RUNS, Record};
 use crate::in_flight::InFlight;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
+
+/// What stands for the number of a request in background work; requests have others.
+const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
@@ -31,6 +34,8 @@ enum Phase {
 enum Step {
     /// Copies these hot pages, up to this one.
     Hot(usize),
+    /// Writes the head of a section that was opened to empty the other.
+    Open,
     /// Writes between two sectors.
     Evict(u64, u64),
     Release,
@@ -50,6 +55,8 @@ pub(super) struct Moving {
     relocated: Vec<Extent>,
     /// Bytes moved and logged until the last switch.
     counted: (u64, u64),
+    /// Everything is to be moved, hot data too.
+    draining: bool,
 }
 
 impl Moving {
@@ -77,6 +84,11 @@ impl Moving {
         }
     }
 
+    /// Everything that is logged is moved, until nothing is.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
     /// After a cut of power: the section before the current one is emptied, without a hot region.
     pub fn resume(&mut self) {
         self.phase = Phase::Evict(0);
@@ -100,6 +112,28 @@ impl Advil {
             self.journal.opener = Some(request);
             self.write_section(plan);
         }
+    }
+
+    /// Whether draining goes on; it ends when nothing is logged.
+    fn drains(&mut self) -> bool {
+        self.moving.draining &= self.map.len() > 0;
+        self.moving.draining
+    }
+
+    /// Opens the other section, which is free, so that this one is emptied before it is full.
+    fn open_to_drain(&mut self, plan: &mut Plan) -> bool {
+        let generation = self.sections[self.current].generation + 1;
+        self.current = 1 - self.current;
+        self.sections[self.current].open(generation, self.shape.header, 0);
+        self.moving.phase = Phase::Evict(0);
+        if self.shape.header == 0 {
+            return false;
+        }
+        // A flush that comes meanwhile writes the head, too.
+        self.journal.opener = Some(BACKGROUND);
+        self.write_section(plan);
+        self.moving.step = Some(Step::Open);
+        true
     }
 
     /// What the mover read and wrote since the last switch for each KB logged, in bytes.
@@ -142,7 +176,7 @@ impl Advil {
     /// Plans the next step.
     pub(super) fn next_move(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
         let checkpoint = self.checkpoint_due();
-        if self.moving.phase == Phase::Over && !checkpoint {
+        if self.moving.phase == Phase::Over && !checkpoint && !self.drains() {
             return Background::None;
         }
         if self.shape.idle_only && !self.pressed && !in_flight.is_empty() {
@@ -153,7 +187,15 @@ impl Advil {
         }
         loop {
             match self.moving.phase {
-                Phase::Over => return Background::None,
+                Phase::Over => {
+                    if !self.drains() {
+                        return Background::None;
+                    }
+                    if self.open_to_drain(plan) {
+                        return Background::Run;
+                    }
+                }
+                Phase::Hot(_) if self.moving.draining => self.moving.phase = Phase::Evict(0),
                 Phase::Hot(done) if done >= self.moving.hot.len() => self.moving.phase = Phase::Evict(0),
                 Phase::Hot(done) => return self.copy_hot(done, in_flight, plan),
                 Phase::Evict(from) => {
@@ -192,6 +234,9 @@ impl Advil {
                     map.relocate(&from, to, &mut moving.relocated);
                 }
                 moving.phase = Phase::Hot(done);
+            }
+            Some(Step::Open) => {
+                self.journal.opener = self.journal.opener.filter(|opener| *opener != BACKGROUND);
             }
             Some(Step::Evict(first, end)) => {
                 let before = &self.sections[1 - self.current];

@@ -33,11 +33,18 @@ pub struct AdvilSettings {
     /// Dirty clustered pages in a clustered block above which it is filled; by default half of its pages.
     #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
+    /// Distance of two holes up to which the mover reads them with one command, and what lies between them unused: about what
+    /// the device reads in order in the time of one more command. 0 reads each hole by itself; by default a clustered page.
+    pub read_through: Option<Size>,
     /// What stays in the reserved area.
     pub hot: HotPolicy,
+    /// What counts as invalidated (`paper`): more of it than the hot region holds makes the region grow, less makes it shrink.
+    /// `pages`: clustered pages written more than once, and each page that stays takes a whole one of the region; `data`:
+    /// bytes of logged data overwritten in the log, and pages that stay take their logged bytes.
+    pub hot_invalidated: Invalidated,
     /// First size of the hot region in percent of a section; the largest for `rewritten`.
     pub hot_start_pct: u32,
-    /// Change of the hot region from section to section (`paper`), in percent of a section.
+    /// Change of the hot region from section to section (`paper`), in percent of a section; 0 keeps its first size.
     pub hot_step_pct: u32,
     /// Largest size of the hot region in percent of a section; the rest is for the log.
     pub hot_most_pct: u32,
@@ -64,6 +71,18 @@ pub enum HotPolicy {
     Rewritten,
 }
 
+/// What the size of the hot region follows. The paper's text allows both readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Invalidated {
+    /// Clustered pages that were written more than once in a section. The region holds a number of clustered pages: each that
+    /// stays counts as a whole one, however little of it is logged.
+    #[default]
+    Pages,
+    /// Logged data that was overwritten while a section was filled, in bytes. The region is filled by the bytes that stay.
+    Data,
+}
+
 /// When the mover works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -88,7 +107,9 @@ impl Default for AdvilSettings {
             page_padding: true,
             block_padding: true,
             block_padding_over: None,
+            read_through: None,
             hot: HotPolicy::Paper,
+            hot_invalidated: Invalidated::Pages,
             hot_start_pct: 30,
             hot_step_pct: 2,
             hot_most_pct: 70,
@@ -111,7 +132,10 @@ pub(super) struct Shape {
     /// Dirty clustered pages above which a block is filled; `None` = never.
     pub fill_over: Option<u32>,
     pub page_padding: bool,
+    /// Sectors between two holes that are read with them.
+    pub read_through: u32,
     pub hot: HotPolicy,
+    pub hot_invalidated: Invalidated,
     pub hot_start_pct: u32,
     pub hot_step_pct: u32,
     pub hot_most_pct: u32,
@@ -175,6 +199,13 @@ impl AdvilSettings {
             small.0 > 0 && small.0.is_multiple_of(512) && small.0 <= block.0,
             format!(
                 "`small` is {small}; it must be a multiple of 512 bytes up to the clustered block, {block}"
+            ),
+        );
+        let read_through = self.read_through.unwrap_or(page);
+        need(
+            self.read_through.is_none() || (read_through.0.is_multiple_of(512) && read_through.0 <= block.0),
+            format!(
+                "`read_through` is {read_through}; it must be a multiple of 512 bytes up to the clustered block, {block}"
             ),
         );
         let Self { hot_start_pct: start, hot_step_pct: step, hot_most_pct: most, .. } = *self;
@@ -274,7 +305,9 @@ impl AdvilSettings {
             block: block.sectors() as u32,
             fill_over: self.block_padding.then_some(fill_over),
             page_padding: self.page_padding,
+            read_through: read_through.sectors() as u32,
             hot: self.hot,
+            hot_invalidated: self.hot_invalidated,
             hot_start_pct: self.hot_start_pct,
             hot_step_pct: self.hot_step_pct,
             hot_most_pct: self.hot_most_pct,

@@ -197,6 +197,16 @@ impl Engine {
         Ok(self.completed)
     }
 
+    /// Has the layers move all data that they keep aside to its place; every command is complete. Returns how long that took.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    pub fn drain<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
+        let Some(layers) = &mut self.layers else { return Ok(Nanos::ZERO) };
+        let second = self.second.as_deref_mut();
+        layers.drain(&mut Disks { main: &mut self.main, second, observer })
+    }
+
     /// Reports what has become known, in order of arrival.
     fn report<O: Observer>(&mut self, observer: &mut O) {
         self.main.take_completed(&mut self.known);

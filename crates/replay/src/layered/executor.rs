@@ -34,6 +34,8 @@ pub(crate) struct Layered {
     /// Requests that were.
     pub(super) complete: u64,
     pub(super) last_complete: Nanos,
+    /// When background work was complete last.
+    pub(super) background_done: Nanos,
     pub(super) started: bool,
     /// The first writes to disk 0, and how many are kept.
     pub(super) first_writes: Vec<(u64, u32)>,
@@ -71,6 +73,7 @@ impl Layered {
             open: 0,
             complete: 0,
             last_complete: Nanos::ZERO,
+            background_done: Nanos::ZERO,
             started: false,
             first_writes: Vec::new(),
             first_wanted,
@@ -126,16 +129,31 @@ impl Layered {
     /// Goes on until every request is complete, or as far as a disk that has stopped lets it; background work may go on
     /// beyond.
     pub fn settle<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<()> {
-        while self.open > 0 {
-            if !self.step(Nanos::MAX, disks)? {
-                if disks.stopped() {
-                    break;
-                }
-                return Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
-                    .hint("this is a defect of the layer"));
-            }
-        }
+        while self.open > 0 && self.step_or_stop(disks)? {}
         Ok(())
+    }
+
+    /// Has the layers move all data that they keep aside to its place, from the top down, once every request is complete.
+    /// Returns the time from the last completion of a request to the end of that work; 0 where there is none.
+    pub fn drain<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<Nanos> {
+        for level in 0..self.levels.len() {
+            self.levels[level].layer.drain();
+            self.poke(level, self.now, disks)?;
+            while self.levels[level].busy && self.step_or_stop(disks)? {}
+        }
+        Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
+    }
+
+    /// Handles what comes next, where something must; false where a disk has stopped.
+    fn step_or_stop<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<bool> {
+        if self.step(Nanos::MAX, disks)? {
+            return Ok(true);
+        }
+        if disks.stopped() {
+            return Ok(false);
+        }
+        Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
+            .hint("this is a defect of the layer"))
     }
 
     /// The first writes to disk 0.

@@ -97,6 +97,7 @@ impl Layered {
             Source::Start | Source::Flagged => {}
             Source::Background => {
                 self.levels[level].busy = false;
+                self.background_done = self.background_done.max(at);
                 self.levels[level].layer.background_done();
             }
             Source::Request => {

@@ -128,6 +128,8 @@ pub struct Run {
     pub simulated_s: f64,
     /// Bytes read and written per second of it, in MB (1,024 x 1,024 bytes).
     pub throughput_mb_per_s: f64,
+    /// From the last completion until the layers had moved all data that they kept aside, in s; only where that was asked for.
+    pub drain_s: Option<f64>,
 }
 
 /// Requests completed.
@@ -159,14 +161,21 @@ pub struct Computing {
 }
 
 impl SimulationResult {
-    /// Sums up a run.
-    pub(crate) fn new(config: &DeviceConfig, device: &Device, measure: &Measure, mode: Mode) -> Self {
+    /// Sums up a run. Power states and utilisation include `drain`, the time in which layers moved data after the last request.
+    pub(crate) fn new(
+        config: &DeviceConfig,
+        device: &Device,
+        measure: &Measure,
+        mode: Mode,
+        drain: Option<Nanos>,
+    ) -> Self {
         let settings = config.settings();
         let counters = device.counters();
         let elapsed = measure.elapsed();
         let simulated_s = elapsed.as_secs_f64();
         let bytes = measure.reads.bytes() + measure.writes.bytes();
-        let power = PowerStates::new(counters, measure, simulated_s);
+        let after = drain.unwrap_or(Nanos::ZERO);
+        let power = PowerStates::new(counters, measure.busy + after, elapsed + after);
         Self {
             device: settings.name.clone(),
             configuration: Configuration::new(settings, device),
@@ -179,6 +188,7 @@ impl SimulationResult {
                 } else {
                     0.0
                 },
+                drain_s: drain.map(Nanos::as_secs_f64),
             },
             requests: Requests {
                 total: measure.requests(),
@@ -195,7 +205,7 @@ impl SimulationResult {
             space: Space::new(counters),
             write_amplification: WriteAmplification::new(counters),
             flash: FlashOperations::new(counters),
-            utilisation: Utilisation::new(device, elapsed),
+            utilisation: Utilisation::new(device, elapsed + after),
             map: MapCounts::new(device),
             gc: Collection::new(device),
             wear: Wear::new(device),

@@ -1,11 +1,10 @@
 //! Time and energy of the device by power state, and energy of the flash operations.
 
 use emmclab_device::{Counters, Device, Settings};
+use emmclab_trace::Nanos;
 use serde::Serialize;
 
-use crate::measure::Measure;
-
-/// Time of the device in each power state, in s; the times add up to the simulated time.
+/// Time of the device in each power state, in s; the times add up to the simulated time, and that of draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PowerStates {
     /// Working on requests, or collecting while idle.
@@ -21,10 +20,11 @@ pub struct PowerStates {
 }
 
 impl PowerStates {
-    pub(super) fn new(counters: &Counters, measure: &Measure, elapsed_s: f64) -> Self {
+    pub(super) fn new(counters: &Counters, busy: Nanos, elapsed: Nanos) -> Self {
+        let elapsed_s = elapsed.as_secs_f64();
         let asleep_s = (counters.asleep_ns as f64 / 1e9).min(elapsed_s);
         let waking_s = (counters.waking_ns as f64 / 1e9).min(elapsed_s - asleep_s);
-        let worked_s = (measure.busy.0 as f64 - counters.waking_ns as f64).max(0.0) / 1e9;
+        let worked_s = (busy.0 as f64 - counters.waking_ns as f64).max(0.0) / 1e9;
         let worked_s = worked_s + counters.gc_idle_ns as f64 / 1e9;
         let active_s = worked_s.min(elapsed_s - asleep_s - waking_s);
         let idle_s = (elapsed_s - asleep_s - waking_s - active_s).max(0.0);
