@@ -56,6 +56,7 @@ def convert(
     source = reading.open(trace)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
+    reading.note_mended(source.name, written.ledger)
     if as_json:
         place = {"input": str(trace), "output": str(output), "header": source.header}
         print_json(place | written._asdict())
