@@ -132,7 +132,9 @@ def test_a_converted_trace_keeps_its_mended_times_and_its_ledger(backward: Path,
     out = tmp_path / "mended.parquet"
     done = emmclab("convert", backward, out, "--mend-clock")
     assert done.returncode == 0 and "1 of them mended" in done.stdout, done.stderr
+    told = emmclab_json("convert", backward, out, "--mend-clock")
     mended, original = profiled(out), profiled(backward, "--mend-clock")
+    assert told["clock_jumps"] == original["clock_jumps"]
     assert mended["ledger"] == original["ledger"]
     for field in ("clock_jumps", "key_figures", "key_figures_without_jumps", "figures", "findings"):
         assert mended[field] == original[field], field

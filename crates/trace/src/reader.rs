@@ -56,7 +56,7 @@ struct Clock {
     mending: Option<Mending>,
 }
 
-/// How far taking jumps out has come.
+/// Progress in taking jumps out.
 enum Mending {
     /// They have to be found in a first pass over the file.
     Unplanned(Box<ReadOptions>),

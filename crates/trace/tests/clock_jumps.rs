@@ -287,6 +287,61 @@ fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
     assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
 }
 
+/// Backward jumps by the rule, word by word: requests from 1 and lengths.
+fn plain_backward(times: &[i64]) -> Vec<(u64, i64)> {
+    let (mut found, mut latest, mut at) = (Vec::new(), times[0], 1);
+    while at < times.len() {
+        let below = times[at..].iter().take(256).take_while(|time| **time <= latest - S).count();
+        if below > 0 && (below == 256 || at + below == times.len()) {
+            found.push((at as u64 + 1, latest - times[at]));
+            latest = times[at];
+            at += 1;
+        } else {
+            at += below.max(1);
+            latest = latest.max(times[at - 1]);
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn backward_jumps_are_those_of_the_plain_rule_and_no_request_is_lost(
+        steps in prop::collection::vec(
+            prop_oneof![
+                400 => -2 * MS..30 * MS, 4 => -900 * MS..5 * S, 2 => -3 * S..-S, 1 => -500 * S..-S, 1 => 0..9 * H
+            ],
+            1..1_500,
+        ),
+        late in prop::collection::vec((any::<prop::sample::Index>(), 1_usize..300), 0..6),
+    ) {
+        let mut times = arrivals(steps);
+        for (from, behind) in late {
+            let from = from.index(times.len());
+            let time = times.remove(from);
+            times.insert((from + behind).min(times.len()), time);
+        }
+        let found = read(&times, None);
+        // Few requests over hours, never two within a millisecond, are refused as of another unit.
+        prop_assume!(!found.as_ref().is_err_and(|error| error.kind() == Kind::Unit));
+        let found = found.unwrap();
+        let expected = plain_backward(&times);
+        prop_assert_eq!(found.ledger.kept, times.len() as u64);
+        let backward: Vec<_> = found.listed().into_iter().filter(|jump| jump.0 == Direction::Backward).collect();
+        let shown: Vec<_> = expected.iter().map(|(request, length)| (Direction::Backward, *request, *length)).collect();
+        prop_assert_eq!(backward, shown);
+        let mended = read(&times, Some(MendClock::Jumps));
+        prop_assume!(!mended.as_ref().is_err_and(|error| error.kind() == Kind::Unit));
+        let mended = mended.unwrap();
+        let mut sectors: Vec<_> = mended.requests.iter().map(|(_, sector)| *sector).collect();
+        sectors.sort_unstable();
+        prop_assert!(sectors.into_iter().eq(0..times.len() as u64));
+        prop_assert!(mended.ledger.mended_jumps >= expected.len() as u64);
+    }
+}
+
 #[test]
 fn a_mended_trace_has_no_jump_and_lasts_as_long_as_its_stretches() {
     for mend in [MendClock::Jumps, MendClock::Above(Nanos(H))] {

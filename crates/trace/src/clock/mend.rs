@@ -1,5 +1,5 @@
-//! Taking jumps out of a trace (`--mend-clock`): a forward jump is cut to the median gap, and what follows a backward
-//! jump is put one median gap behind what came before it.
+//! Taking jumps out of a trace (`--mend-clock`): a forward jump is cut to the median gap; requests that follow a backward
+//! jump are put one median gap behind those before it.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
 /// 100 years, beyond which gaps are as good as equal.
 const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 
-/// Which gaps of a trace are taken out.
+/// The gaps that are taken out of a trace; with either choice backward jumps are taken out too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MendClock {
     /// Those that are jumps, which a first pass over the file finds.
@@ -92,7 +92,7 @@ struct Cut {
     to: i64,
     /// The shift before it.
     before: i64,
-    /// What is left of it, nanoseconds.
+    /// The length it is cut to, nanoseconds.
     left: i64,
 }
 
@@ -103,7 +103,7 @@ enum Pace {
 }
 
 impl Mender {
-    /// Cuts gaps above `limit_ns` to the median of the gaps before them.
+    /// Cuts gaps above `limit` to the median of the gaps before them.
     pub fn above(limit: Nanos, in_file_order: bool) -> Self {
         Self::new(limit.0.max(1).cast_unsigned(), Pace::SoFar(Box::new(gap_histogram())), in_file_order)
     }
