@@ -13,7 +13,7 @@ import emmclab
 from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.layers import default_text
-from emmclab.fields import LEDGER_MEANINGS, TABLES
+from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, LEDGER_MEANINGS, TABLES
 from emmclab.glossary import glossary
 from emmclab.layers import layers
 from emmclab.plots import FIGURES
@@ -131,8 +131,29 @@ def profile_fields() -> str:
             [f"`{figure.name}`", f"{figure.title}. {figure.about}", ", ".join(f"`{f}`" for f in fields)]
         )
     parts.append(table(["figure", "what it shows", "fields of a row"], rows))
+    parts.append(
+        "\n## Clock jumps\n\n`clock_jumps` lists clock jumps and pauses of the recording "
+        "([rules](../guides/first-look.md#a-clock-that-jumps)), each with:\n\n"
+    )
+    parts.append(
+        table(
+            ["field", "unit", "meaning"],
+            [[f"`{field.name}`", field.unit, field.about] for field in JUMP_FIELDS],
+        )
+    )
+    parts.append(
+        "\n`key_figures` are those that a jump distorts, `key_figures_without_jumps` the same without the "
+        "jumps that are left in the trace (`null` where there are none):\n\n"
+    )
+    parts.append(
+        table(
+            ["field", "unit", "meaning"],
+            [[f"`{field.name}`", field.unit, field.about] for field in KEY_FIELDS],
+        )
+    )
     flat = {field.name for _, fields in TABLES for field in fields}
-    others = [name for name in profile if name not in flat and name not in ("figures", "findings")]
+    described = ("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps")
+    others = [name for name in profile if name not in flat and name not in described]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
     parts.append(
         "\n## Findings\n\n`findings` judges the paper's characteristics and implications, each with "

@@ -94,4 +94,5 @@ def test_a_command_does_not_import_another() -> None:
         "emmclab.cli.failures",
         "emmclab.cli.formats",
         "emmclab.cli.options",
+        "emmclab.cli.spelling",
     }

@@ -12,11 +12,12 @@ def main() -> int:
     gc.disable()
     from emmclab.cli import prepared
     from emmclab.cli.failures import run
+    from emmclab.cli.spelling import spelled_out
 
     command = prepared(sys.argv[1:])
     gc.freeze()
     gc.enable()
-    return run(command, sys.argv[1:])
+    return run(command, spelled_out(sys.argv[1:]))
 
 
 if __name__ == "__main__":

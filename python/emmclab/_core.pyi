@@ -41,6 +41,7 @@ class Reader:
         time_unit: str | None = None,
         size_unit: str | None = None,
         reorder_window: int | None = None,
+        mend_clock: str | None = None,
     ) -> None: ...
     @staticmethod
     def combine(readers: list[Reader]) -> Reader: ...

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
@@ -80,6 +81,8 @@ LEDGER_MEANINGS = {
     "merged": "requests that the block layer merged into another",
     "requeued": "requests that the driver gave back and issued again",
     "reordered": "requests that stood before one of earlier arrival, and were sorted",
+    "clock_jumps": "places where the clock jumps, forward or back, or the recording paused",
+    "mended_jumps": "those of them that were taken out under `--mend-clock`",
     "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
     "ambiguous": "requests whose events match in more than one way",
     "unpaired": "requests without a completion, or the reverse, at the edges of a recording",
@@ -89,3 +92,49 @@ LEDGER_MEANINGS = {
 
 #: Both tables with their titles.
 TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", TIMING_FIELDS))
+
+#: Figures that a jump of the clock distorts, with and without it: the fields of `key_figures` and of
+#: `key_figures_without_jumps`.
+KEY_FIELDS = (
+    Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
+    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
+    Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
+    Field("mean_inter_arrival_ms", "Mean inter-arrival", "ms", 2, "time between two reads or writes, mean"),
+    Field("busy_pct", "Busy", "%", 2, "share of the duration in which a request is unfinished"),
+    Field("idle_pct", "Idle", "%", 2, "share of the duration in which none is, from first to last request"),
+)
+
+#: The columns of `clock_jumps`.
+JUMP_FIELDS = (
+    Field("direction", "Direction", "", 0, "`forward`, or `backward` where the clock was set back"),
+    Field("time_s", "At", "s", 1, "last arrival before it, from the first arrival of the recording"),
+    Field("request", "Request", "", 0, "number of the first request behind it, from 1"),
+    Field("length_s", "Length", "s", 1, "from one arrival to the other, in either direction"),
+    Field("mended", "Mended", "", 0, "whether `--mend-clock` took it out of the trace"),
+)
+
+
+def jump_cells(jump: Mapping[str, Any]) -> list[str]:
+    """Print a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
+
+    >>> jump = {"direction": "forward", "time_s": 12.04, "request": 1234, "length_s": 3600.0, "mended": False}
+    >>> jump_cells(jump)
+    ['forward', '12.0', '1,234', '3,600.0', 'no']
+    """
+    shown = []
+    for field in JUMP_FIELDS:
+        value = jump[field.name]
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        shown.append(value if isinstance(value, str) else field.text(value))
+    return shown
+
+
+def counted_jumps(count: int) -> str:
+    """Count what `clock_jumps` lists; in a trace, both look the same.
+
+    >>> counted_jumps(1), counted_jumps(0)
+    ('1 clock jump or pause of the recording', '0 clock jumps or pauses of the recording')
+    """
+    jumps = "clock jump or pause" if count == 1 else "clock jumps or pauses"
+    return f"{count:,} {jumps} of the recording"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.document import Document
-from emmclab.fields import TABLES
+from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
 
 
 class Text(str):
@@ -46,6 +46,28 @@ class Profile(Document):
         """
         return list(self["findings"])
 
+    @property
+    def clock_jumps(self) -> list[dict[str, Any]]:
+        """Places where the clock jumps or the recording paused: direction, time_s, request, length_s, mended.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).clock_jumps
+        []
+        """
+        # Results of studies may be older than this field.
+        return list(self.get("clock_jumps", []))
+
+    def _jump_lines(self) -> list[str]:
+        rows = [[field.heading for field in JUMP_FIELDS], *map(jump_cells, self.clock_jumps)]
+        lines = ["  ".join(f"{cell:>12}" for cell in row) for row in rows]
+        if without := self["key_figures_without_jumps"]:
+            lines.append("Without them")
+            width = max(len(field.heading) for field in KEY_FIELDS)
+            lines += [
+                f"  {field.heading:<{width}}  {field.text(without[field.name]):>12}" for field in KEY_FIELDS
+            ]
+        return lines
+
     def figure(self, name: str) -> list[dict[str, Any]]:
         """Give the rows of a figure by its name; `list(profile["figures"])` lists them.
 
@@ -70,6 +92,8 @@ class Profile(Document):
                 title,
                 *(f"  {field.heading:<{width}}  {field.text(self[field.name]):>12}" for field in fields),
             ]
+        if self.clock_jumps:
+            lines += ["Clock jumps or pauses of the recording", *(f"  {line}" for line in self._jump_lines())]
         return Text("\n".join(lines))
 
     def write_html(self, path: str | Path) -> None:

@@ -71,7 +71,7 @@ class Trace:
 
     @property
     def ledger(self) -> Ledger:
-        """Counts of requests: seen, kept, skipped, split, merged, reordered, lost. Reads the trace once.
+        """Counts of requests (seen, kept, skipped, reordered, lost) and of clock jumps. Reads the trace once.
 
         >>> read(bundled()[0]).ledger["skipped"]
         0
@@ -80,6 +80,19 @@ class Trace:
             for _ in self.batches():
                 pass
         return dict(self._ledger or {})
+
+    @property
+    def clock_jumps(self) -> list[dict[str, Any]]:
+        """Places where the clock jumps or the recording paused; the first 64. Reads the trace once.
+
+        Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
+        first), `request` (number of the first one behind it), `length_s` and `mended` (whether it is out).
+
+        >>> read(bundled()[0]).clock_jumps
+        []
+        """
+        _ = self.ledger
+        return jumps_of(self.header)
 
     @functools.cached_property
     def digest(self) -> str | None:
@@ -238,6 +251,7 @@ def read(
     time_unit: str | None = None,
     size_unit: str | None = None,
     reorder_window: int | None = None,
+    mend_clock: bool | str = False,
 ) -> Trace:
     """Open a trace of any format that `emmclab formats` lists.
 
@@ -249,14 +263,23 @@ def read(
         time_unit: `s`, `ms`, `us` or `ns`, where the format leaves it open.
         size_unit: `sector`, `byte`, `kb` or `page`, where the format leaves it open.
         reorder_window: requests that may be held back to put them in order of arrival.
+        mend_clock: take clock jumps and pauses of the recording out of the trace. True finds them in a first
+            pass and cuts them to the median gap; a length such as `1h` cuts the gaps above it to the median
+            of those before, in one pass. What follows a backward jump is put behind what came before. The
+            ledger counts `clock_jumps` and `mended_jumps`.
 
     Raises:
         InputError: the file cannot be read.
         FormatError: its format is unknown, or its content breaks the format.
+        ConfigError: an option has no meaning, such as a length that is none.
+        UnsupportedError: `mend_clock=True`, and the trace comes from a pipe, which can be read but once.
 
     >>> read(bundled()[0]).name
     'browser-cache'
+    >>> read(bundled()[0], mend_clock=True).ledger["mended_jumps"]
+    0
     """
+    mend = ("auto" if mend_clock else None) if isinstance(mend_clock, bool) else mend_clock
 
     def open_stream() -> _core.Reader:
         return _core.Reader(
@@ -267,6 +290,7 @@ def read(
             time_unit=time_unit,
             size_unit=size_unit,
             reorder_window=reorder_window,
+            mend_clock=mend,
         )
 
     return Trace(trace_name(path), open_stream)
@@ -356,6 +380,25 @@ def trace_name(path: str | PathLike[str]) -> str:
     while name.suffix.lower() in _ENDINGS:
         name = name.with_suffix("")
     return printable(name.name)
+
+
+def jumps_of(header: Header) -> list[dict[str, Any]]:
+    """Give the clock jumps that a header holds as JSON, in seconds.
+
+    >>> jumps_of({"clock_jumps": None})
+    []
+    """
+    jumps = json.loads(header.get("clock_jumps") or "{}").get("jumps", [])
+    return [
+        {
+            "direction": jump["direction"],
+            "time_s": jump["at_ns"] / 1e9,
+            "request": jump["request"],
+            "length_s": jump["length_ns"] / 1e9,
+            "mended": jump["mended"],
+        }
+        for jump in jumps
+    ]
 
 
 def refuse_pipes(traces: Sequence[Trace], what: str) -> None:

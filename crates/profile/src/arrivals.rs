@@ -1,11 +1,11 @@
 //! When requests come, and whether they find the device busy (Table IV, figure 6).
 
-use emmclab_trace::{Flags, Nanos, Request};
+use emmclab_trace::{Flags, Largest, MOST_JUMPS, Nanos, Request};
 
 use crate::bins::{Doubling, label, pct};
-use crate::elapsed;
 use crate::merge::Join;
 use crate::report::InterArrivalRow;
+use crate::{FEW_GAPS, elapsed};
 
 /// Figure 6: 1 to 1,024 ms, in nanoseconds.
 type GapBins = Doubling<1_000_000, 12>;
@@ -23,6 +23,7 @@ pub(crate) struct Arrivals {
     other_ns: u128,
     gaps: GapBins,
     gaps_ns: u128,
+    longest: Largest<(), { MOST_JUMPS + 1 }>,
     no_wait: u64,
     no_wait_known: u64,
     recorded_no_wait: u64,
@@ -49,8 +50,7 @@ impl Arrivals {
         }
         if let Some(data) = &self.data {
             let gap = elapsed(data.last, arrival);
-            self.gaps.add(gap, 1);
-            self.gaps_ns += u128::from(gap);
+            self.add_gap(gap);
         }
         extend(&mut self.data, arrival, end);
         if let Some(idle) = idle {
@@ -63,7 +63,15 @@ impl Arrivals {
         }
     }
 
+    #[inline]
+    fn add_gap(&mut self, gap_ns: u64) {
+        self.gaps.add(gap_ns, 1);
+        self.gaps_ns += u128::from(gap_ns);
+        self.longest.add(gap_ns, || ());
+    }
+
     pub fn merge(&mut self, other: &Self, join: Join) {
+        self.longest.merge(&other.longest, |place| place);
         self.gaps.merge(&other.gaps);
         self.gaps_ns += other.gaps_ns;
         self.no_wait += other.no_wait;
@@ -75,8 +83,7 @@ impl Arrivals {
             Join::Consecutive => {
                 if let (Some(mine), Some(theirs)) = (&self.data, &other.data) {
                     let gap = elapsed(mine.last, theirs.first);
-                    self.gaps.add(gap, 1);
-                    self.gaps_ns += u128::from(gap);
+                    self.add_gap(gap);
                 }
                 join_spans(&mut self.span, other.span);
                 join_spans(&mut self.data, other.data);
@@ -116,6 +123,30 @@ impl Arrivals {
     pub fn mean_gap_ms(&self) -> Option<f64> {
         let gaps = self.gaps.total();
         (gaps > 0).then(|| self.gaps_ns as f64 / gaps as f64 / 1e6)
+    }
+
+    /// The same without gaps above this length, of which there are at most [`MOST_JUMPS`].
+    pub fn mean_gap_up_to_ms(&self, longest_ns: u64) -> Option<f64> {
+        self.mean_gap_without_ms(self.longest.values().partition_point(|(gap, ())| *gap > longest_ns))
+    }
+
+    /// The same without the longest few gaps.
+    pub fn mean_gap_without_few_ms(&self) -> Option<f64> {
+        self.mean_gap_without_ms(FEW_GAPS)
+    }
+
+    fn mean_gap_without_ms(&self, gaps: usize) -> Option<f64> {
+        let left = self.gaps.total().checked_sub(gaps as u64).filter(|left| *left > 0)?;
+        let longest_ns: u128 =
+            self.longest.values().iter().take(gaps).map(|(gap, ())| u128::from(*gap)).sum();
+        Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
+    }
+
+    /// The same where the whole lasts `added_ns` longer and has so many gaps less.
+    pub fn mean_gap_stretched_ms(&self, added_ns: i128, less: u64) -> Option<f64> {
+        let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
+        let ns = self.gaps_ns.checked_add_signed(added_ns)?;
+        Some(ns as f64 / left as f64 / 1e6)
     }
 
     /// Share of these times above 16 ms.

@@ -18,6 +18,7 @@
 mod alignment;
 mod arrivals;
 mod bins;
+mod clock;
 mod coarsening;
 mod findings;
 mod flags;
@@ -43,6 +44,9 @@ pub use merge::Join;
 pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;
 pub use report::ProfileReport;
+
+/// Gaps without which a verdict has to hold: what rests on fewer shows nothing of the workload.
+const FEW_GAPS: usize = 10;
 
 /// Nanoseconds from one time to another; 0 where the other is not later.
 #[inline]

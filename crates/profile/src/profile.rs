@@ -2,12 +2,13 @@
 
 use std::hint::black_box;
 
-use emmclab_trace::{Batch, Error, Header, Kind, Ledger, Nanos, Op, Request, Result};
+use emmclab_trace::{Batch, Error, Gaps, Header, Kind, Ledger, Nanos, Op, Request, Result};
 
 use crate::alignment::Alignment;
 use crate::arrivals::Arrivals;
 use crate::bins::pct;
-use crate::findings::findings;
+use crate::clock::{Jumps, key_figures};
+use crate::findings::{BUFFER_KB, Judged, findings};
 use crate::flags::FlagCounts;
 use crate::locality::Sequences;
 use crate::merge::Join;
@@ -33,6 +34,7 @@ const AHEAD: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Profile {
     options: ProfileOptions,
+    gaps: Gaps,
     operations: Operations,
     arrivals: Arrivals,
     queue: Queue,
@@ -54,6 +56,7 @@ impl Profile {
         Self {
             queue: Queue::new(options.gc),
             options,
+            gaps: Gaps::default(),
             operations: Operations::default(),
             arrivals: Arrivals::default(),
             wake_up: WakeUp::default(),
@@ -73,6 +76,7 @@ impl Profile {
     pub fn update(&mut self, batch: &Batch) {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
+        self.gaps.extend(batch.arrivals());
         let mut ahead = Vec::with_capacity(AHEAD);
         let mut requests = batch.iter();
         loop {
@@ -131,6 +135,10 @@ impl Profile {
                 .hint("merge pieces of a recording in order of time, others as separate recordings"));
         }
         let aligned = join == Join::Separate;
+        match join {
+            Join::Consecutive => self.gaps.join(&other.gaps),
+            Join::Separate => self.gaps.add_recording(&other.gaps),
+        }
         let spaces = self.devices.merge(&other.devices);
         let space_of = |space: u32| spaces.get(space as usize).copied().unwrap_or(space);
         let gap_ns = self.queue.merge(other.queue, join);
@@ -159,10 +167,21 @@ impl Profile {
             .collect();
         by_operation.push(self.operations.data().row("all"));
         let runs = self.sequences.summary();
+        let jumps = Jumps::new(&self.gaps, header);
+        let busy_and_idle_s = self.queue.busy_and_idle_s(u64::MAX);
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
-            header: header.clone(),
+            // Its jumps are listed apart.
+            header: Header { clock_jumps: None, ..header.clone() },
+            clock_jumps: jumps.rows(),
+            key_figures: key_figures(
+                &tables,
+                tables.duration_s,
+                self.arrivals.mean_gap_ms(),
+                busy_and_idle_s,
+            ),
+            key_figures_without_jumps: jumps.figures_without(&tables, &self.arrivals, &self.queue),
             by_operation,
             locality: Locality {
                 sequential_requests: self.sequences.sequential(),
@@ -182,8 +201,22 @@ impl Profile {
             findings: Vec::new(),
             tables,
         };
-        report.findings = findings(&report, &self.arrivals, &self.operations, &self.reuse);
+        report.findings = findings(&report, self.judged());
         report
+    }
+
+    /// Values that findings look at and no table has.
+    fn judged(&self) -> Judged {
+        let all = self.operations.data();
+        Judged {
+            small_pct: pct(all.small_requests(), all.requests()),
+            mean_gap_ms: self.arrivals.mean_gap_ms(),
+            mean_gap_without_few_ms: self.arrivals.mean_gap_without_few_ms(),
+            above_16_ms_pct: self.arrivals.above_16_ms_pct(),
+            buffer_hit_pct: self.reuse.hit_pct(BUFFER_KB),
+            blocks_that_fit_without_few: self.queue.blocks_that_fit_without_few(),
+            sleeps_without_few: self.wake_up.found_without_few(),
+        }
     }
 
     fn tables(&self) -> Tables {

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use emmclab_trace::{Nanos, Request};
+use emmclab_trace::{Largest, MOST_JUMPS, Nanos, Request};
 
 use crate::bins::{Doubling, label, pct};
-use crate::elapsed;
 use crate::merge::Join;
 use crate::options::GcCost;
 use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
+use crate::{FEW_GAPS, elapsed};
 
 /// Unfinished requests that are followed; memory stays bounded on a trace that never finishes any.
 const MAX_OUTSTANDING: usize = 1 << 16;
@@ -40,6 +40,7 @@ pub(crate) struct Queue {
     gaps: GapBins,
     gap_ns: [u128; GAP_BINS],
     gap_blocks: [u64; GAP_BINS],
+    longest: Largest<(), { MOST_JUMPS + 1 }>,
 }
 
 /// State of the queue at an arrival.
@@ -71,6 +72,7 @@ impl Queue {
             gaps: GapBins::default(),
             gap_ns: [0; GAP_BINS],
             gap_blocks: [0; GAP_BINS],
+            longest: Largest::default(),
         }
     }
 
@@ -127,6 +129,7 @@ impl Queue {
         self.gaps.add_at(index, 1);
         self.gap_ns[index] += u128::from(gap_ns);
         self.gap_blocks[index] += gap_ns / self.block_ns;
+        self.longest.add(gap_ns, || ());
     }
 
     /// Adds another queue; returns the idle gap across the boundary of two pieces.
@@ -146,6 +149,7 @@ impl Queue {
         self.depth_sum += other.depth_sum;
         self.depth_max = self.depth_max.max(other.depth_max);
         self.gaps.merge(&other.gaps);
+        self.longest.merge(&other.longest, |place| place);
         for index in 0..GAP_BINS {
             self.gap_ns[index] += other.gap_ns[index];
             self.gap_blocks[index] += other.gap_blocks[index];
@@ -181,6 +185,20 @@ impl Queue {
             blocks_if_pausable: (idle_ns / u128::from(self.block_ns)) as u64,
             blocks_needed: written_sectors.saturating_mul(512).div_ceil(won),
         })
+    }
+
+    /// Seconds in which something is unfinished, and nothing is; without idle gaps above this length, of which there are
+    /// at most [`MOST_JUMPS`]. `None` without completion times.
+    pub fn busy_and_idle_s(&self, longest_ns: u64) -> Option<(f64, f64)> {
+        let long = self.longest.values().iter().map(|(gap, ())| *gap).filter(|gap| *gap > longest_ns);
+        let idle_ns = self.gap_ns.iter().sum::<u128>() - long.map(u128::from).sum::<u128>();
+        (self.completed > 0).then_some((self.busy_ns as f64 / 1e9, idle_ns as f64 / 1e9))
+    }
+
+    /// Blocks that fit into single gaps, the longest few left out.
+    pub fn blocks_that_fit_without_few(&self) -> u64 {
+        let few = self.longest.values().iter().take(FEW_GAPS).map(|(gap, ())| gap / self.block_ns);
+        self.gap_blocks.iter().sum::<u64>() - few.sum::<u64>()
     }
 
     pub fn depth_rows(&self) -> Vec<DepthRow> {

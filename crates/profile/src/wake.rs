@@ -3,13 +3,13 @@
 //! A sleeping device shows in the request that ends a long idle gap: it is delayed. For each range of gaps the delays
 //! are kept as a histogram; the threshold is the edge between ranges that best parts delayed from undelayed requests.
 
-use emmclab_trace::Request;
+use emmclab_trace::{Largest, Request};
 
 use crate::bins::label;
-use crate::elapsed;
 use crate::merge::Join;
 use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeRow};
+use crate::{FEW_GAPS, elapsed};
 
 /// Sixteen delay buckets to an octave, from 4 us on; below, one bucket each 250 ns.
 const DELAY_BUCKETS: usize = 512;
@@ -33,8 +33,13 @@ pub(crate) struct WakeUp {
     by_issue: Delays,
     by_service: Delays,
     /// The delays of the first request: the gap before it is known only when pieces are joined.
-    first: Option<(Option<u64>, Option<u64>)>,
+    first: Option<RequestDelays>,
+    /// The requests behind the longest few gaps.
+    longest: Largest<RequestDelays, FEW_GAPS>,
 }
+
+/// From start to issue and from start to completion of a request, nanoseconds.
+type RequestDelays = (Option<u64>, Option<u64>);
 
 /// For each range of gaps a histogram of delays and the longest one.
 #[derive(Clone, Debug)]
@@ -45,7 +50,7 @@ struct Delays {
 
 impl Default for WakeUp {
     fn default() -> Self {
-        Self { by_issue: Delays::new(), by_service: Delays::new(), first: None }
+        Self { by_issue: Delays::new(), by_service: Delays::new(), first: None, longest: Largest::default() }
     }
 }
 
@@ -62,7 +67,9 @@ impl WakeUp {
         }
     }
 
-    fn add_delays(&mut self, (issue, service): (Option<u64>, Option<u64>), gap_ns: u64) {
+    fn add_delays(&mut self, delays: RequestDelays, gap_ns: u64) {
+        self.longest.add_anywhere(gap_ns, delays);
+        let (issue, service) = delays;
         let gap = GapBins::index(gap_ns);
         if let Some(delay_ns) = issue {
             self.by_issue.add(gap, delay_ns);
@@ -76,6 +83,7 @@ impl WakeUp {
     pub fn merge(&mut self, other: &Self, join: Join, gap_ns: Option<u64>) {
         self.by_issue.merge(&other.by_issue);
         self.by_service.merge(&other.by_service);
+        self.longest.merge(&other.longest, |delays| delays);
         if let (Join::Consecutive, Some(delays), Some(gap_ns)) = (join, other.first, gap_ns) {
             self.add_delays(delays, gap_ns);
         }
@@ -98,6 +106,18 @@ impl WakeUp {
         })
     }
 
+    /// Whether a threshold stands out with the longest few gaps left out.
+    pub fn found_without_few(&self) -> bool {
+        let Some((name, delays)) = self.best() else { return false };
+        let mut rest = delays.clone();
+        for (gap_ns, (issue, service)) in self.longest.values() {
+            if let Some(delay_ns) = if name == "issue" { issue } else { service } {
+                rest.counts[GapBins::index(*gap_ns)][bucket(*delay_ns)] -= 1;
+            }
+        }
+        rest.threshold().is_some()
+    }
+
     pub fn rows(&self) -> Vec<WakeRow> {
         let Some((_, delays)) = self.best() else { return Vec::new() };
         let row = |gap: usize| {
@@ -118,7 +138,7 @@ impl WakeUp {
     }
 }
 
-fn delays(request: &Request) -> (Option<u64>, Option<u64>) {
+fn delays(request: &Request) -> RequestDelays {
     let issue = request.start.zip(request.issue).map(|(start, issue)| elapsed(start, issue));
     (issue, request.start.zip(request.complete).map(|(start, complete)| elapsed(start, complete)))
 }

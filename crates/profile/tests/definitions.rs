@@ -65,7 +65,8 @@ fn a_write_of_20_kb_uses_five_sixths_of_its_8_kb_pages() {
 #[test]
 fn without_completion_times_nothing_is_said_about_waiting() {
     let plain = |arrival| Request::new(Nanos::from_millis(arrival), Op::Write, Sector(0), 8);
-    let report = report_of(&[plain(0), plain(400), plain(900)]);
+    let requests: Vec<_> = (0..15).flat_map(|i| [plain(i * 900), plain(i * 900 + 400)]).collect();
+    let report = report_of(&[&requests[..], &[plain(15 * 900)]].concat());
     assert_eq!((report.tables.no_wait_pct, report.tables.mean_response_ms), (None, None));
     assert!(report.queue.is_none() && report.idle_gc.is_none() && report.figures.idle_gaps.is_empty());
     assert_eq!(report.power_saving.shown_by, None);

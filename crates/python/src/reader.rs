@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Column, Combiner, Header, Ledger, ReadOptions, TraceInput};
+use emmclab_trace::{Column, Combiner, Header, Ledger, MendClock, ReadOptions, TraceInput};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -39,7 +39,7 @@ impl PyReader {
 #[pymethods]
 impl PyReader {
     #[new]
-    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None))]
+    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -50,9 +50,19 @@ impl PyReader {
         time_unit: Option<String>,
         size_unit: Option<String>,
         reorder_window: Option<usize>,
+        mend_clock: Option<String>,
     ) -> PyResult<Self> {
-        let further = emmclab_record::FORMATS;
-        let options = ReadOptions { format, lenient, columns, time_unit, size_unit, reorder_window, further };
+        let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;
+        let options = ReadOptions {
+            format,
+            lenient,
+            columns,
+            time_unit,
+            size_unit,
+            reorder_window,
+            mend_clock,
+            further: emmclab_record::FORMATS,
+        };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
@@ -118,6 +128,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     out.set_item("device", &header.device)?;
     out.set_item("clock", &header.clock)?;
     out.set_item("note", &header.note)?;
+    out.set_item("clock_jumps", &header.clock_jumps)?;
     out.set_item("activity", &header.activity)?;
     Ok(out)
 }

@@ -80,6 +80,12 @@ impl Batch {
         &self.sector
     }
 
+    /// Arrivals in nanoseconds, in order.
+    #[inline]
+    pub fn arrivals(&self) -> &[i64] {
+        &self.arrival
+    }
+
     /// Loads into the cache the columns that every replay reads of these rows beside the sectors. The batch was written by
     /// another processor; in a loop of loads alone, the cache misses overlap. Panics where there are no such rows.
     #[inline]

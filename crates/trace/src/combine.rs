@@ -186,6 +186,7 @@ impl Combiner {
             device,
             clock: "relative".to_owned(),
             note: Some(format!("{} traces combined, all from time 0", headers.len())),
+            clock_jumps: None,
             // Each trace's own says nothing about all of them together.
             activity: None,
         }

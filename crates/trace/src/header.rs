@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::ClockJumps;
+
 /// Where a trace comes from; stored with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -18,8 +20,18 @@ pub struct Header {
     pub clock: String,
     /// Anything else worth knowing, as the recorder gave it.
     pub note: Option<String>,
+    /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_jumps: Option<String>,
     /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
     pub activity: Option<String>,
+}
+
+impl Header {
+    /// Clock jumps or pauses of the recording.
+    pub fn clock_jumps(&self) -> Option<ClockJumps> {
+        self.clock_jumps.as_deref().and_then(|json| serde_json::from_str(json).ok())
+    }
 }
 
 /// The format that a file is read as.

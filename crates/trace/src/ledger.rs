@@ -44,6 +44,10 @@ ledger! {
     requeued: "requeued",
     /// Requests that stood before one that arrived earlier, and were put in order of arrival.
     reordered: "reordered",
+    /// Places where the clock jumps, or the recording paused.
+    clock_jumps: "clock jumps or pauses",
+    /// Those that were taken out under `--mend-clock`.
+    mended_jumps: "of them mended",
     /// Packed-command header blocks taken off a request's size.
     headers_stripped: "headers stripped",
     /// Requests that could be matched in more than one way.

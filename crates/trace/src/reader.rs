@@ -8,6 +8,7 @@ use emmclab_base::{Error, Kind, Nanos, Request, Result};
 
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
+use crate::clock::{ClockJump, ClockJumps, Direction, FileClock, Gaps, MOST_JUMPS, MendClock, Mender};
 use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
@@ -42,6 +43,24 @@ pub struct TraceReader {
     reordered: u64,
     guard: formats::UnitGuard,
     recognised: Recognised,
+    clock: Clock,
+}
+
+/// The jumps of a trace's clock.
+struct Clock {
+    /// In the order of arrival.
+    gaps: Gaps,
+    /// In the order of the file.
+    file: FileClock,
+    in_file_order: bool,
+    mending: Option<Mending>,
+}
+
+/// Progress in taking jumps out.
+enum Mending {
+    /// They have to be found in a first pass over the file.
+    Unplanned(Box<ReadOptions>),
+    Planned(Box<Mender>),
 }
 
 impl TraceReader {
@@ -52,7 +71,18 @@ impl TraceReader {
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::Opened { source, guard, recognised } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
+        let in_file_order = source.in_file_order();
+        let mending = options.mend_clock.map(|mend| match mend {
+            MendClock::Jumps => Mending::Unplanned(Box::new(options.clone())),
+            MendClock::Above(limit) => Mending::Planned(Box::new(Mender::above(limit, in_file_order))),
+        });
         Ok(Self {
+            clock: Clock {
+                gaps: Gaps::default(),
+                file: FileClock::new(in_file_order),
+                in_file_order,
+                mending,
+            },
             recognised,
             path: path.to_owned(),
             window: options.reorder_window.unwrap_or(REORDER_WINDOW),
@@ -80,6 +110,7 @@ impl TraceReader {
         let batch = self.advance().map_err(|error| error.in_file(&self.path))?;
         if let Some(batch) = &batch {
             self.kept += batch.len() as u64;
+            self.clock.gaps.extend(batch.arrivals());
         } else if self.kept == 0 {
             let ledger = self.ledger();
             let hint = if ledger.skipped > 0 {
@@ -93,7 +124,15 @@ impl TraceReader {
     }
 
     fn advance(&mut self) -> Result<Option<Batch>> {
-        if let Some(sorted) = self.source.next_sorted() {
+        if let Some(Mending::Unplanned(options)) = &self.clock.mending {
+            // The source at hand stays at its beginning.
+            let mut first_pass = formats::open(&self.path, options)?.source;
+            let mender = Mender::find_jumps(&mut *first_pass)?;
+            self.clock.mending = Some(Mending::Planned(Box::new(mender)));
+        }
+        // Times that are to be shifted are read one by one.
+        let sorted = if self.clock.mending.is_none() { self.source.next_sorted() } else { None };
+        if let Some(sorted) = sorted {
             let batch = sorted?;
             if let Some(batch) = &batch {
                 self.guard.see(batch.rows());
@@ -114,15 +153,32 @@ impl TraceReader {
         };
         let first = batch.get(0).arrival.0;
         if first < self.last_arrival {
-            let behind = self.last_arrival - first;
-            let message =
-                format!("a request stands more than {} requests after its place in time", self.window);
-            return Err(Error::new(Kind::Order, message)
-                .of_field("arrival", 0, format!("{} before its predecessor", Nanos(behind)).as_bytes())
-                .hint(format!("give a larger --reorder-window (now {})", self.window)));
+            return Err(self.out_of_order(Nanos(self.last_arrival.saturating_sub(first)))?);
         }
         self.last_arrival = batch.get(batch.len() - 1).arrival.0;
         Ok(Some(batch))
+    }
+
+    /// The error of a request that arrived so long before others that are gone already.
+    #[cold]
+    fn out_of_order(&mut self, behind: Nanos) -> Result<Error> {
+        while self.clock.file.is_undecided() && !self.ended {
+            self.read_on()?;
+        }
+        let window = self.window;
+        let Some(jump) = self.clock.file.first_backward() else {
+            let message = format!("a request stands more than {window} requests after its place in time");
+            return Ok(Error::new(Kind::Order, message)
+                .of_field("arrival", 0, format!("{behind} before its predecessor").as_bytes())
+                .hint(format!("give a larger --reorder-window (now {window})")));
+        };
+        let back = Nanos(jump.length_ns.min(i64::MAX as u64).cast_signed());
+        let message =
+            format!("the clock jumps back at request {}, behind which none can be sorted in", jump.request);
+        Ok(Error::new(Kind::Order, message).of_field("arrival", 0, format!("{back} back").as_bytes()).hint(format!(
+            "give --mend-clock to put them behind those before, or a larger --reorder-window (now {window}) if they \
+             belong among them"
+        )))
     }
 
     /// Requests held back.
@@ -135,8 +191,14 @@ impl TraceReader {
         let mut read = std::mem::take(&mut self.read);
         read.clear();
         self.ended = !self.source.fill(&mut read)?;
+        if let Some(Mending::Planned(mender)) = &mut self.clock.mending {
+            mender.mend(&mut read, self.ended);
+        }
         let full = self.full.len();
         self.put_in_order(&mut read);
+        if self.ended {
+            self.clock.file.finish();
+        }
         self.hold(&read, |reader, row| reader.guard.see(reader.builder.rows(row)));
         self.read = read;
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
@@ -161,7 +223,16 @@ impl TraceReader {
     /// Counts requests that arrived before their predecessor in the file, and sorts those just read among themselves.
     fn put_in_order(&mut self, read: &mut [Request]) {
         let ([first, ..], [.., last]) = (&*read, &*read) else { return };
-        let back: u64 = read.windows(2).map(|pair| u64::from(pair[1].arrival < pair[0].arrival)).sum();
+        let mut back = 0;
+        let mut widest = 0_i64;
+        for pair in read.windows(2) {
+            let gap = pair[1].arrival.0.wrapping_sub(pair[0].arrival.0);
+            back += u64::from(pair[1].arrival < pair[0].arrival);
+            widest = widest.max(gap);
+        }
+        if self.clock.in_file_order {
+            self.clock.file.see(read, back == 0, widest.unsigned_abs());
+        }
         self.reordered += back + u64::from(first.arrival.0 < self.last_in_file);
         self.last_in_file = last.arrival.0;
         if back > 0 {
@@ -202,6 +273,8 @@ impl TraceReader {
         ledger.reordered += self.reordered;
         // A Parquet trace carries the count of its first import.
         ledger.kept = ledger.kept.max(self.kept);
+        ledger.mended_jumps += self.clock.mended();
+        ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.left());
         ledger
     }
 
@@ -211,6 +284,7 @@ impl TraceReader {
         if header.format == self.recognised.format {
             header.recognised = Some(self.recognised.by.to_owned());
         }
+        self.clock.describe(&mut header);
         header
     }
 
@@ -232,6 +306,48 @@ impl TraceReader {
     /// The file being read.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Clock {
+    /// Jumps that were taken out.
+    fn mended(&self) -> u64 {
+        self.mender().map_or(0, Mender::count)
+    }
+
+    fn mender(&self) -> Option<&Mender> {
+        match &self.mending {
+            Some(Mending::Planned(mender)) => Some(mender),
+            _ => None,
+        }
+    }
+
+    /// Jumps that are left. Behind a backward jump the order of arrival shows others than the order of the file.
+    fn left(&self) -> u64 {
+        if self.file.backward() > 0 { self.file.count() } else { self.gaps.jumps().len() as u64 }
+    }
+
+    /// Adds the jumps to a header, which may hold those of an earlier import.
+    fn describe(&self, header: &mut Header) {
+        let stored = header.clock_jumps().unwrap_or_default();
+        let mut all = if self.file.backward() > 0 {
+            self.file.jumps()
+        } else if stored.interleaved() {
+            // In the order of arrival, jumps of the file cannot be told any more.
+            stored
+        } else {
+            let left =
+                self.gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
+            let mended = stored.jumps.iter().filter(|jump| jump.mended).copied();
+            ClockJumps { jumps: mended.chain(left).collect(), without_ns: 0 }
+        };
+        if let Some(mender) = self.mender() {
+            all.jumps.retain(|jump| jump.mended || jump.direction == Direction::Backward);
+            all.jumps.extend(mender.jumps());
+        }
+        all.jumps.sort_by_key(|jump| jump.request);
+        all.jumps.truncate(MOST_JUMPS);
+        header.clock_jumps = if all.jumps.is_empty() { None } else { serde_json::to_string(&all).ok() };
     }
 }
 

@@ -47,6 +47,11 @@ pub trait Source: Send {
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
+    /// Whether requests come in the order in which they were recorded; not where they are matched from events, which ends
+    /// late those that are long open.
+    fn in_file_order(&self) -> bool {
+        true
+    }
     /// The extent of all requests, for formats that store it.
     fn extent(&self) -> Option<Extent> {
         None

@@ -15,6 +15,7 @@ import typer
 from emmclab import __version__
 from emmclab.cli.console import put, stdout
 from emmclab.cli.failures import run
+from emmclab.cli.spelling import spelled_out
 
 #: The commands in the order of the help; each is registered by the module of its name.
 COMMANDS = (
@@ -85,4 +86,4 @@ def prepared(words: list[str]) -> Callable[..., Any]:
 
 def main(words: list[str]) -> int:
     """Run the command line; return the exit code: 2 bad input, 1 failed run, 130 Ctrl-C, 141 closed pipe."""
-    return run(prepared(words), words)
+    return run(prepared(words), spelled_out(words))

@@ -61,13 +61,16 @@ def calibrate(
         )
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)
+    trace = None if fio else reading.open(source)
     found = calibrate_device(
-        source if fio else reading.open(source),
+        trace or source,
         name=name,
         capacity_gb=capacity_gb,
         seed=seed,
         skip_packed=skip_packed,
     )
+    if trace is not None and reading.mend_clock and not trace.is_pipe:
+        reading.note_mended(trace.name, trace.ledger)
     if output is not None:
         write_whole(output, found["toml"])
     if as_json:

@@ -56,9 +56,11 @@ def convert(
     source = reading.open(trace)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
+    reading.note_mended(source.name, written.ledger)
     if as_json:
-        place = {"input": str(trace), "output": str(output), "header": source.header}
-        print_json(place | written._asdict())
+        header = {name: text for name, text in source.header.items() if name != "clock_jumps"}
+        place = {"input": str(trace), "output": str(output), "header": header}
+        print_json(place | {"clock_jumps": source.clock_jumps} | written._asdict())
     else:
         stdout().print(f"{output}: {ledger_line(written.ledger)}", markup=False, soft_wrap=True)
     if written.left_out:

@@ -22,10 +22,13 @@ from emmclab.cli.show import framed
 from emmclab.cli.simulation import noted
 from emmclab.device import Device
 from emmclab.errors import ConfigError, InputError
+from emmclab.fields import JUMP_FIELDS, jump_cells
 from emmclab.glossary import Term, define, glossary, words
 
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
+#: Fields of a header that are JSON themselves.
+_JSON_FIELDS = ("activity", "clock_jumps")
 _CLOCKS = {
     "unix": "time 0 is 1 January 1970 UTC",
     "monotonic": "time 0 is when the recording machine started",
@@ -83,6 +86,7 @@ def explain(
             pass
     about = {entry["name"]: entry["about"] for entry in _core.formats()}
     file_format, by = source.recognised[0]
+    reading.note_mended(source.name, source.ledger)
     explained = {
         "file": str(trace),
         "digest": source.digest,
@@ -92,7 +96,8 @@ def explain(
         "format_recognised_by": _SIGNS.get(source.header["recognised"] or ""),
         "format_about": about.get(source.header["format"] or ""),
         "clock_about": _CLOCKS.get(source.header["clock"] or ""),
-        "header": {name: text for name, text in source.header.items() if name != "activity"},
+        "header": {name: text for name, text in source.header.items() if name not in _JSON_FIELDS},
+        "clock_jumps": source.clock_jumps,
         "activity": json.loads(source.header["activity"] or "{}"),
         "ledger": source.ledger,
         "columns": _core.trace_columns(),
@@ -175,6 +180,11 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     for name, count in explained["ledger"].items():
         ledger.add_row(f"{count:,}", labels[name])
     console.print(ledger)
+    if explained["clock_jumps"]:
+        jumps = _headed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS))
+        for jump in explained["clock_jumps"]:
+            jumps.add_row(*jump_cells(jump))
+        console.print(jumps)
     show_activity(console, explained["activity"])
     columns = _headed("Columns", "Name", "Type", "Unit", "Meaning")
     for column in explained["columns"]:

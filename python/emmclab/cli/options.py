@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -13,6 +13,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from emmclab import _core
+from emmclab.cli.console import say
+from emmclab.fields import counted_jumps
 from emmclab.trace import Trace, read
 
 
@@ -72,6 +74,15 @@ ReorderWindow = Annotated[
         rich_help_panel="Reading",
     ),
 ]
+MendClock = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[LENGTH]",
+        help="Cut clock jumps and pauses of the recording to the median gap, and put what follows a backward "
+        "jump behind what came before. With a length, as 1h: cut the gaps above it, in one pass.",
+        rich_help_panel="Reading",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -85,10 +96,17 @@ class Reading:
     time_unit: TimeUnit = None
     size_unit: SizeUnit = None
     reorder_window: ReorderWindow = None
+    mend_clock: MendClock = None
 
     def open(self, path: Path) -> Trace:
         """Open one trace with these options; `-` is stdin."""
-        return read("/dev/stdin" if str(path) == "-" else path, **asdict(self))
+        options = asdict(self) | {"mend_clock": False if self.mend_clock is None else self.mend_clock}
+        return read("/dev/stdin" if str(path) == "-" else path, **options)
+
+    def note_mended(self, name: str, ledger: Mapping[str, int]) -> None:
+        """Print how many jumps `--mend-clock` took out of a trace, by its ledger."""
+        if self.mend_clock:
+            say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} taken out (--mend-clock)")
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

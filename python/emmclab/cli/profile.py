@@ -45,6 +45,8 @@ def profile(
     if together:
         sources = [combine(sources)]
     profiles = [run(source) for source in sources]
+    for found in profiles:
+        reading.note_mended(found.name, found["ledger"])
     if as_json:
         print_json([found.to_dict() for found in profiles])
     else:

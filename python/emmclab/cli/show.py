@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
-from emmclab.fields import SIZE_FIELDS, TABLES, Field
+from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, SIZE_FIELDS, TABLES, Field, jump_cells
 from emmclab.notes import notes
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import published_row
@@ -24,6 +24,8 @@ _DISTRIBUTIONS = (
     ("response_distribution", "Response times"),
     ("inter_arrival_distribution", "Inter-arrival times"),
 )
+#: Jumps of one trace on the terminal; the page and the JSON have all.
+_JUMPS = 10
 _MARKS = {"yes": Text("yes", "green"), "no": Text("no", "yellow"), "unknown": Text("?", "dim")}
 
 
@@ -31,6 +33,7 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
     """Print the tables for all traces, then each trace by itself."""
     _provenance(console, profiles)
     _tables(console, profiles)
+    _clock(console, profiles)
     for profile in profiles:
         console.print()
         console.print(Text(profile.name, "bold"))
@@ -45,6 +48,7 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     """Print only what stands side by side: tables, distributions, and which trace shows which finding."""
     _provenance(console, profiles)
     _tables(console, profiles)
+    _clock(console, profiles)
     console.print()
     _sparks(console, profiles)
     console.print()
@@ -83,6 +87,41 @@ def _tables(console: Console, profiles: Sequence[Profile]) -> None:
                     table.caption = "published means are rounded down to a multiple of 0.5 KB"
                     table.caption_justify = "left"
                 table.add_row(Text("  published"), *row, style="dim")
+        console.print()
+        console.print(table)
+
+
+def _clock(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the jumps of clocks, and the figures that they distort; nothing where there are none."""
+    jumping = [profile for profile in profiles if profile.clock_jumps]
+    if not jumping:
+        return
+    table = framed("Clock jumps or pauses of the recording")
+    table.add_column("Application")
+    for field in JUMP_FIELDS:
+        left = field.name in ("direction", "mended")
+        table.add_column(field.heading.replace(", ", "\n"), justify="left" if left else "right")
+    for profile in jumping:
+        jumps = profile.clock_jumps
+        for jump in jumps[:_JUMPS]:
+            table.add_row(Text(profile.name), *jump_cells(jump))
+        if len(jumps) > _JUMPS:
+            table.add_row(Text(profile.name), f"and {len(jumps) - _JUMPS} more", style="dim")
+    console.print()
+    console.print(table)
+    table = framed("Key figures with and without the jumps")
+    table.add_column("Application")
+    for field in KEY_FIELDS:
+        table.add_column(field.heading.replace(", ", "\n"), justify="right")
+    for profile in jumping:
+        if (without := profile["key_figures_without_jumps"]) is not None:
+            figures = profile["key_figures"]
+            table.add_row(Text(profile.name), *(field.text(figures[field.name]) for field in KEY_FIELDS))
+            cells = (field.text(without[field.name]) for field in KEY_FIELDS)
+            table.add_row(Text("  without the jumps"), *cells)
+    if table.row_count:
+        table.caption = "`--mend-clock` takes the jumps out of all figures"
+        table.caption_justify = "left"
         console.print()
         console.print(table)
 

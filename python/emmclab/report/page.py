@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from emmclab.fields import TABLES, Field
+from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, TABLES, Field, counted_jumps, jump_cells
 from emmclab.notes import notes
 from emmclab.plots import FIGURES, rows_of
 from emmclab.profile import Profile, ledger_line
@@ -51,6 +51,22 @@ def render(profiles: Sequence[Profile]) -> str:
         tables=[
             (title, fields, [_table_row(fields, profile) for profile in profiles]) for title, fields in TABLES
         ],
+        jump_fields=JUMP_FIELDS,
+        jumps=[
+            (profile.name, list(zip(JUMP_FIELDS, jump_cells(jump), strict=True)), jump)
+            for profile in profiles
+            for jump in profile.clock_jumps
+        ],
+        key_fields=KEY_FIELDS,
+        key_rows=[
+            (name, [field.text(figures[field.name]) for field in KEY_FIELDS])
+            for profile in profiles
+            if profile.get("key_figures_without_jumps") is not None
+            for name, figures in (
+                (profile.name, profile["key_figures"]),
+                (f"{profile.name} without the jumps", profile["key_figures_without_jumps"]),
+            )
+        ],
         times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
         points=_POINTS,
     )
@@ -62,10 +78,20 @@ def _provenance(profile: Profile) -> dict[str, Any]:
         "name": profile.name,
         "header": profile["header"],
         "ledger": ledger_line(profile["ledger"]),
+        "clock": _clock(profile.clock_jumps),
         "input": profile.get("trace_digest"),
         "digest": hashlib.sha256(canonical).hexdigest()[:16],
         "notes": notes(profile),
     }
+
+
+def _clock(jumps: Sequence[dict[str, Any]]) -> str:
+    """Count the jumps in words; empty where there are none."""
+    if not jumps:
+        return ""
+    left = sum(not jump["mended"] for jump in jumps)
+    mended = f", {len(jumps) - left} of them mended" if left < len(jumps) else ""
+    return f"{counted_jumps(len(jumps))}{mended}: see the table of the clock"
 
 
 def _tiles(profile: Profile) -> list[tuple[str, str]]:

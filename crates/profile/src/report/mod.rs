@@ -3,10 +3,12 @@
 //! Figures that a trace cannot give (service times of a trace without completions, say) are `None`, in JSON `null`,
 //! and rows that cannot be drawn are left out; nothing is guessed.
 
+mod clock;
 mod figures;
 mod finding;
 mod tables;
 
+pub use clock::{ClockJumpRow, KeyFigures};
 pub use figures::{
     AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, Figures, FlagRow, HotPagesRow, IdleGapRow,
     InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReuseRow, RunRow, SizeRow, ThroughputRow, UpdateRow,
@@ -30,6 +32,12 @@ pub struct ProfileReport {
     pub ledger: Ledger,
     /// Where the trace comes from.
     pub header: Header,
+    /// Clock jumps or pauses of the recording, in the order of the requests; the first 64 of each direction.
+    pub clock_jumps: Vec<ClockJumpRow>,
+    /// Figures that a jump of the clock distorts, as recorded.
+    pub key_figures: KeyFigures,
+    /// The same without the jumps that are left in the trace; `None` where there are none.
+    pub key_figures_without_jumps: Option<KeyFigures>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,
     /// Locality beyond Table IV.

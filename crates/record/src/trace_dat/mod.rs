@@ -219,6 +219,10 @@ impl Cpu {
 }
 
 impl Source for TraceDat {
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
     fn fill(&mut self, _out: &mut Vec<Request>) -> Result<bool> {
         // Its batches are in order already: see below.
         Ok(false)

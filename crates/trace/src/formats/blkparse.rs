@@ -174,6 +174,10 @@ impl LineFormat for Blkparse {
         Ok(())
     }
 
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
     fn header(&self) -> Header {
         Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
     }

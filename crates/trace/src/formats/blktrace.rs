@@ -402,6 +402,10 @@ fn operation(category: u32, bytes: u32) -> (Op, Flags) {
 }
 
 impl Source for Blktrace {
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let goal = out.len() + BATCH_ROWS;
         let order = self.files.first().map_or(ByteOrder::Little, |file| file.order);

@@ -8,6 +8,7 @@ use super::holds::Holds;
 use super::input::Input;
 use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
+use crate::clock::MendClock;
 use crate::header::Header;
 use crate::sink::Sink;
 use crate::source::Source;
@@ -64,6 +65,8 @@ pub struct ReadOptions {
     pub size_unit: Option<String>,
     /// Requests that may be held back to put them in order of arrival; [`crate::REORDER_WINDOW`] where `None`.
     pub reorder_window: Option<usize>,
+    /// Jumps of the clock that are taken out of the trace; none where `None`.
+    pub mend_clock: Option<MendClock>,
     /// Formats that other crates read, tried before those of [`crate::formats::FORMATS`].
     pub further: &'static [&'static Format],
 }

@@ -43,6 +43,7 @@ pub use time_unit::TimeUnit;
 
 use emmclab_base::{Error, Kind, Result};
 
+use crate::clock::MendClock;
 use crate::header::Recognised;
 use crate::source::Source;
 
@@ -120,6 +121,14 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         return Err(
             Error::new(Kind::Empty, "the file is empty").hint("was the recording stopped before any I/O?")
         );
+    }
+    if options.mend_clock == Some(MendClock::Jumps) && !input.is_regular() {
+        return Err(Error::new(
+            Kind::Unsupported,
+            "jumps are found in a first pass over the file, and a pipe is read once",
+        )
+        .of_field("--mend-clock", 0, b"auto")
+        .hint("name the length above which a gap is cut, as `--mend-clock 1h`, or write the trace to a file first"));
     }
     let (format, by) = match &options.format {
         Some(name) => (by_name(name, options.further)?, "--format"),

@@ -53,6 +53,10 @@ pub(crate) trait LineFormat: Send {
     fn finish(&mut self, _context: &mut Context, _out: &mut Vec<Request>) -> Result<()> {
         Ok(())
     }
+    /// As [`Source::in_file_order`].
+    fn in_file_order(&self) -> bool {
+        true
+    }
     /// Format name, clock and device for the header.
     fn header(&self) -> Header;
 }
@@ -190,6 +194,10 @@ impl<F: LineFormat> Source for LineSource<F> {
             }
         }
         Ok(true)
+    }
+
+    fn in_file_order(&self) -> bool {
+        self.format.in_file_order()
     }
 
     fn names(&self) -> (&Names, &Names) {

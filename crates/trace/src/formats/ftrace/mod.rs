@@ -284,6 +284,10 @@ impl LineFormat for Ftrace {
         Ok(())
     }
 
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
     fn header(&self) -> Header {
         Header {
             format: self.format.into(),

@@ -434,6 +434,10 @@ impl Events {
 }
 
 impl Source for Perfetto {
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let (before, goal) = (out.len(), out.len() + BATCH_ROWS);
         while !self.ended && out.len() < goal {

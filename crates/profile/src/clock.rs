@@ -1,0 +1,83 @@
+//! Jumps of the clock in a report, and the key figures with and without them.
+
+use emmclab_trace::{ClockJump, Direction, Gaps, Header};
+
+use crate::arrivals::Arrivals;
+use crate::queue::Queue;
+use crate::report::{ClockJumpRow, KeyFigures, Tables};
+
+/// The jumps of a trace, by the gaps of its profile and by what its reader found.
+pub(crate) struct Jumps<'a> {
+    gaps: &'a Gaps,
+    /// In the order of the requests.
+    all: Vec<ClockJump>,
+    /// Time between the first and the last arrival without jumps, nanoseconds, where the reader knows better: requests
+    /// behind a backward jump stand among those before it.
+    without_ns: Option<i64>,
+}
+
+impl<'a> Jumps<'a> {
+    pub fn new(gaps: &'a Gaps, header: &Header) -> Self {
+        let found = header.clock_jumps().unwrap_or_default();
+        let without_ns = found.interleaved().then_some(found.without_ns);
+        let mut all = found.jumps;
+        if without_ns.is_none() {
+            // Of those left, the gaps of the profile know better: it may be of several pieces.
+            all.retain(|jump| jump.mended);
+            all.extend(gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place)));
+        }
+        all.sort_by_key(|jump| (jump.request, jump.at_ns));
+        Self { gaps, all, without_ns }
+    }
+
+    pub fn rows(&self) -> Vec<ClockJumpRow> {
+        let row = |jump: &ClockJump| ClockJumpRow {
+            direction: match jump.direction {
+                Direction::Forward => "forward",
+                Direction::Backward => "backward",
+            },
+            time_s: jump.at_ns as f64 / 1e9,
+            request: jump.request,
+            length_s: jump.length_ns as f64 / 1e9,
+            mended: jump.mended,
+        };
+        self.all.iter().map(row).collect()
+    }
+
+    /// The key figures without the jumps that are left in the trace; `None` where there are none.
+    pub fn figures_without(&self, tables: &Tables, arrivals: &Arrivals, queue: &Queue) -> Option<KeyFigures> {
+        if let Some(without_ns) = self.without_ns {
+            let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
+            let forward = self.all.iter().filter(|jump| jump.direction == Direction::Forward).count() as u64;
+            let duration_s = tables.duration_s + added_ns as f64 / 1e9;
+            let mean_ms = arrivals.mean_gap_stretched_ms(added_ns, forward);
+            return Some(key_figures(tables, duration_s, mean_ms, None));
+        }
+        let (shortest_ns, _) = *self.gaps.jumps().last()?;
+        let jumped_ns: u128 = self.gaps.jumps().iter().map(|(length_ns, _)| u128::from(*length_ns)).sum();
+        let duration_s = tables.duration_s - jumped_ns as f64 / 1e9;
+        // Every other gap is at most a tenth of the shortest jump.
+        let mean_ms = arrivals.mean_gap_up_to_ms(shortest_ns / 2);
+        Some(key_figures(tables, duration_s, mean_ms, queue.busy_and_idle_s(shortest_ns / 2)))
+    }
+}
+
+/// The key figures over `duration_s`, with the seconds in which something is unfinished, and nothing is.
+pub(crate) fn key_figures(
+    tables: &Tables,
+    duration_s: f64,
+    mean_inter_arrival_ms: Option<f64>,
+    busy_and_idle_s: Option<(f64, f64)>,
+) -> KeyFigures {
+    let lasted = duration_s > 0.0;
+    let per_s = |amount: f64| lasted.then(|| amount / duration_s);
+    let pct = |seconds: f64| lasted.then(|| 100.0 * seconds / duration_s);
+    KeyFigures {
+        duration_s: duration_s.max(0.0),
+        arrival_rate_per_s: per_s(tables.requests as f64),
+        access_rate_kb_per_s: per_s(tables.data_size_kb),
+        mean_inter_arrival_ms,
+        busy_pct: busy_and_idle_s.and_then(|(busy_s, _)| pct(busy_s)),
+        idle_pct: busy_and_idle_s.and_then(|(_, idle_s)| pct(idle_s)),
+    }
+}

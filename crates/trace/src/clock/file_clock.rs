@@ -1,0 +1,152 @@
+//! The clock of a trace as it is read: jumps in the order of the file.
+
+use emmclab_base::Request;
+
+use super::file_order::{Arrives, FileOrder, Step};
+use super::gaps::{self, LargestGaps, Place};
+use super::{ClockJump, ClockJumps, Direction, MOST_JUMPS};
+
+/// Watches arrivals in the order of the file.
+pub(crate) struct FileClock {
+    order: FileOrder<Arrival>,
+    found: Found,
+}
+
+/// An arrival and the request's number, from 1.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    request: u64,
+    at: i64,
+}
+
+impl Arrives for Arrival {
+    fn arrival(&self) -> i64 {
+        self.at
+    }
+}
+
+/// Gaps and jumps so far.
+#[derive(Debug, Default)]
+struct Found {
+    first: i64,
+    /// First arrival since the last backward jump.
+    stretch_first: i64,
+    /// Time from the first to the last arrival of each stretch before it.
+    stretches_ns: i64,
+    requests: u64,
+    gaps: u64,
+    largest: LargestGaps,
+    backward: u64,
+    /// The first backward jumps.
+    back: Vec<ClockJump>,
+}
+
+impl FileClock {
+    /// `in_file_order`: requests come in the order in which they were recorded; a backward jump can be seen.
+    pub fn new(in_file_order: bool) -> Self {
+        Self { order: FileOrder::new(in_file_order), found: Found::default() }
+    }
+
+    /// Watches requests that came together. `sorted`: none arrives before its predecessor; `widest`: the largest gap
+    /// between two of them then, nanoseconds.
+    pub fn see(&mut self, requests: &[Request], sorted: bool, widest: u64) {
+        let ([first, ..], [.., last]) = (requests, requests) else { return };
+        let latest = self.order.latest();
+        let plain = latest.filter(|latest| {
+            let from_before = first.arrival.0.saturating_sub(*latest);
+            let floor = self.found.largest.floor();
+            sorted && from_before >= 0 && from_before.unsigned_abs() <= floor && widest <= floor
+        });
+        if plain.is_some() && !self.order.is_undecided() {
+            self.found.requests += requests.len() as u64;
+            self.found.gaps += requests.len() as u64;
+            self.order.skip_to(last.arrival.0);
+            return;
+        }
+        let Self { order, found } = self;
+        for request in requests {
+            found.requests += 1;
+            let arrival = Arrival { request: found.requests, at: request.arrival.0 };
+            order.take(arrival, &mut |arrival, step| found.take(arrival, step));
+        }
+    }
+
+    /// Judges what is left at the end of the file.
+    pub fn finish(&mut self) {
+        let Self { order, found } = self;
+        order.finish(&mut |arrival, step| found.take(arrival, step));
+    }
+
+    /// Whether the requests seen last may be the first behind a backward jump.
+    pub fn is_undecided(&self) -> bool {
+        self.order.is_undecided()
+    }
+
+    /// Backward jumps so far.
+    pub fn backward(&self) -> u64 {
+        self.found.backward
+    }
+
+    /// The first backward jump.
+    pub fn first_backward(&self) -> Option<&ClockJump> {
+        self.found.back.first()
+    }
+
+    /// All jumps so far.
+    pub fn count(&self) -> u64 {
+        self.found.backward + self.forward().len() as u64
+    }
+
+    fn forward(&self) -> &[(u64, Place)] {
+        gaps::jumps(&self.found.largest, self.found.gaps)
+    }
+
+    /// The shortest forward jump, nanoseconds.
+    pub fn shortest_forward_ns(&self) -> Option<u64> {
+        self.forward().last().map(|(length_ns, _)| *length_ns)
+    }
+
+    /// The jumps so far.
+    pub fn jumps(&self) -> ClockJumps {
+        let forward = self.forward().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
+        let mut jumps: Vec<_> = forward.chain(self.found.back.iter().copied()).collect();
+        jumps.sort_by_key(|jump| jump.request);
+        jumps.truncate(MOST_JUMPS);
+        let latest = self.order.latest().unwrap_or(self.found.stretch_first);
+        let last_stretch = latest.saturating_sub(self.found.stretch_first);
+        let jumped: i64 =
+            self.forward().iter().fold(0, |sum: i64, (length, _)| sum.saturating_add_unsigned(*length));
+        let without_ns = self.found.stretches_ns.saturating_add(last_stretch).saturating_sub(jumped);
+        ClockJumps { jumps, without_ns }
+    }
+}
+
+impl Found {
+    fn take(&mut self, arrival: Arrival, step: Step) {
+        let Arrival { request, at } = arrival;
+        match step {
+            Step::First => (self.first, self.stretch_first) = (at, at),
+            Step::Late => self.gaps += 1,
+            Step::Gap(gap) => {
+                self.gaps += 1;
+                let at_ns = at.wrapping_sub_unsigned(gap).wrapping_sub(self.first);
+                self.largest.add(gap, || Place { at_ns, request });
+            }
+            Step::Back(before) => {
+                self.backward += 1;
+                let stretch_ns = before.saturating_sub(self.stretch_first);
+                self.stretches_ns = self.stretches_ns.saturating_add(stretch_ns);
+                self.stretch_first = at;
+                if self.back.len() < MOST_JUMPS {
+                    self.back.push(ClockJump {
+                        direction: Direction::Backward,
+                        request,
+                        at_ns: before.wrapping_sub(self.first),
+                        length_ns: before.abs_diff(at),
+                        mended: false,
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The largest gaps between arrivals, and which of them are jumps.
+
+use super::{Largest, MOST_JUMPS};
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// The larger gap as a multiple of the next one, for gaps of an hour and of a day.
+const TIMES_NEXT_HOUR: u64 = 100;
+const TIMES_NEXT_DAY: u64 = 10;
+
+/// Arrivals searched at once for a gap that is worth a closer look.
+const TOGETHER: usize = 256;
+
+/// The place of a gap in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Arrival before the gap, nanoseconds after the recording's first.
+    pub at_ns: i64,
+    /// Number of the request behind the gap, from 1.
+    pub request: u64,
+}
+
+/// Gaps that are kept: one more than may be jumps, to compare with.
+pub(super) type LargestGaps = Largest<Place, { MOST_JUMPS + 1 }>;
+
+/// The largest gaps between successive arrivals, of one recording or of several.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    first: Option<i64>,
+    last: i64,
+    requests: u64,
+    count: u64,
+    largest: LargestGaps,
+}
+
+impl Gaps {
+    /// Adds arrivals in order of time, in nanoseconds.
+    pub fn extend(&mut self, arrivals: &[i64]) {
+        let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
+        let origin = match self.first {
+            Some(origin) => {
+                self.count += 1;
+                let place = Place { at_ns: self.last.wrapping_sub(origin), request: self.requests + 1 };
+                self.largest.add(gap(self.last, *first), || place);
+                origin
+            }
+            None => *self.first.insert(*first),
+        };
+        for start in (0..arrivals.len() - 1).step_by(TOGETHER) {
+            let part = &arrivals[start..arrivals.len().min(start + TOGETHER + 1)];
+            let widest =
+                part.windows(2).fold(0, |widest: i64, pair| widest.max(pair[1].wrapping_sub(pair[0])));
+            if widest.unsigned_abs() > self.largest.floor() {
+                let second = self.requests + start as u64 + 2;
+                for (request, pair) in (second..).zip(part.windows(2)) {
+                    self.largest.add(gap(pair[0], pair[1]), || Place {
+                        at_ns: pair[0].wrapping_sub(origin),
+                        request,
+                    });
+                }
+            }
+        }
+        self.count += arrivals.len() as u64 - 1;
+        self.requests += arrivals.len() as u64;
+        self.last = *last;
+    }
+
+    /// Adds those of the next piece of the same recording.
+    pub fn join(&mut self, other: &Self) {
+        let Some(first) = other.first else { return };
+        let Some(origin) = self.first else {
+            self.clone_from(other);
+            return;
+        };
+        let (later, before) = (first.wrapping_sub(origin), self.requests);
+        let boundary = Place { at_ns: self.last.wrapping_sub(origin), request: before + 1 };
+        self.largest.add(gap(self.last, first), || boundary);
+        self.largest.merge(&other.largest, |place| Place {
+            at_ns: place.at_ns.wrapping_add(later),
+            request: place.request + before,
+        });
+        self.count += other.count + 1;
+        self.requests += other.requests;
+        self.last = other.last;
+    }
+
+    /// Adds those of another recording; places stay those in each recording.
+    pub fn add_recording(&mut self, other: &Self) {
+        if self.first.is_none() {
+            self.clone_from(other);
+        } else {
+            self.largest.merge(&other.largest, |place| place);
+            self.count += other.count;
+        }
+    }
+
+    /// Gaps that are jumps of the clock or pauses of the recording, in nanoseconds with their places, the longest first.
+    pub fn jumps(&self) -> &[(u64, Place)] {
+        jumps(&self.largest, self.count)
+    }
+
+    /// From the first to the last arrival of the recording, nanoseconds.
+    pub fn span_ns(&self) -> u64 {
+        self.first.map_or(0, |first| gap(first, self.last))
+    }
+}
+
+fn gap(from: i64, to: i64) -> u64 {
+    to.saturating_sub(from).max(0).cast_unsigned()
+}
+
+/// Those of the largest of so many gaps that are jumps.
+pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, Place)] {
+    let values = largest.values();
+    let count = (1..=values.len().min(MOST_JUMPS)).rev().find(|&count| {
+        let length = values[count - 1].0;
+        // Gaps of no time are not kept. A trace of few gaps, all of them long, has nothing to compare with.
+        let next = values.get(count).map(|(next, _)| *next).or((gaps > count as u64).then_some(0));
+        next.is_some_and(|next| {
+            (length >= HOUR_NS && length >= next.saturating_mul(TIMES_NEXT_HOUR))
+                || (length >= 24 * HOUR_NS && length >= next.saturating_mul(TIMES_NEXT_DAY))
+        })
+    });
+    &values[..count.unwrap_or(0)]
+}

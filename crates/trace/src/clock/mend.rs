@@ -1,0 +1,283 @@
+//! Taking jumps out of a trace (`--mend-clock`): a forward jump is cut to the median gap; requests that follow a backward
+//! jump are put one median gap behind those before it.
+
+use std::collections::VecDeque;
+
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
+use hdrhistogram::Histogram;
+
+use super::file_order::{Arrives, FileOrder, Step};
+use super::{ClockJump, Direction, FileClock, MOST_JUMPS, Place};
+use crate::source::Source;
+
+/// Cuts that are remembered, for requests out of order that arrived before them.
+const CUTS: usize = 64;
+/// Waits within a request that hold a jump are longer than this: no storage takes half an hour.
+const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
+/// 100 years, beyond which gaps are as good as equal.
+const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
+
+/// The gaps that are taken out of a trace; with either choice backward jumps are taken out too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MendClock {
+    /// Those that are jumps, which a first pass over the file finds.
+    Jumps,
+    /// Those above this length. One pass is enough.
+    Above(Nanos),
+}
+
+impl MendClock {
+    /// `auto`, or a length such as `1h`, `30min` or `2d`; a bare number is seconds.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where the text is neither.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text == "auto" {
+            return Ok(Self::Jumps);
+        }
+        let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+        let seconds = match unit {
+            "ms" => Some(1e-3),
+            "" | "s" => Some(1.0),
+            "m" | "min" => Some(60.0),
+            "h" => Some(3_600.0),
+            "d" => Some(86_400.0),
+            _ => None,
+        };
+        let length = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
+        match length.filter(|seconds| (1e-3..=1e9).contains(seconds)) {
+            Some(seconds) => Ok(Self::Above(Nanos((seconds * 1e9) as i64))),
+            None => Err(Error::new(Kind::Config, "is no length of a gap")
+                .of_field("--mend-clock", 0, text.as_bytes())
+                .hint(
+                    "give 1ms or more, as 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found",
+                )),
+        }
+    }
+}
+
+impl Arrives for Request {
+    fn arrival(&self) -> i64 {
+        self.arrival.0
+    }
+}
+
+/// Shifts the times of requests in the order of the file.
+pub(crate) struct Mender {
+    order: FileOrder<Request>,
+    shifts: Shifts,
+    mended: Vec<Request>,
+}
+
+/// The shift at each time.
+struct Shifts {
+    /// Gaps above this are cut, nanoseconds.
+    limit_ns: u64,
+    pace: Pace,
+    first: i64,
+    requests: u64,
+    /// Added to the times behind the last jump.
+    shift: i64,
+    /// The latest cuts since the last backward jump.
+    cuts: VecDeque<Cut>,
+    count: u64,
+    /// The first jumps that were taken out.
+    jumps: Vec<ClockJump>,
+}
+
+/// A gap that was cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    from: i64,
+    to: i64,
+    /// The shift before it.
+    before: i64,
+    /// The length it is cut to, nanoseconds.
+    left: i64,
+}
+
+/// The length that a gap is cut to: the median of all gaps, or of those so far.
+enum Pace {
+    Median(u64),
+    SoFar(Box<Histogram<u64>>),
+}
+
+impl Mender {
+    /// Cuts gaps above `limit` to the median of the gaps before them.
+    pub fn above(limit: Nanos, in_file_order: bool) -> Self {
+        Self::new(limit.0.max(1).cast_unsigned(), Pace::SoFar(Box::new(gap_histogram())), in_file_order)
+    }
+
+    /// Reads a trace to its end and finds its jumps.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    pub fn find_jumps(source: &mut dyn Source) -> Result<Self> {
+        let in_file_order = source.in_file_order();
+        let mut clock = FileClock::new(in_file_order);
+        let mut order = FileOrder::new(in_file_order);
+        let mut gaps = gap_histogram();
+        let mut read = Vec::new();
+        let mut more = true;
+        while more {
+            read.clear();
+            more = source.fill(&mut read)?;
+            clock.see(&read, false, 0);
+            read.drain(..).for_each(|request| order.take(request, &mut |_, step| count(&mut gaps, step)));
+        }
+        clock.finish();
+        order.finish(&mut |_, step| count(&mut gaps, step));
+        // Every other gap is at most a tenth of the shortest jump.
+        let limit_ns = clock.shortest_forward_ns().map_or(u64::MAX, |shortest| shortest / 2);
+        Ok(Self::new(limit_ns, Pace::Median(gaps.value_at_quantile(0.5)), in_file_order))
+    }
+
+    fn new(limit_ns: u64, pace: Pace, in_file_order: bool) -> Self {
+        Self {
+            order: FileOrder::new(in_file_order),
+            shifts: Shifts {
+                limit_ns,
+                pace,
+                first: 0,
+                requests: 0,
+                shift: 0,
+                cuts: VecDeque::new(),
+                count: 0,
+                jumps: Vec::new(),
+            },
+            mended: Vec::new(),
+        }
+    }
+
+    /// Shifts the requests read; fewer than 256 may be held back until more are read or the file has ended.
+    pub fn mend(&mut self, read: &mut Vec<Request>, ended: bool) {
+        let Self { order, shifts, mended } = self;
+        let mut each = |mut request: Request, step| {
+            shifts.take(&mut request, step);
+            mended.push(request);
+        };
+        read.drain(..).for_each(|request| order.take(request, &mut each));
+        if ended {
+            order.finish(&mut each);
+        }
+        std::mem::swap(read, mended);
+    }
+
+    /// Jumps that were taken out.
+    pub fn count(&self) -> u64 {
+        self.shifts.count
+    }
+
+    /// The first of them, in the order of the file.
+    pub fn jumps(&self) -> &[ClockJump] {
+        &self.shifts.jumps
+    }
+}
+
+fn gap_histogram() -> Histogram<u64> {
+    // Three digits; neither bound is out of the crate's range.
+    Histogram::new_with_max(LONGEST_GAP_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
+}
+
+/// Counts the gap before a request; one out of order has none.
+fn count(gaps: &mut Histogram<u64>, step: Step) {
+    match step {
+        Step::Gap(gap) => gaps.saturating_record(gap),
+        Step::Late => gaps.saturating_record(0),
+        Step::First | Step::Back(_) => {}
+    }
+}
+
+impl Shifts {
+    fn take(&mut self, request: &mut Request, step: Step) {
+        self.requests += 1;
+        let arrival = request.arrival.0;
+        let shift = match step {
+            Step::First => {
+                self.first = arrival;
+                0
+            }
+            Step::Gap(gap) if gap > self.limit_ns => {
+                let (from, left) = (arrival.wrapping_sub_unsigned(gap), self.median());
+                self.note(Direction::Forward, from, gap);
+                self.cuts.push_back(Cut { from, to: arrival, before: self.shift, left });
+                if self.cuts.len() > CUTS {
+                    self.cuts.pop_front();
+                }
+                self.shift = self.shift.saturating_sub_unsigned(gap).saturating_add(left);
+                self.shift
+            }
+            Step::Gap(_) => {
+                self.see(step);
+                self.shift
+            }
+            Step::Late => {
+                self.see(step);
+                self.shift_at(arrival)
+            }
+            Step::Back(before) => {
+                self.note(Direction::Backward, before, before.abs_diff(arrival));
+                self.cuts.clear();
+                let behind = before.saturating_add(self.shift).saturating_add(self.median());
+                self.shift = behind.saturating_sub(arrival);
+                self.shift
+            }
+        };
+        self.shift_times(request, shift);
+    }
+
+    fn see(&mut self, step: Step) {
+        if let Pace::SoFar(gaps) = &mut self.pace {
+            count(gaps, step);
+        }
+    }
+
+    fn median(&self) -> i64 {
+        let median = match &self.pace {
+            Pace::Median(median) => *median,
+            Pace::SoFar(gaps) => gaps.value_at_quantile(0.5),
+        };
+        median.min(self.limit_ns).min(i64::MAX as u64).cast_signed()
+    }
+
+    fn note(&mut self, direction: Direction, from: i64, length_ns: u64) {
+        self.count += 1;
+        if self.jumps.len() < MOST_JUMPS {
+            let place = Place { at_ns: from.wrapping_sub(self.first), request: self.requests };
+            self.jumps.push(ClockJump { direction, mended: true, ..ClockJump::forward(length_ns, place) });
+        }
+    }
+
+    /// The shift of a request out of order, which may have arrived before the last cuts.
+    fn shift_at(&self, time: i64) -> i64 {
+        let mut shift = self.shift;
+        for cut in self.cuts.iter().rev() {
+            if time >= cut.to {
+                break;
+            }
+            let behind = time.saturating_sub(cut.from);
+            if behind > 0 {
+                // Within the gap: no further behind its start than what is left of it.
+                return cut.before.saturating_sub(behind - behind.min(cut.left));
+            }
+            shift = cut.before;
+        }
+        shift
+    }
+
+    /// Shifts all times of a request; a wait within it that holds a jump is cut as a gap is.
+    fn shift_times(&self, request: &mut Request, shift: i64) {
+        let limit = self.limit_ns.max(LONGEST_WAIT_NS);
+        let mut shift = shift;
+        let mut before = request.arrival.0;
+        request.arrival.0 = before.saturating_add(shift);
+        for time in [&mut request.start, &mut request.issue, &mut request.complete].into_iter().flatten() {
+            let wait = time.0.saturating_sub(before);
+            if wait > 0 && wait.unsigned_abs() > limit {
+                shift = shift.saturating_sub(wait).saturating_add(self.median());
+            }
+            before = time.0;
+            time.0 = before.saturating_add(shift);
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! Clock jumps and pauses of the recording: what is one, what is none, and what is left when they are taken out.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use emmclab_trace::formats::Input;
+use emmclab_trace::{
+    ClockJumps, Direction, Gaps, Kind, Ledger, MendClock, Nanos, ReadOptions, Result, TraceReader,
+    TraceWriter, WriteOptions,
+};
+use proptest::prelude::*;
+
+const MS: i64 = 1_000_000;
+const S: i64 = 1_000 * MS;
+const MIN: i64 = 60 * S;
+const H: i64 = 60 * MIN;
+const DAY: i64 = 24 * H;
+const NONE: [i64; 0] = [];
+
+/// Arrivals with these gaps between them.
+fn arrivals(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
+    let mut now = 1_000 * S;
+    std::iter::once(now)
+        .chain(gaps.into_iter().map(|gap| {
+            now += gap;
+            now
+        }))
+        .collect()
+}
+
+/// The lengths of the jumps, the longest first.
+fn jumps(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
+    let mut all = Gaps::default();
+    all.extend(&arrivals(gaps));
+    all.jumps().iter().map(|(length, _)| *length as i64).collect()
+}
+
+/// A day of a phone in use: 2,000 gaps of milliseconds and seconds, every hundredth up to `longest`.
+fn day(longest: i64) -> impl Iterator<Item = i64> {
+    (0..2_000).map(move |i| match i % 100 {
+        0 => longest - i % 700 * S / 100,
+        other if other % 10 == 0 => other * S / 10,
+        other => other * MS / 3,
+    })
+}
+
+/// Days with nights of eight hours between them.
+fn days_and_nights(days: i64, longest: i64) -> impl Iterator<Item = i64> {
+    (0..days).flat_map(move |number| day(longest).chain([8 * H + number * MIN]))
+}
+
+#[test]
+fn one_gap_of_days_among_milliseconds_is_a_jump() {
+    assert_eq!(jumps(day(20 * S)), NONE);
+    assert_eq!(jumps(day(20 * S).chain([6 * DAY]).chain(day(20 * S))), [6 * DAY]);
+}
+
+#[test]
+fn several_gaps_far_above_all_others_are_jumps() {
+    let gaps = day(20 * S).chain([6 * DAY]).chain(day(30 * S)).chain([2 * H]).chain(day(20 * S));
+    assert_eq!(jumps(gaps), [6 * DAY, 2 * H]);
+}
+
+#[test]
+fn an_hour_is_the_least_and_a_hundred_times_the_next_gap() {
+    assert_eq!(jumps(day(20 * S).chain([H])), [H]);
+    assert_eq!(jumps(day(20 * S).chain([H - 1])), NONE);
+    assert_eq!(jumps(day(20 * S).chain([36 * S, H - S])), NONE);
+    assert_eq!(jumps(day(20 * S).chain([36 * S, H])), [H]);
+    assert_eq!(jumps(day(20 * S).chain([36 * S + 1, H])), NONE);
+}
+
+#[test]
+fn nights_of_days_with_gaps_of_half_an_hour_are_no_jumps() {
+    assert_eq!(jumps(days_and_nights(7, 30 * MIN)), NONE);
+}
+
+#[test]
+fn a_jump_of_forty_days_among_nights_is_one() {
+    assert_eq!(
+        jumps(days_and_nights(4, 30 * MIN).chain([40 * DAY]).chain(days_and_nights(3, 30 * MIN))),
+        [40 * DAY]
+    );
+}
+
+#[test]
+fn a_weekend_of_sixty_hours_among_nights_is_no_jump() {
+    assert_eq!(jumps(days_and_nights(4, 30 * MIN).chain([60 * H]).chain(days_and_nights(5, 30 * MIN))), NONE);
+}
+
+#[test]
+fn nights_count_as_pauses_only_where_no_gap_of_the_day_exceeds_some_minutes() {
+    assert_eq!(jumps(days_and_nights(3, 6 * MIN)), NONE);
+    assert_eq!(jumps(days_and_nights(3, 4 * MIN)), [8 * H + 2 * MIN, 8 * H + MIN, 8 * H]);
+}
+
+#[test]
+fn a_trace_of_long_gaps_only_has_nothing_to_compare_them_with() {
+    assert_eq!(jumps([2 * DAY]), NONE);
+    assert_eq!(jumps([2 * DAY; 5]), NONE);
+    assert_eq!(jumps([]), NONE);
+}
+
+#[test]
+fn more_than_sixty_four_pauses_are_a_habit() {
+    let pauses = |count| (0..count).flat_map(|_| day(2 * S).take(50).chain([2 * H]));
+    assert_eq!(jumps(pauses(64)).len(), 64);
+    assert_eq!(jumps(pauses(65)), NONE);
+}
+
+#[test]
+fn a_jump_has_the_number_of_the_request_behind_it_and_the_time_before_it() {
+    let mut all = Gaps::default();
+    all.extend(&arrivals([MS; 700].into_iter().chain([6 * DAY]).chain([MS; 700])));
+    let (length, place) = all.jumps()[0];
+    assert_eq!((length as i64, place.request, place.at_ns), (6 * DAY, 702, 700 * MS));
+}
+
+/// Gaps among which some are jumps.
+fn some_gaps() -> impl Strategy<Value = Vec<i64>> {
+    let one = prop_oneof![20 => 0..40 * MS, 3 => 0..50 * S, 1 => 0..9 * H, 1 => 0..50 * DAY];
+    prop::collection::vec(one, 1..900)
+}
+
+proptest! {
+    #[test]
+    fn pieces_merge_to_the_jumps_of_the_whole(gaps in some_gaps(), cut in 0_usize..900, size in 1_usize..400) {
+        let times = arrivals(gaps);
+        let cut = cut.min(times.len());
+        let found = |times: &[i64], size: usize| {
+            let mut all = Gaps::default();
+            times.chunks(size).for_each(|batch| all.extend(batch));
+            all
+        };
+        let whole = found(&times, usize::MAX);
+        let mut merged = found(&times[..cut], size);
+        merged.join(&found(&times[cut..], size));
+        prop_assert_eq!(merged.jumps(), whole.jumps());
+        prop_assert_eq!(merged.span_ns(), whole.span_ns());
+        let mut recordings = found(&times[cut..], size);
+        recordings.add_recording(&found(&times[..cut], size));
+        let mut other = found(&times[..cut], size);
+        other.add_recording(&found(&times[cut..], size));
+        prop_assert_eq!(recordings.jumps(), other.jumps());
+    }
+}
+
+/// A trace in the order of the file: writes at these arrivals, each complete after 2 ms; the sector is the place.
+fn file(folder: &Path, times: &[i64]) -> PathBuf {
+    let path = folder.join("trace.csv");
+    let mut text = "arrival_ns,start_ns,complete_ns,op,sector,sectors\n".to_owned();
+    for (place, time) in times.iter().enumerate() {
+        writeln!(text, "{time},{},{},write,{place},8", time + MS, time + 2 * MS).unwrap();
+    }
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Arrivals and sectors in the order of the trace, the ledger and the jumps.
+struct Found {
+    requests: Vec<(i64, u64)>,
+    ledger: Ledger,
+    jumps: ClockJumps,
+}
+
+impl Found {
+    fn counts(&self) -> (u64, u64) {
+        (self.ledger.clock_jumps, self.ledger.mended_jumps)
+    }
+
+    /// Direction, request and length.
+    fn listed(&self) -> Vec<(Direction, u64, i64)> {
+        let listed = |jump: &emmclab_trace::ClockJump| (jump.direction, jump.request, jump.length_ns as i64);
+        self.jumps.jumps.iter().map(listed).collect()
+    }
+
+    fn span(&self) -> i64 {
+        self.requests.last().unwrap().0 - self.requests[0].0
+    }
+}
+
+fn read_file(path: &Path, mend: Option<MendClock>, window: Option<usize>) -> Result<Found> {
+    let options = ReadOptions { mend_clock: mend, reorder_window: window, ..ReadOptions::default() };
+    let mut reader = TraceReader::open(path, &options)?;
+    let mut requests = Vec::new();
+    while let Some(batch) = reader.next_batch()? {
+        for request in &batch {
+            assert_eq!(request.response(), Some(Nanos(2 * MS)));
+            requests.push((request.arrival.0, request.sector.0));
+        }
+    }
+    assert!(requests.is_sorted_by_key(|(arrival, _)| *arrival));
+    let jumps = reader.header().clock_jumps().unwrap_or_default();
+    Ok(Found { requests, ledger: reader.ledger(), jumps })
+}
+
+fn read(times: &[i64], mend: Option<MendClock>) -> Result<Found> {
+    let folder = tempfile::tempdir().unwrap();
+    read_file(&file(folder.path(), times), mend, None)
+}
+
+/// So many arrivals, one each 10 ms with a little unevenness, from `start` on; some follow another closely, as in real
+/// traces.
+fn steady(start: i64, count: i64) -> impl Iterator<Item = i64> + Clone {
+    let even = move |i: i64| start + i * 10 * MS + i % 7 * MS;
+    (0..count).map(move |i| if i % 10 == 5 { even(i - 1) + MS / 2 } else { even(i) })
+}
+
+/// So many requests, then a step of the clock backward, and as many again.
+fn set_back(count: i64, back: i64) -> Vec<i64> {
+    steady(1_000 * S, count).chain(steady(1_000 * S + count * 10 * MS - back, count)).collect()
+}
+
+#[test]
+fn a_clock_set_back_by_500_s_is_found_and_counted() {
+    let found = read(&set_back(3_000, 500 * S), None).unwrap();
+    assert_eq!((found.counts(), found.ledger.kept), ((1, 0), 6_000));
+    let length = 500 * S - 10 * MS + 2_999 % 7 * MS;
+    assert_eq!(found.listed(), [(Direction::Backward, 3_001, length)]);
+    // 30 s and 30 s, less the step between them.
+    assert!((found.jumps.without_ns - 60 * S).abs() < 20 * MS, "{}", found.jumps.without_ns);
+}
+
+#[test]
+fn a_clock_set_back_further_than_the_window_is_named_with_its_cure() {
+    let error = read(&set_back(150_000, 1_000 * S), None).err().unwrap();
+    assert_eq!((error.kind(), error.field()), (Kind::Order, Some("arrival")));
+    let text = error.to_string();
+    assert!(
+        text.contains("the clock jumps back at request 150001") && text.contains("999.99 s back"),
+        "{text}"
+    );
+    let hint = error.hint_text().unwrap();
+    assert!(hint.contains("--mend-clock") && hint.contains("--reorder-window"), "{hint}");
+}
+
+#[test]
+fn what_follows_a_backward_jump_is_put_behind_what_came_before() {
+    for (count, back) in [(3_000, 500 * S), (150_000, 1_000 * S)] {
+        let found = read(&set_back(count, back), Some(MendClock::Jumps)).unwrap();
+        assert_eq!((found.counts(), found.ledger.kept), ((1, 1), 2 * count as u64));
+        assert!(found.requests.iter().map(|(_, sector)| *sector).is_sorted());
+        assert!((found.span() - 2 * count * 10 * MS).abs() < 40 * MS, "{}", found.span());
+        assert!(found.jumps.jumps[0].mended && !found.jumps.interleaved());
+    }
+}
+
+#[test]
+fn fewer_than_256_requests_out_of_order_are_sorted_and_no_jump() {
+    let late = |count: i64| {
+        steady(0, 2_000).chain(steady(10 * S, count)).chain(steady(20 * S + MS, 2_000)).collect::<Vec<_>>()
+    };
+    for count in [1, 255] {
+        let found = read(&late(count), None).unwrap();
+        assert_eq!((found.counts(), found.ledger.kept), ((0, 0), 4_000 + count as u64), "{count}");
+        assert_eq!(read(&late(count), Some(MendClock::Jumps)).unwrap().requests, found.requests);
+    }
+    let found = read(&late(256), None).unwrap();
+    assert_eq!(found.listed()[0].1, 2_001);
+}
+
+#[test]
+fn all_that_remain_are_enough_for_a_jump_and_less_than_a_second_is_none() {
+    let ending = |back: i64| steady(0, 2_000).chain(steady(20 * S - back, 20)).collect::<Vec<_>>();
+    assert_eq!(read(&ending(5 * S), None).unwrap().counts(), (1, 0));
+    assert_eq!(read(&ending(900 * MS), None).unwrap().counts(), (0, 0));
+}
+
+/// Forward by six days, back by two, forward by three hours: a minute of requests in each stretch.
+fn set_on_and_back() -> Vec<i64> {
+    let stretch = |start| steady(start, 6_000);
+    let end = |start: i64| start + MIN;
+    let second = end(0) + 6 * DAY;
+    let third = end(second) - 2 * DAY;
+    let fourth = end(third) + 3 * H;
+    stretch(0).chain(stretch(second)).chain(stretch(third)).chain(stretch(fourth)).collect()
+}
+
+#[test]
+fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
+    let found = read(&set_on_and_back(), None).unwrap();
+    let directions: Vec<_> =
+        found.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
+    let expected = [(Direction::Forward, 6_001), (Direction::Backward, 12_001), (Direction::Forward, 18_001)];
+    assert_eq!((directions, found.counts()), (expected.to_vec(), (3, 0)));
+    assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
+}
+
+/// Backward jumps by the rule, word by word: requests from 1 and lengths.
+fn plain_backward(times: &[i64]) -> Vec<(u64, i64)> {
+    let (mut found, mut latest, mut at) = (Vec::new(), times[0], 1);
+    while at < times.len() {
+        let below = times[at..].iter().take(256).take_while(|time| **time <= latest - S).count();
+        if below > 0 && (below == 256 || at + below == times.len()) {
+            found.push((at as u64 + 1, latest - times[at]));
+            latest = times[at];
+            at += 1;
+        } else {
+            at += below.max(1);
+            latest = latest.max(times[at - 1]);
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn backward_jumps_are_those_of_the_plain_rule_and_no_request_is_lost(
+        steps in prop::collection::vec(
+            prop_oneof![
+                400 => -2 * MS..30 * MS, 4 => -900 * MS..5 * S, 2 => -3 * S..-S, 1 => -500 * S..-S, 1 => 0..9 * H
+            ],
+            1..1_500,
+        ),
+        late in prop::collection::vec((any::<prop::sample::Index>(), 1_usize..300), 0..6),
+    ) {
+        let mut times = arrivals(steps);
+        for (from, behind) in late {
+            let from = from.index(times.len());
+            let time = times.remove(from);
+            times.insert((from + behind).min(times.len()), time);
+        }
+        let found = read(&times, None);
+        // Few requests over hours, never two within a millisecond, are refused as of another unit.
+        prop_assume!(!found.as_ref().is_err_and(|error| error.kind() == Kind::Unit));
+        let found = found.unwrap();
+        let expected = plain_backward(&times);
+        prop_assert_eq!(found.ledger.kept, times.len() as u64);
+        let backward: Vec<_> = found.listed().into_iter().filter(|jump| jump.0 == Direction::Backward).collect();
+        let shown: Vec<_> = expected.iter().map(|(request, length)| (Direction::Backward, *request, *length)).collect();
+        prop_assert_eq!(backward, shown);
+        let mended = read(&times, Some(MendClock::Jumps));
+        prop_assume!(!mended.as_ref().is_err_and(|error| error.kind() == Kind::Unit));
+        let mended = mended.unwrap();
+        let mut sectors: Vec<_> = mended.requests.iter().map(|(_, sector)| *sector).collect();
+        sectors.sort_unstable();
+        prop_assert!(sectors.into_iter().eq(0..times.len() as u64));
+        prop_assert!(mended.ledger.mended_jumps >= expected.len() as u64);
+    }
+}
+
+#[test]
+fn a_mended_trace_has_no_jump_and_lasts_as_long_as_its_stretches() {
+    for mend in [MendClock::Jumps, MendClock::Above(Nanos(H))] {
+        let found = read(&set_on_and_back(), Some(mend)).unwrap();
+        assert_eq!((found.counts(), found.ledger.kept), ((3, 3), 24_000));
+        assert!(found.jumps.jumps.iter().all(|jump| jump.mended));
+        assert!((found.span() - 4 * MIN).abs() < 100 * MS, "{}", found.span());
+        assert!(found.requests.iter().map(|(_, sector)| *sector).is_sorted());
+        let again: Vec<_> = found.requests.iter().map(|(arrival, _)| *arrival).collect();
+        assert_eq!(read(&again, None).unwrap().counts(), (0, 0));
+    }
+}
+
+#[test]
+fn a_forward_jump_is_cut_to_the_median_gap() {
+    // Half of the gaps are 3 ms, the others 20 ms and 1 ms.
+    let gaps = (0..4_000).map(|i| [3, 20, 3, 1][i % 4] * MS);
+    let times = arrivals(gaps.clone().chain([6 * DAY]).chain(gaps));
+    let found = read(&times, Some(MendClock::Jumps)).unwrap();
+    let left = found.requests[4_001].0 - found.requests[4_000].0;
+    assert!((left - 3 * MS).abs() <= 3 * MS / 1_000, "{left}");
+}
+
+#[test]
+fn requests_without_a_jump_keep_their_times() {
+    let times: Vec<_> = arrivals(days_and_nights(2, 30 * MIN));
+    let found = read(&times, None).unwrap();
+    let mended = read(&times, Some(MendClock::Jumps)).unwrap();
+    assert_eq!((found.counts(), mended.counts()), ((0, 0), (0, 0)));
+    assert_eq!(mended.requests, found.requests);
+}
+
+#[test]
+fn a_late_request_from_before_a_jump_stays_before_it() {
+    let mut times: Vec<_> = steady(0, 1_000).chain(steady(6 * DAY, 1_000)).collect();
+    let late = times.remove(995);
+    times.insert(1_004, late);
+    let found = read(&times, Some(MendClock::Jumps)).unwrap();
+    let place = found.requests.iter().position(|(_, sector)| *sector == 1_004).unwrap();
+    assert_eq!((place, found.requests[place].0, found.counts()), (995, late, (1, 1)));
+}
+
+#[test]
+fn a_request_that_was_under_way_at_the_jump_loses_it_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    let mut text = "arrival_ns,start_ns,complete_ns,op,sector,sectors\n".to_owned();
+    for (place, time) in steady(0, 1_000).chain(steady(6 * DAY, 1_000)).enumerate() {
+        let complete = if place == 999 { 6 * DAY - MS } else { time + 2 * MS };
+        writeln!(text, "{time},{},{complete},write,{place},8", time + MS).unwrap();
+    }
+    std::fs::write(&path, text).unwrap();
+    for mend in [MendClock::Jumps, MendClock::Above(Nanos(H))] {
+        let options = ReadOptions { mend_clock: Some(mend), ..ReadOptions::default() };
+        let batch = TraceReader::open(&path, &options).unwrap().next_batch().unwrap().unwrap();
+        let longest = batch.iter().filter_map(|request| request.response()).max().unwrap();
+        assert!(longest < Nanos(20 * MS), "{longest}");
+    }
+}
+
+#[test]
+fn windows_and_formats_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), &set_on_and_back());
+    for mend in [None, Some(MendClock::Jumps), Some(MendClock::Above(Nanos(30 * MIN)))] {
+        let plain = read_file(&path, mend, None).unwrap();
+        let wide = read_file(&path, mend, Some(300_000)).unwrap();
+        assert_eq!(
+            (&wide.requests, wide.counts(), &wide.jumps),
+            (&plain.requests, plain.counts(), &plain.jumps)
+        );
+        for ending in ["parquet", "csv"] {
+            let converted = folder.path().join(format!("converted.{ending}"));
+            let options = ReadOptions { mend_clock: mend, ..ReadOptions::default() };
+            let mut reader = TraceReader::open(&path, &options).unwrap();
+            let mut writer =
+                TraceWriter::create(&converted, &reader.header(), &WriteOptions::default()).unwrap();
+            while let Some(batch) = reader.next_batch().unwrap() {
+                writer.write(&batch).unwrap();
+            }
+            writer.finish(&reader.ledger(), &reader.header()).unwrap();
+            let again = read_file(&converted, None, None).unwrap();
+            assert_eq!(again.requests, plain.requests);
+            if ending == "parquet" {
+                assert_eq!((again.counts(), &again.jumps), (plain.counts(), &plain.jumps));
+            }
+        }
+    }
+}
+
+#[test]
+fn jumps_of_a_parquet_trace_are_found_and_taken_out_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let times: Vec<_> = steady(0, 30_000).chain(steady(6 * DAY, 30_000)).collect();
+    let path = file(folder.path(), &times);
+    let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
+    let converted = folder.path().join("converted.parquet");
+    let mut writer = TraceWriter::create(&converted, &reader.header(), &WriteOptions::default()).unwrap();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        writer.write(&batch).unwrap();
+    }
+    writer.finish(&reader.ledger(), &reader.header()).unwrap();
+    assert_eq!(read_file(&converted, None, None).unwrap().counts(), (1, 0));
+    let mended = read_file(&converted, Some(MendClock::Jumps), None).unwrap();
+    assert_eq!(mended.counts(), (1, 1));
+    assert_eq!(mended.requests, read_file(&path, Some(MendClock::Jumps), None).unwrap().requests);
+}
+
+#[test]
+fn a_pipe_needs_a_length_above_which_gaps_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), &set_on_and_back());
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let feed = || {
+        let (from, to) = (path.clone(), pipe.clone());
+        std::thread::spawn(move || std::fs::copy(from, to).ok())
+    };
+    let feeder = feed();
+    let error = read_file(&pipe, Some(MendClock::Jumps), None).err().unwrap();
+    assert_eq!((error.kind(), error.field()), (Kind::Unsupported, Some("--mend-clock")));
+    assert!(error.hint_text().unwrap().contains("--mend-clock 1h"));
+    feeder.join().unwrap();
+    let feeder = feed();
+    let limit = Some(MendClock::Above(Nanos(H)));
+    let found = read_file(&pipe, limit, None).unwrap();
+    feeder.join().unwrap();
+    assert_eq!(found.requests, read_file(&path, limit, None).unwrap().requests);
+}
+
+#[test]
+fn a_length_has_a_unit_or_is_in_seconds_and_nonsense_is_refused_with_a_hint() {
+    for (text, length) in
+        [("1h", H), ("90s", 90 * S), ("1.5min", 90 * S), ("2d", 2 * DAY), ("30", 30 * S), ("5ms", 5 * MS)]
+    {
+        assert_eq!(MendClock::parse(text).unwrap(), MendClock::Above(Nanos(length)), "{text}");
+    }
+    assert_eq!(MendClock::parse("auto").unwrap(), MendClock::Jumps);
+    for text in ["", "h", "1w", "-1h", "0s", "nan", "inf", "1e99", "an hour"] {
+        let error = MendClock::parse(text).unwrap_err();
+        assert_eq!((error.kind(), error.field()), (Kind::Config, Some("--mend-clock")), "{text}");
+        assert!(error.to_string().contains(text) && error.hint_text().unwrap().contains("1h"));
+    }
+}
+
+#[test]
+fn a_matched_event_that_ends_late_shows_no_backward_jump() {
+    // Requests of two devices without completions come device by device.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.blkparse");
+    let mut text = String::new();
+    for i in 0..1_000_u64 {
+        for device in ["8,0", "8,16"] {
+            let (s, ns) = (i / 100, i % 100 * 10_000_000);
+            writeln!(text, "{device} 0 {i} {s:5}.{ns:09} 1234 Q WS {} + 8 [app]", i * 8).unwrap();
+        }
+    }
+    std::fs::write(&path, text).unwrap();
+    assert!(Input::open(&path).unwrap().is_regular());
+    let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
+    while reader.next_batch().unwrap().is_some() {}
+    assert_eq!((reader.ledger().kept, reader.ledger().clock_jumps), (2_000, 0));
+}

@@ -1,0 +1,26 @@
+"""Options whose value may be left out, which the parser of the command line does not know."""
+
+from __future__ import annotations
+
+import re
+
+#: A word behind `--mend-clock` that is its value, right or wrong, rather than a file.
+_LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
+
+
+def spelled_out(words: list[str]) -> list[str]:
+    """Give `--mend-clock` its value where the word behind it is no length.
+
+    >>> spelled_out(["profile", "--mend-clock", "trace.txt"])
+    ['profile', '--mend-clock=auto', 'trace.txt']
+    >>> spelled_out(["profile", "trace.txt", "--mend-clock", "1h"])
+    ['profile', 'trace.txt', '--mend-clock', '1h']
+    """
+    end = words.index("--") if "--" in words else len(words)
+    following = [*words[1:end], "", *words[end + 1 :], ""]
+    return [
+        f"{word}=auto"
+        if word == "--mend-clock" and place < end and not _LENGTH.fullmatch(next_word)
+        else word
+        for place, (word, next_word) in enumerate(zip(words, following, strict=False))
+    ]

@@ -1,0 +1,254 @@
+"""Clock jumps and pauses of the recording on the command line, in Python and on the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+import emmclab as lab
+from conftest import emmclab, emmclab_json
+
+DAY_S = 86_400
+
+
+def stretch(start_s: float, requests: int) -> list[float]:
+    """Arrivals one each 60 ms, with a little unevenness; some follow another closely, as in real traces."""
+    times = [start_s + number * 0.06 + number % 7 * 0.001 for number in range(requests)]
+    for number in range(5, requests, 10):
+        times[number] = times[number - 1] + 0.0005
+    return times
+
+
+def written(path: Path, times_s: list[float]) -> Path:
+    """A generic CSV of writes at these times, in this order."""
+    lines = [f"{round(time * 1e9)},write,{8 * (place % 90)},8" for place, time in enumerate(times_s)]
+    path.write_text("\n".join(["arrival_ns,op,sector,sectors", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def forward(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two minutes of requests with five days between them."""
+    times = stretch(100, 1000) + stretch(160 + 5 * DAY_S, 1000)
+    return written(tmp_path_factory.mktemp("clock") / "forward.csv", times)
+
+
+@pytest.fixture(scope="module")
+def backward(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six minutes of requests; in the middle the clock is set back by 500 s."""
+    times = stretch(1000, 3000) + stretch(1180 - 500, 3000)
+    return written(tmp_path_factory.mktemp("clock") / "backward.csv", times)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace whose clock runs evenly."""
+    return written(tmp_path_factory.mktemp("clock") / "whole.csv", stretch(100, 2000))
+
+
+def profiled(*arguments: object) -> dict[str, Any]:
+    (profile,) = emmclab_json("profile", *arguments)
+    return profile
+
+
+def test_a_jump_is_in_the_json_with_key_figures_with_and_without_it(forward: Path) -> None:
+    profile = profiled(forward)
+    (jump,) = profile["clock_jumps"]
+    assert (jump["direction"], jump["request"], jump["mended"]) == ("forward", 1001, False)
+    assert jump["time_s"] == pytest.approx(59.945) and jump["length_s"] == pytest.approx(5 * DAY_S + 0.055)
+    assert (profile["ledger"]["clock_jumps"], profile["ledger"]["mended_jumps"]) == (1, 0)
+    figures, without = profile["key_figures"], profile["key_figures_without_jumps"]
+    assert figures["duration_s"] == profile["duration_s"] > 5 * DAY_S
+    assert without["duration_s"] == pytest.approx(119.9, abs=0.1)
+    assert without["mean_inter_arrival_ms"] == pytest.approx(60, abs=0.01)
+    assert without["arrival_rate_per_s"] == pytest.approx(2000 / without["duration_s"])
+    assert without["access_rate_kb_per_s"] == pytest.approx(8000 / without["duration_s"])
+
+
+def test_a_jump_is_in_the_table_and_the_verdict_on_distance_is_unknown(forward: Path) -> None:
+    done = emmclab("profile", forward)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "1 clock jumps or pauses" in text
+    assert "Clock jumps or pauses of the recording" in text and "432,000.1" in text
+    assert "Key figures with and without the jumps" in text and "without the jumps" in text
+    assert "? Characteristic 6" in text and "rests on the 10 longest gaps" in text
+    assert "Clock jumps" in emmclab("profile", forward, "--compare").stdout
+    assert "Without them" in lab.profile(forward).table()
+
+
+def test_a_clock_that_runs_evenly_prints_nothing_of_jumps(whole: Path) -> None:
+    profile = profiled(whole)
+    assert (profile["clock_jumps"], profile["key_figures_without_jumps"]) == ([], None)
+    done = emmclab("profile", whole)
+    assert "lock jump" not in done.stdout and "jump" not in done.stderr
+
+
+def test_a_clock_set_back_is_found_and_its_time_is_given_back(backward: Path) -> None:
+    profile = profiled(backward)
+    (jump,) = profile["clock_jumps"]
+    assert (jump["direction"], jump["request"]) == ("backward", 3001)
+    assert jump["length_s"] == pytest.approx(500, abs=0.1)
+    assert profile["ledger"]["clock_jumps"] == 1
+    assert profile["duration_s"] == pytest.approx(500, abs=1)
+    assert profile["key_figures_without_jumps"]["duration_s"] == pytest.approx(360, abs=1)
+
+
+@pytest.mark.parametrize("given", [["--mend-clock"], ["--mend-clock", "1h"], ["--mend-clock=auto"]])
+def test_a_mended_trace_lasts_as_long_as_its_requests(
+    given: list[str], forward: Path, backward: Path
+) -> None:
+    for path, duration_s in ((forward, 120), (backward, 360)):
+        profile = profiled(*given, path)
+        assert profile["duration_s"] == pytest.approx(duration_s, abs=0.5)
+        assert (profile["ledger"]["clock_jumps"], profile["ledger"]["mended_jumps"]) == (1, 1)
+        assert [jump["mended"] for jump in profile["clock_jumps"]] == [True]
+        assert profile["key_figures_without_jumps"] is None
+        assert [one["shown"] for one in profile["findings"] if one["id"] == "characteristic-6"] == ["no"]
+
+
+def test_mending_is_said_on_stderr(forward: Path, whole: Path, tmp_path: Path) -> None:
+    done = emmclab("profile", forward, "--mend-clock", "--json")
+    assert "note: forward: 1 clock jump or pause of the recording taken out (--mend-clock)" in done.stderr
+    done = emmclab("profile", whole, "--mend-clock", "--json")
+    assert "note: whole: 0 clock jumps or pauses of the recording taken out" in done.stderr
+    for command in (
+        ["convert", forward, tmp_path / "out.csv"],
+        ["simulate", forward, "--device", "small-1gb"],
+        ["compare", forward, "--devices", "small-1gb,iiswc15-4ps"],
+        ["fit", forward, "-o", tmp_path / "model.toml"],
+        ["explain", forward],
+    ):
+        done = emmclab(*command, "--mend-clock")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("1 clock jump or pause of the recording taken out") == 1, command
+
+
+def test_a_converted_trace_keeps_its_mended_times_and_its_ledger(backward: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mended.parquet"
+    done = emmclab("convert", backward, out, "--mend-clock")
+    assert done.returncode == 0 and "1 of them mended" in done.stdout, done.stderr
+    told = emmclab_json("convert", backward, out, "--mend-clock")
+    mended, original = profiled(out), profiled(backward, "--mend-clock")
+    assert told["clock_jumps"] == original["clock_jumps"]
+    assert mended["ledger"] == original["ledger"]
+    for field in ("clock_jumps", "key_figures", "key_figures_without_jumps", "figures", "findings"):
+        assert mended[field] == original[field], field
+
+
+def test_jumps_are_the_same_in_every_format(forward: Path, backward: Path, tmp_path: Path) -> None:
+    for path in (forward, backward):
+        out = tmp_path / f"{path.stem}.parquet"
+        assert emmclab("convert", path, out).returncode == 0
+        for field in ("clock_jumps", "key_figures", "key_figures_without_jumps", "findings", "ledger"):
+            assert profiled(out)[field] == profiled(path)[field], field
+
+
+def test_a_simulation_of_a_mended_trace_ends_with_it(forward: Path) -> None:
+    lasted = [
+        emmclab_json("simulate", forward, "--device", "small-1gb", *given)["run"]["simulated_s"]
+        for given in ([], ["--mend-clock"])
+    ]
+    assert lasted[0] > 5 * DAY_S and lasted[1] == pytest.approx(120, abs=1)
+
+
+@pytest.mark.parametrize("value", ["1w", "-1h", "0s", "5parsec", "", "never"])
+def test_a_length_that_is_none_is_refused(value: str, forward: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    for command in (["profile", forward], ["simulate", forward], ["convert", forward, out]):
+        done = emmclab(*command, f"--mend-clock={value}")
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "--mend-clock" in done.stderr and f"`{value}`" in done.stderr
+        assert "hint: give 1ms or more, as 90s, 30min, 1h or 2d" in done.stderr
+    assert not out.exists()
+    if value[:1].isdigit():
+        assert f"`{value}`" in emmclab("profile", "--mend-clock", value, forward).stderr
+
+
+def test_stdin_needs_a_length(forward: Path) -> None:
+    command = ["profile", "-", "--json"]
+    refused = emmclab(*command, "--mend-clock", input=forward.read_text())
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "`--mend-clock 1h`" in refused.stderr.splitlines()[1]
+    done = emmclab(*command, "--mend-clock", "1h", input=forward.read_text())
+    assert done.returncode == 0, done.stderr
+    (profile,) = json.loads(done.stdout)
+    assert profile["duration_s"] == pytest.approx(120, abs=0.5)
+
+
+def test_a_clock_set_back_further_than_the_window_names_the_cure(tmp_path: Path) -> None:
+    path = written(tmp_path / "long.csv", stretch(1000, 90_000) + stretch(1000, 90_000))
+    done = emmclab("profile", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the clock jumps back at request 90001" in done.stderr and "--mend-clock" in done.stderr
+    assert profiled(path, "--mend-clock")["duration_s"] == pytest.approx(10_800, abs=1)
+
+
+def test_python_mends_and_lists_jumps(forward: Path) -> None:
+    trace = lab.read(forward)
+    (jump,) = trace.clock_jumps
+    assert jump == trace.profile().clock_jumps[0]
+    for given in (True, "1h", "auto"):
+        mended = lab.read(forward, mend_clock=given)
+        assert mended.ledger["mended_jumps"] == 1
+        assert mended.profile()["duration_s"] < 121
+        assert [one["mended"] for one in mended.clock_jumps] == [True]
+    assert lab.profile(forward, mend_clock=True)["requests"] == 2000
+    assert lab.combine([lab.read(forward, mend_clock=True)] * 2).profile()["duration_s"] < 121
+    with pytest.raises(lab.errors.ConfigError, match="1w"):
+        lab.read(forward, mend_clock="1w")
+
+
+def test_the_page_shows_the_jump_and_the_figures_without_it(
+    forward: Path, whole: Path, tmp_path: Path, browser: Browser
+) -> None:
+    page_file = tmp_path / "page.html"
+    assert emmclab("profile", forward, whole, "--html", page_file).returncode == 0
+    page = browser.new_page()
+    page.goto(page_file.as_uri())
+    assert "1 clock jump or pause of the recording" in page.inner_text(".provenance")
+    table = page.locator("h3#clock + div table")
+    assert "432,000.1" in table.inner_text() and "forward" in table.inner_text()
+    assert "forward without the jumps" in page.inner_text("#tables")
+    assert page.locator(".provenance .badge").count() == 1
+    page.close()
+    assert emmclab("profile", whole, "--html", page_file).returncode == 0
+    assert 'id="clock"' not in page_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "jumps", "jumped_s", "with_ms", "without_ms"),
+    [
+        ("pubg_exec", 1, 522_108, 7_789, 83),
+        ("cod_exec", 2, 547_692, 2_571, 126),
+        ("genshin_impact_precond", 2, 235_106, 1_722, 56),
+        ("cod_precond", 2, 70_852, 1_002, 29),
+        ("telegram_exec", 0, 0, 30, 30),
+    ],
+)
+def test_phone_traces_with_broken_clocks(
+    name: str, jumps: int, jumped_s: int, with_ms: int, without_ms: int, shared_traces: Path
+) -> None:
+    path = shared_traces / "pixel6a" / f"{name}.csv.gz"
+    profile = profiled(path)
+    found = profile["clock_jumps"]
+    assert (len(found), profile["ledger"]["clock_jumps"]) == (jumps, jumps)
+    assert round(sum(jump["length_s"] for jump in found)) == jumped_s
+    without = profile["key_figures_without_jumps"] or profile["key_figures"]
+    assert round(profile["key_figures"]["mean_inter_arrival_ms"]) == with_ms
+    assert round(without["mean_inter_arrival_ms"]) == without_ms
+    if name == "pubg_exec":
+        assert round(profile["duration_s"]) == 527_750
+        mended = profiled(path, "--mend-clock")
+        assert mended["duration_s"] == pytest.approx(without["duration_s"], abs=0.01)
+
+
+def test_a_file_on_stdin_can_be_read_twice(forward: Path) -> None:
+    with forward.open() as file:
+        done = emmclab("profile", "-", "--mend-clock", "--json", stdin=file)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["ledger"]["mended_jumps"] == 1
