@@ -142,7 +142,16 @@ def benchmarks() -> dict[str, str]:
     >>> "Postmark" in benchmarks()
     True
     """
-    return dict(_core.benchmark_names())
+    return {name: about for name, about, _ in _core.benchmark_names()}
+
+
+def benchmark_sources(name: str) -> frozenset[str]:
+    """Give the claims and published figures that a benchmark was made from; none for other names.
+
+    >>> benchmark_sources("Phone_6H")
+    frozenset({'advil-fig9-fill'})
+    """
+    return frozenset(source for known, _, made in _core.benchmark_names() if known == name for source in made)
 
 
 def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace:

@@ -11,10 +11,10 @@ use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::reader::{header_to_python, ledger_to_python};
 
-/// Names of the benchmarks, each with what it does.
+/// The benchmarks: name, description, and the claims and figures that each was made from.
 #[pyfunction]
-pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str)> {
-    BENCHMARKS.iter().map(|entry| (entry.name, entry.about)).collect()
+pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
+    BENCHMARKS.iter().map(|entry| (entry.name, entry.about, entry.made_from.to_vec())).collect()
 }
 
 /// A benchmark as a stream of batches, with the methods of a reader.

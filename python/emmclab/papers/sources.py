@@ -14,7 +14,7 @@ import tomllib
 from emmclab.device import Device
 from emmclab.papers.measuring import Reads
 from emmclab.study.results import Run
-from emmclab.workload import PARAMETERS_OF, Workload, workloads
+from emmclab.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Counters of the bytes that layers handle themselves.
 _WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
@@ -63,12 +63,15 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
         return ""
     working = [run for run in reads.runs.values() if not _idle(run)]
     fitted = {device for device in set().union(*map(_devices, working)) if fitted_to(device) & own}
-    if working and not fitted:
+    made = {run["input"] for run in working if benchmark_sources(run["input"]) & own}
+    if working and not (fitted or made):
         return ""
     reasons = []
     if fields:
         said = sorted(set().union(*fields.values()) & own)
         reasons.append(f"the synthetic workloads were made from {', '.join(said)}")
+    if made:
+        reasons.append(f"{', '.join(sorted(made))} was made from it")
     if fitted:
         reasons.append(f"{', '.join(sorted(fitted))} was fitted to it")
     if reads.runs and not working:

@@ -55,6 +55,8 @@ class Grid:
     second: str = ""
     #: With layers, how many of the first writes to the device are kept.
     first_writes: int = 0
+    #: With layers, whether these move all data that they keep aside after the last request.
+    drain: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ class Study:
                         "layer_settings": dict(grid.layer_settings),
                         "second": grid.second or None,
                         "first_writes": grid.first_writes,
+                        "drain": grid.drain,
                     }
                 for source in sources:
                     wanted.setdefault(source, []).append(
@@ -216,6 +219,7 @@ def _grid(read: _Table) -> Grid:
         layer_settings=read.table("layer_settings", (str, int, float, bool)),
         second=read.text("second", ""),
         first_writes=read.one("first_writes", int, 0),
+        drain=read.one("drain", bool, False),
     )
     for routing in grid.routings:
         parse_routing(routing)

@@ -26,6 +26,8 @@ pub struct Entry {
     pub name: &'static str,
     /// What it does, in a few words.
     pub about: &'static str,
+    /// Claims and published figures whose words the benchmark was made from: agreement with them is no evidence.
+    pub made_from: &'static [&'static str],
     make: fn(u64) -> Result<Stream>,
 }
 
@@ -34,26 +36,31 @@ pub const BENCHMARKS: &[Entry] = &[
     Entry {
         name: "SequentialWrite",
         about: "1 GB written from start to end, 4 KB at a time",
+        made_from: &[],
         make: |_| Ok(Box::new((0..FILE_BLOCKS).map(write_block))),
     },
     Entry {
         name: "RandomWrite",
         about: "1 GB written in random order, 4 KB at a time, each once",
+        made_from: &[],
         make: |seed| Ok(Box::new(shuffled(FILE_BLOCKS, seed).into_iter().map(write_block))),
     },
     Entry {
         name: "Postmark",
         about: "160,000 files of 4 to 8 KB in 20,000 directories, 60,000 transactions, on an ext4 model",
+        made_from: &[],
         make: |seed| Ok(Box::new(postmark::Postmark::new(seed))),
     },
     Entry {
         name: "Phone_6H",
         about: "ten applications in turn for six hours",
+        made_from: &["advil-fig9-fill"],
         make: |seed| phone::session(phone::APPLICATIONS, phone::PHONE_6H, seed),
     },
     Entry {
         name: "WebBench",
         about: "web browsing for 144 hours",
+        made_from: &["fast12-webbench-writes"],
         make: |seed| phone::session(phone::BROWSING, phone::WEB_BENCH, seed),
     },
 ];

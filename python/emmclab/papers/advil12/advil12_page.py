@@ -45,7 +45,14 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         published_rates=table("advil12_table2_bandwidth"),
         variants=VARIANTS,
         rates=[
-            (name, bare_rates[name], [gains(results, grid).get(name) for grid in VARIANTS])
+            (
+                name,
+                bare_rates[name],
+                [
+                    tuple(gains(results, grid, drained=drained).get(name) for drained in (True, False))
+                    for grid in VARIANTS
+                ],
+            )
             for name in bare_rates
         ],
         counted=[
@@ -76,8 +83,8 @@ def drawings(results: Results) -> list[Drawing]:
             results,
             "figure7",
             "Figure 7: write bandwidth over the bare device",
-            "Bars: here. Diamonds: figures that the text of the paper gives.",
-            {"ressd": "ReSSD", "advil": "Advil", "rewritten": "Advil, rewritten only"},
+            "Bars: here, the log drained at the end. Diamonds: figures that the text of the paper gives.",
+            {grid: VARIANTS[grid] for grid in ("ressd", "advil", "data", "rewritten")},
             "Fig.7",
             PUBLISHED,
         ),
@@ -90,6 +97,7 @@ def drawings(results: Results) -> list[Drawing]:
                 "ressd": "None",
                 "padding": "Padding only",
                 "advil": "Padding + hot/cold",
+                "data": "Padding + hot/cold, overwritten data",
                 "rewritten": "Padding + rewritten",
             },
             "Fig.8",

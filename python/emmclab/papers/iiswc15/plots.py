@@ -97,11 +97,11 @@ def _reductions(results: Results) -> Drawing:
 def _readings(results: Results) -> Drawing:
     rows = [
         {
-            "trace": f"{reading.mode}, {reading.write_complete}, {reading.way}",
+            "trace": reading.label,
             "worst_pct": parts["worst"],
             "mean_pct": parts["mean"],
             "best_pct": parts["best"],
-            "loop": f"{reading.mode} loop, {reading.write_complete}",
+            "loop": "SSDsim" if reading.ssdsim else f"{reading.mode} loop, {reading.write_complete}",
         }
         for reading, parts in readings(results).items()
     ]

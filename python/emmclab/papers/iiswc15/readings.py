@@ -38,6 +38,11 @@ class Reading:
         )
 
     @property
+    def label(self) -> str:
+        """The reading in a few words, for an axis."""
+        return "SSDsim's rules" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
+
+    @property
     def way(self) -> str:
         """The way, which does one thing at a time, in words."""
         return _WAYS[self.parallelism]
