@@ -167,7 +167,8 @@ def ram_for_data(results: Results) -> Measurement:
         f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
         f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
         f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. Data in a "
-        "write buffer is lost with the power." + _said(results, gains, "% mean response with a write buffer"),
+        "write buffer is lost with the power. How soon the workloads return to an address is assumed, not "
+        "published." + _said(results, gains, "% mean response with a write buffer"),
     )
 
 
