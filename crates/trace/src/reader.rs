@@ -230,7 +230,8 @@ impl TraceReader {
             back += u64::from(pair[1].arrival < pair[0].arrival);
             widest = widest.max(gap);
         }
-        if self.clock.in_file_order {
+        // A mender has judged the order of the file already, and gives requests that strayed later.
+        if self.clock.in_file_order && self.clock.mending.is_none() {
             self.clock.file.see(read, back == 0, widest.unsigned_abs());
         }
         self.reordered += back + u64::from(first.arrival.0 < self.last_in_file);

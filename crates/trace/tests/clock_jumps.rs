@@ -385,6 +385,24 @@ fn a_late_request_from_before_a_jump_stays_before_it() {
 }
 
 #[test]
+fn requests_that_change_places_at_a_backward_jump_stay_on_their_side_of_it() {
+    for back in [500 * S, 900 * S] {
+        let mut times = set_back(1_000, back);
+        // The last three before the jump stand behind the first four after it; another is late for its own reasons.
+        times[997..1_004].rotate_left(3);
+        let late = times.remove(600);
+        times.insert(950, late);
+        let found = read(&times, Some(MendClock::Jumps)).unwrap();
+        assert_eq!(found.counts(), (1, 1));
+        assert!((found.span() - 20 * S).abs() < S / 2, "{}", found.span());
+        let sides = found.requests.iter().position(|(_, sector)| *sector >= 1_004).unwrap();
+        assert!((990..=1_004).contains(&sides), "{sides}");
+        let place = found.requests.iter().position(|(_, sector)| *sector == 950).unwrap();
+        assert_eq!(place, 600);
+    }
+}
+
+#[test]
 fn a_request_that_was_under_way_at_the_jump_loses_it_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.csv");

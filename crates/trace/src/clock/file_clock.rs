@@ -126,7 +126,7 @@ impl Found {
         let Arrival { request, at } = arrival;
         match step {
             Step::First => (self.first, self.stretch_first) = (at, at),
-            Step::Late => self.gaps += 1,
+            Step::Late | Step::Stray => self.gaps += 1,
             Step::Gap(gap) => {
                 self.gaps += 1;
                 let at_ns = at.wrapping_sub_unsigned(gap).wrapping_sub(self.first);

@@ -12,8 +12,10 @@ pub(super) enum Step {
     First,
     /// So many nanoseconds behind the latest arrival.
     Gap(u64),
-    /// Before the latest arrival: out of order.
+    /// Less than a second before the latest arrival: out of order.
     Late,
+    /// A second or more before it, but too few to show a jump.
+    Stray,
     /// The first one behind a backward jump, from this latest arrival, in nanoseconds.
     Back(i64),
 }
@@ -53,7 +55,7 @@ impl<R: Arrives> FileOrder<R> {
             }
             return;
         }
-        self.run.drain(..).for_each(|late| each(late, Step::Late));
+        self.run.drain(..).for_each(|stray| each(stray, Step::Stray));
         if arrival < latest {
             each(request, Step::Late);
         } else {

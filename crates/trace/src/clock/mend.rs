@@ -12,6 +12,8 @@ use crate::source::Source;
 
 /// Cuts that are remembered, for requests out of order that arrived before them.
 const CUTS: usize = 64;
+/// Requests judged until one that strayed is taken as late: before, a backward jump may follow that it belongs behind.
+const STRAYS: u64 = 512;
 /// Waits within a request that hold a jump are longer than this: no storage takes half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
 /// 100 years, beyond which gaps are as good as equal.
@@ -66,6 +68,8 @@ impl Arrives for Request {
 pub(crate) struct Mender {
     order: FileOrder<Request>,
     shifts: Shifts,
+    /// Requests that strayed, each with its number.
+    strays: VecDeque<(u64, Request)>,
     mended: Vec<Request>,
 }
 
@@ -145,20 +149,45 @@ impl Mender {
                 count: 0,
                 jumps: Vec::new(),
             },
+            strays: VecDeque::new(),
             mended: Vec::new(),
         }
     }
 
-    /// Shifts the requests read; fewer than 256 may be held back until more are read or the file has ended.
+    /// Shifts the requests read; some hundreds may be held back until more are read or the file has ended.
     pub fn mend(&mut self, read: &mut Vec<Request>, ended: bool) {
-        let Self { order, shifts, mended } = self;
-        let mut each = |mut request: Request, step| {
-            shifts.take(&mut request, step);
-            mended.push(request);
+        let Self { order, shifts, strays, mended } = self;
+        let mut each = |request: Request, step| {
+            shifts.requests += 1;
+            match step {
+                Step::Stray => {
+                    shifts.see(step);
+                    strays.push_back((shifts.requests, request));
+                }
+                Step::Back(before) => {
+                    let latest = before.saturating_add(shifts.shift);
+                    let late: Vec<_> = strays
+                        .drain(..)
+                        .map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0)))
+                        .collect();
+                    mended.push(shifts.take(request, step));
+                    // On the side of the jump where it is nearer to it.
+                    for (stray, late) in late {
+                        let off = |shift: i64| stray.arrival.0.saturating_add(shift).abs_diff(latest);
+                        let shift = if off(shifts.shift) < off(late) { shifts.shift } else { late };
+                        mended.push(shifts.shifted(stray, shift));
+                    }
+                }
+                _ => mended.push(shifts.take(request, step)),
+            }
+            while strays.front().is_some_and(|(number, _)| shifts.requests - number > STRAYS) {
+                mended.extend(strays.pop_front().map(|(_, stray)| shifts.late(stray)));
+            }
         };
         read.drain(..).for_each(|request| order.take(request, &mut each));
         if ended {
             order.finish(&mut each);
+            mended.extend(strays.drain(..).map(|(_, stray)| shifts.late(stray)));
         }
         std::mem::swap(read, mended);
     }
@@ -183,14 +212,14 @@ fn gap_histogram() -> Histogram<u64> {
 fn count(gaps: &mut Histogram<u64>, step: Step) {
     match step {
         Step::Gap(gap) => gaps.saturating_record(gap),
-        Step::Late => gaps.saturating_record(0),
+        Step::Late | Step::Stray => gaps.saturating_record(0),
         Step::First | Step::Back(_) => {}
     }
 }
 
 impl Shifts {
-    fn take(&mut self, request: &mut Request, step: Step) {
-        self.requests += 1;
+    /// The request with its times shifted; one that strayed is [`Shifts::late`], or belongs behind the next jump.
+    fn take(&mut self, request: Request, step: Step) -> Request {
         let arrival = request.arrival.0;
         let shift = match step {
             Step::First => {
@@ -211,7 +240,7 @@ impl Shifts {
                 self.see(step);
                 self.shift
             }
-            Step::Late => {
+            Step::Late | Step::Stray => {
                 self.see(step);
                 self.shift_at(arrival)
             }
@@ -223,7 +252,12 @@ impl Shifts {
                 self.shift
             }
         };
-        self.shift_times(request, shift);
+        self.shifted(request, shift)
+    }
+
+    /// A request from before the latest arrival.
+    fn late(&self, request: Request) -> Request {
+        self.shifted(request, self.shift_at(request.arrival.0))
     }
 
     fn see(&mut self, step: Step) {
@@ -266,7 +300,7 @@ impl Shifts {
     }
 
     /// Shifts all times of a request; a wait within it that holds a jump is cut as a gap is.
-    fn shift_times(&self, request: &mut Request, shift: i64) {
+    fn shifted(&self, mut request: Request, shift: i64) -> Request {
         let limit = self.limit_ns.max(LONGEST_WAIT_NS);
         let mut shift = shift;
         let mut before = request.arrival.0;
@@ -279,5 +313,6 @@ impl Shifts {
             before = time.0;
             time.0 = before.saturating_add(shift);
         }
+        request
     }
 }
