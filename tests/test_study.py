@@ -95,11 +95,56 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
         assert cells >= kept, "a finished cell was lost"
         kept = cells
     assert kept > 0
+    (tmp_path / "small" / "cells" / ".0123.lock").touch()
     ended = subprocess.Popen(["true"])
     ended.wait()
     (tmp_path / "small" / "cells" / f".0123.json.{ended.pid}.part").touch()
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished), "also nothing unfinished is left"
+
+
+def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_path: Path) -> None:
+    """Not the rest of a batch: at most the cells that were being kept when the signal came are added."""
+    command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
+    run = subprocess.Popen(
+        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+    def kept() -> int:
+        return len(list(tmp_path.glob("small/cells/*.json")))
+
+    while run.poll() is None and kept() < 2:
+        time.sleep(0.001)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=PATIENCE_S)
+    if run.returncode == 0:
+        pytest.skip("the run ended before the signal came")
+    assert run.returncode == 130
+    assert f"{kept()} of {CELLS} cells are kept" in said
+    assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
+
+
+def test_two_runs_in_one_folder_share_the_cells(study: Path, finished: Path, tmp_path: Path) -> None:
+    """A cell that another process has claimed is waited for and not run again."""
+    store = Store(tmp_path / "small")
+    cell = Study.named(str(study)).cells()[3]
+    with store.claimed(cell, wait=False) as claimed:
+        assert claimed
+        command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
+        run = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_S
+        while len(list(store.folder.glob("cells/*.json"))) < CELLS - 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert run.poll() is None, "it waits for the last cell"
+        assert not store.has(cell)
+        place = store.place(cell.key)
+        place.write_bytes((finished / "small" / "cells" / place.name).read_bytes())
+        written = place.stat()
+    assert run.wait(PATIENCE_S) == 0
+    again = place.stat()
+    assert (again.st_ino, again.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    assert content(tmp_path) == content(finished)
 
 
 def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import IO
 
 from emmclab.errors import FormatError, InputError
 
@@ -38,6 +40,22 @@ def printable(path: str | PathLike[str]) -> str:
     'trace.txt'
     """
     return os.fsencode(path).decode("utf-8", "replace")
+
+
+def lock(file: IO[str], *, wait: bool) -> bool:
+    """Lock an open file for this process, which unlocks it when it ends; False where another one holds it.
+
+    Where the system has no such locks, every process gets what it asks for.
+    """
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def sweep(folder: Path) -> None:

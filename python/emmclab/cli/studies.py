@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from emmclab.cli.console import say
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def executor(jobs: int) -> Executor:
 def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
     """Run a study and say on stderr how far it has come."""
     from emmclab.study import run_study
+    from emmclab.study.store import Store
 
     started = time.monotonic()
     last = started
@@ -77,7 +79,13 @@ def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Result
         print(line, end=end, file=sys.stderr, flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
-    return run_study(study, folder, executor(jobs), fresh=fresh, progress=note)
+    try:
+        return run_study(study, folder, executor(jobs), fresh=fresh, progress=note)
+    except KeyboardInterrupt:
+        cells, store = study.cells(), Store(folder)
+        kept = sum(map(store.has, cells))
+        say(f"{study.name}: {kept:,} of {len(cells):,} cells are kept; the same command runs the rest")
+        raise
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:

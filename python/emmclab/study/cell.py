@@ -142,11 +142,6 @@ class Cell:
         return json.dumps({"cell": self.identity(), "result": result}, ensure_ascii=False, allow_nan=False)
 
 
-def run_cells(cells: tuple[Cell, ...]) -> list[str]:
-    """Run several cells in order; those of one input share its trace."""
-    return [cell.run() for cell in cells]
-
-
 class _Held:
     """A trace in memory, as a stream that can be opened again without generating or reading it again."""
 

@@ -44,7 +44,8 @@ class Pool:
         self._jobs = jobs
 
     def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
-        """Do the tasks in parallel; only a few wait in the pool, so that an interruption ends it soon."""
+        """Do the tasks in parallel. An interruption or a failure stops the tasks that are under way."""
+        others = set(multiprocessing.active_children())
         context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
         pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_worker)
         left = iter(tasks)
@@ -64,6 +65,10 @@ class Pool:
                     task = running.pop(future)
                     submit()
                     yield task, future.result()
+        except BaseException:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

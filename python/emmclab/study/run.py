@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 from emmclab import __version__
 from emmclab.files import printable
-from emmclab.study.cell import Cell, Input, run_cells
+from emmclab.study.cell import Cell, Input
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
 from emmclab.study.results import Results
 from emmclab.study.store import Store
 
-#: Cells that go to a worker at once: few enough to lose little, enough to share the making of a trace.
+#: Cells that go to a worker at once: enough to share the making of a trace.
 _TOGETHER = 16
 
 #: Called with cells done, cells in all, and cells that were there before.
@@ -31,7 +32,8 @@ def run_study(
 ) -> Results:
     r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
 
-    The results are the same bytes for every executor, and whether or not the run was interrupted.
+    Several runs in one folder share the cells between them. The results are the same bytes for every
+    executor, and whether or not the run was interrupted.
 
     >>> import pathlib, tempfile
     >>> from emmclab.study import Serial, Study
@@ -49,9 +51,7 @@ def run_study(
     left = [cell for cell in cells if not store.has(cell)]
     before = len(cells) - len(left)
     done = before
-    for task, texts in executor.run(run_cells, _tasks(left)):
-        for cell, text in zip(task, texts, strict=True):
-            store.put(cell, text)
+    for task, _ in executor.run(functools.partial(_fill, folder), _tasks(left)):
         done += len(task)
         if progress is not None:
             progress(done, len(cells), before)
@@ -67,6 +67,17 @@ def run_study(
     }
     store.finish(about, cells)
     return Results.load(folder)
+
+
+def _fill(folder: Path, cells: tuple[Cell, ...]) -> None:
+    """Run cells in order and keep each; those that another process is running are waited for at the end.
+
+    Cells of one input share its trace.
+    """
+    store = Store(folder)
+    elsewhere = [cell for cell in cells if not store.fill(cell, wait=False)]
+    for cell in elsewhere:
+        store.fill(cell, wait=True)
 
 
 def _tasks(cells: list[Cell]) -> list[tuple[Cell, ...]]:

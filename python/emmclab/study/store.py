@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from emmclab.errors import InputError
-from emmclab.files import sweep, write_whole
+from emmclab.files import lock, sweep, write_whole
 from emmclab.result_fields import old_names, result_fields
 from emmclab.study.cell import Cell
 
@@ -46,15 +47,39 @@ class Store:
         """Tell whether a cell is finished. A file appears when it is whole, and never otherwise."""
         return self.place(cell.key).exists()
 
-    def put(self, cell: Cell, text: str) -> None:
-        """Keep the result of a cell."""
+    def fill(self, cell: Cell, *, wait: bool) -> bool:
+        """Run a cell that is not finished, and keep its result at once.
+
+        False where another process is running it, unless this is to `wait` for that one.
+        """
+        with self.claimed(cell, wait=wait) as claimed:
+            if claimed and not self.has(cell):
+                write_whole(self.place(cell.key), cell.run())
+            return claimed
+
+    @contextlib.contextmanager
+    def claimed(self, cell: Cell, *, wait: bool) -> Iterator[bool]:
+        """Keep other processes from running a cell. The claim of a process ends with it, however it ends."""
         self._cells.mkdir(parents=True, exist_ok=True)
-        write_whole(self.place(cell.key), text)
+        path = self._cells / f".{cell.key}.lock"
+        with path.open("w") as file:
+            if not lock(file, wait=wait):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                # Who waits for this file finds the cell finished; who comes later makes a file anew.
+                path.unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove unfinished files of a killed run."""
+        """Remove unfinished files and claims of a killed run; those of living processes stay."""
         sweep(self.folder)
         sweep(self._cells)
+        for left in self._cells.glob(".*.lock"):
+            with contextlib.suppress(OSError), left.open("w") as file:
+                if lock(file, wait=False):
+                    left.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Drop every cell."""
