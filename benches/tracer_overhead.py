@@ -85,25 +85,22 @@ def recorded(device: str, folder: Path, count: int, recording: Path | None) -> i
 
 
 def measure_logs(device: str, folder: Path, logs: int) -> dict[str, Any]:
-    """Write so many logs, one after the other, and count what each costs."""
+    """Write so many logs, one after the other, and count what they cost together; then each by itself."""
     append_log(folder, 0)
-    counts, at_once, flushes = [], [], []
+    before = settled(device, folder)
     for number in range(1, logs + 1):
-        before = settled(device, folder)
         append_log(folder, number)
         time.sleep(0.05)
-        at_once.append(counted(device).data - before.data)
-        after = settled(device, folder)
-        counts.append(after.data - before.data)
-        flushes.append(after.flushes - before.flushes)
+    after = settled(device, folder)
+    alone = []
+    for number in range(1, min(logs, 20) + 1):
+        start = settled(device, folder)
+        append_log(folder, number)
+        alone.append(settled(device, folder).data - start.data)
     return {
-        "added_per_log": {
-            "mean": round(statistics.mean(counts), 2),
-            "least": min(counts),
-            "most": max(counts),
-        },
-        "without_delayed_metadata": round(statistics.mean(at_once), 2),
-        "flushes_beside": round(statistics.mean(flushes), 2),
+        "added_per_log": round((after.data - before.data) / logs, 2),
+        "with_flushes": round((sum(after) - sum(before)) / logs, 2),
+        "metadata_written_at_once": round(statistics.mean(alone), 2),
     }
 
 

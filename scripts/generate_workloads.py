@@ -250,6 +250,8 @@ class Model:
         small = ["iiswc-fig4-small"] if name in FIGURE_4 else []
         spatial, temporal = (f"{TABLE_4}.{kind}_locality_pct" for kind in ("spatial", "temporal"))
         response = [f"{TABLE_4}.mean_response_ms"]
+        times = [f"{TABLE_4}.no_wait_pct", f"{TABLE_4}.mean_service_ms"]
+        speeds = ["iiswc-throughput-read", "iiswc-throughput-write"]
         bursts = ["iiswc-c6"] if not row.combo else ["iiswc-combo-gap"]
         if name in SLOW:
             bursts += ["iiswc-c4"]
@@ -265,11 +267,13 @@ class Model:
             ("writes.reaccess_pct", [temporal]),
             ("bursts.opens_pct", bursts + figure_5),
             ("bursts.think_us", figure_6),
-            ("bursts.idle_ms", [f"{TABLE_4}.duration_s", *bursts]),
+            ("bursts.rounds", [f"{TABLE_4}.no_wait_pct"]),
+            ("bursts.idle_ms", [f"{TABLE_4}.duration_s", *times, *bursts, *figure_5]),
             ("service.no_wait_pct", [f"{TABLE_4}.no_wait_pct"]),
             ("service.mean_service_ms", [f"{TABLE_4}.mean_service_ms"]),
             ("service.mean_response_ms", response),
-            ("service.round_requests", response + figure_5),
+            ("service.round_requests", response + times + figure_5),
+            ("service.wake_up_ms", [f"{TABLE_4}.mean_service_ms", *speeds, *figure_5]),
             ("service.read_us", ["iiswc-throughput-read"]),
             ("service.write_us", ["iiswc-throughput-write"]),
         ]

@@ -161,6 +161,17 @@ def parse(text: str, name: str) -> list[Rule]:
                 kind="config",
                 field=rule.id,
             )
+        for check in checks:
+            if check.published is not None and check.neutral is not None:
+                effect = abs(check.published - check.neutral)
+                if check.within > LEAST_EFFECT * effect:
+                    raise ConfigError(
+                        f"{name}: claim `{rule.id}`: a tolerance of {check.within:g} is more than half of "
+                        "the "
+                        f"effect of {effect:g}",
+                        kind="config",
+                        field=check.value,
+                    )
         found.append(rule)
     return found
 
@@ -253,6 +264,7 @@ def _evidence(rule: Rule, found: Measurement, reads: Reads) -> dict[str, Any]:
         ],
         "profiles": sorted({field for _, field in reads.profiles}),
         "tables": list(reads.tables),
+        "devices": list(reads.devices),
         "values": found.values,
     }
 

@@ -131,7 +131,17 @@ PARAMETERS_OF: dict[str, tuple[str, ...]] = {
     "no_wait_pct": ("service.no_wait_pct",),
     "mean_service_ms": ("service.mean_service_ms",),
     "mean_response_ms": ("service.mean_response_ms",),
-    "response_distribution": ("service.mean_response_ms", "service.round_requests", "bursts.opens_pct"),
+    "response_distribution": (
+        "service.no_wait_pct",
+        "service.mean_service_ms",
+        "service.mean_response_ms",
+        "service.round_requests",
+        "service.wake_up_ms",
+        "service.read_us",
+        "service.write_us",
+        "bursts.opens_pct",
+        *_SIZES,
+    ),
     "throughput_by_size": ("service.read_us", "service.write_us"),
 }
 

@@ -11,9 +11,11 @@ from importlib import import_module
 from typing import Any
 
 from emmclab import _core
+from emmclab.device import Device, Result
 from emmclab.errors import ConfigError
 from emmclab.profile import Profile
 from emmclab.study.results import Results, Run
+from emmclab.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,10 @@ class Reads:
     tables: dict[str, None] = field(default_factory=dict)
     #: Input and field.
     profiles: dict[tuple[str, str], None] = field(default_factory=dict)
-    #: Runs, by their place in the results.
+    #: Runs, by their identity.
     runs: dict[int, Run] = field(default_factory=dict)
+    #: Device presets that the measure simulated itself.
+    devices: dict[str, None] = field(default_factory=dict)
 
 
 _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
@@ -102,6 +106,14 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
         return function(watched), reads
     finally:
         _reads.reset(token)
+
+
+def simulated(device: str, trace: Trace) -> Result:
+    """Simulate a trace of the measure's own on a device preset."""
+    reads = _reads.get()
+    if reads is not None:
+        reads.devices[device] = None
+    return Device.preset(device).simulate(trace)
 
 
 def table(name: str) -> list[dict[str, str]]:

@@ -2,13 +2,14 @@
 
 Presets record the sources of their parameters: `made_from` of a workload (by parameter), `fitted_to` of a
 device. A claim is restated if all that its measure reads comes from published tables, from profile fields of
-synthetic inputs whose recorded sources include the claim's own, from runs on devices fitted to them, or
-from layers that did nothing.
+synthetic inputs whose recorded sources include the claim's own, from runs of inputs made from them or on
+devices fitted to them, or from layers that did nothing.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import tomllib
 
 from emmclab.device import Device
@@ -42,8 +43,17 @@ def sources_of_field(workload: str, field: str) -> frozenset[str]:
 
 def _idle(run: Run) -> bool:
     layers = run.get("layers") or []
-    work = sum(layer.get(count, 0) for layer in layers for count in _WORK)
-    return bool(layers) and work <= _LEAST_WORK * run["requests"]["bytes_written"]
+    if layers and all(layer["name"] == "pass-through" for layer in layers):
+        return True
+    counts = [layer[count] for layer in layers for count in _WORK if count in layer]
+    return bool(counts) and sum(counts) <= _LEAST_WORK * run["requests"]["bytes_written"]
+
+
+def _sources_of_input(name: str) -> frozenset[str]:
+    """Give everything that a synthetic input was made from; nothing for a recorded trace."""
+    if name not in workloads():
+        return benchmark_sources(name)
+    return frozenset(source for key in _made_from(name) for source in _made_from(name)[key])
 
 
 def _devices(run: Run) -> set[str]:
@@ -62,9 +72,10 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     if any(not sources & own for sources in fields.values()):
         return ""
     working = [run for run in reads.runs.values() if not _idle(run)]
-    fitted = {device for device in set().union(*map(_devices, working)) if fitted_to(device) & own}
-    made = {run["input"] for run in working if benchmark_sources(run["input"]) & own}
-    if working and not (fitted or made):
+    devices = {*reads.devices, *itertools.chain(*map(_devices, working))}
+    fitted = {device for device in devices if fitted_to(device) & own}
+    made = {run["input"] for run in working if _sources_of_input(run["input"]) & own}
+    if (working or reads.devices) and not (fitted or made):
         return ""
     reasons = []
     if fields:

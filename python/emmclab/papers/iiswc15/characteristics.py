@@ -11,9 +11,9 @@ from emmclab.study.results import Results
 #: Limits that are themselves figures of a table are widened by this, points: what the no-wait column rounds
 #: to.
 _ROUNDING = 0.5
-#: Readings of "small" in Figure 4, which the text does not define, KB; the third is the primary one.
+#: "Small requests (i.e., 4 KB)", Characteristic 2; and other readings of Figure 4's bars, KB.
+_SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
-_SMALL = 16
 
 
 def _throughput(results: Results, op: str, sizes: tuple[int, ...]) -> Measurement:

@@ -167,8 +167,9 @@ def ram_for_data(results: Results) -> Measurement:
         f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
         f"response changes by {statistics.median(gains[name] for name in names):+.0f} % (median); a "
         f"read cache of the same size changes it by {statistics.median(read_gains):+.1f} %. Data in a "
-        "write buffer is lost with the power. How soon the workloads return to an address is assumed, not "
-        "published." + _said(results, gains, "% mean response with a write buffer"),
+        "write buffer is lost with the power. Hits follow from the temporal locality of Table IV and from "
+        "assumed "
+        "distances of reuse." + _said(results, gains, "% mean response with a write buffer"),
     )
 
 
@@ -227,8 +228,8 @@ def slc_for_small_writes(results: Results) -> Measurement:
         lost = 100 * (1 - capacity[1] / capacity[0])
         notes.append(f"{state}: WAF {waf[0]:.2f} -> {waf[1]:.2f}, capacity of the device -{lost:.1f} %")
         if state == "new":
-            values["lost_pct"] = _lost_of_slc_blocks(slc[names[0]], capacity[0] - capacity[1])
-            parts.append(f"the host loses {values['lost_pct']:.0f} % of the blocks in SLC mode")
+            whole = _lost_of_slc_blocks(slc[names[0]], capacity[0] - capacity[1])
+            parts.append(f"the host loses {whole:.0f} % of the blocks in SLC mode")
         recorded |= {name: gains[name] for name in results.recorded if name in gains and state == "new"}
     return Measurement(
         "; ".join(parts),

@@ -24,14 +24,14 @@ class Reading:
     parallelism: str
     write_complete: str
     mode: str
-    #: SSDsim's rules in full: its bus, its aligned pages and its order of reads before writes.
+    #: SSDsim's rules: its bus, and its order of reads before writes.
     ssdsim: bool = False
 
     @property
     def text(self) -> str:
         """The reading in words."""
         if self.ssdsim:
-            return "SSDsim's rules in full: its bus, aligned pages, reads first, complete when transferred"
+            return f"SSDsim's bus, reads first, complete when transferred, parallel by {self.way}"
         return (
             f"{self.mode} loop, writes complete when {self.write_complete}, parallel by "
             f"{_WAYS[self.parallelism]}"
@@ -40,7 +40,7 @@ class Reading:
     @property
     def label(self) -> str:
         """The reading in a few words, for an axis."""
-        return "SSDsim's rules" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
+        return f"SSDsim, {self.way}" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
 
     @property
     def way(self) -> str:
@@ -57,14 +57,18 @@ STRICT = Reading("none", "programmed", "open")
 ALL = [
     Reading(way, complete, mode)
     for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
-] + [PRIMARY]
+] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
 #: Grids of the devices under SSDsim's rules.
 _SSDSIM = {"iiswc15-4ps": "ssdsim-4k", "iiswc15-8ps": "ssdsim-8k", "iiswc15-hps": "ssdsim-hps"}
 
 
 def _runs(results: Results, reading: Reading, device: str) -> dict[str, dict[str, Any]]:
     if reading.ssdsim:
-        return {run["input"]: run for run in results.select(_SSDSIM[device])}
+        return {
+            run["input"]: run
+            for run in results.select(_SSDSIM[device])
+            if run["settings"]["timing.parallelism"] == reading.parallelism
+        }
     wanted = {"timing.parallelism": reading.parallelism, "timing.write_complete": reading.write_complete}
     runs = results.select("hybrid", device=device, mode=reading.mode)
     return {run["input"]: run for run in runs if run["settings"] == wanted}
