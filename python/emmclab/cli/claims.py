@@ -46,7 +46,9 @@ def claims(
     if as_json:
         print_json([claim.to_dict() for claim in judged])
     else:
-        show_claims(stdout(), judged)
+        console = stdout()
+        show_claims(console, judged)
+        show_headline(console, judged)
 
 
 def results_of(
@@ -65,8 +67,8 @@ def results_of(
 
 
 def show_claims(console: Console, judged: list[Claim]) -> None:
-    """Print the ledger, and what of it was tested."""
-    from emmclab.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED, headline
+    """Print the ledger."""
+    from emmclab.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
 
     styles = {
         REPRODUCED: "green",
@@ -87,4 +89,10 @@ def show_claims(console: Console, judged: list[Claim]) -> None:
             Text(claim.verdict, styles[claim.verdict]),
         )
     console.print(table)
+
+
+def show_headline(console: Console, judged: list[Claim]) -> None:
+    """Print how many claims were tested and what came out: the last line of a command."""
+    from emmclab.claims import headline
+
     console.print(headline(judged), markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from emmclab.cli.claims import show_claims
+from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.studies import (
@@ -72,6 +72,7 @@ def reproduce(
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
+    show_headline(console, judged)
 
 
 def _known(study: str) -> str:

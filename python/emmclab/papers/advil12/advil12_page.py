@@ -97,7 +97,7 @@ def drawings(results: Results) -> list[Drawing]:
                 "ressd": "None",
                 "padding": "Padding only",
                 "advil": "Padding + hot/cold",
-                "data": "Padding + hot/cold, overwritten data",
+                "data": "Padding + overwritten data",
                 "rewritten": "Padding + rewritten",
             },
             "Fig.8",
