@@ -66,6 +66,8 @@ def run_study(
         "recorded": list(recorded),
     }
     store.finish(about, cells)
+    # Workers of a run that was killed a moment ago were still there when this one began.
+    store.sweep()
     return Results.load(folder)
 
 
