@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
 from emmclab.errors import ConfigError, InputError
+from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study
 from emmclab.study.store import Store
 
@@ -145,6 +147,20 @@ def test_two_runs_in_one_folder_share_the_cells(study: Path, finished: Path, tmp
     again = place.stat()
     assert (again.st_ino, again.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
     assert content(tmp_path) == content(finished)
+
+
+def test_what_an_ended_process_left_goes_even_while_nobody_has_waited_for_it(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    while "Z" not in Path("/proc", str(ended.pid), "stat").read_text().rpartition(")")[2].split():
+        time.sleep(0.001)
+    left = tmp_path / f".0123.json.{ended.pid}.part"
+    left.touch()
+    own = tmp_path / f".4567.json.{os.getpid()}.part"
+    own.touch()
+    sweep(tmp_path)
+    assert not left.exists()
+    assert own.exists()
+    ended.wait()
 
 
 def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:

@@ -62,8 +62,17 @@ def sweep(folder: Path) -> None:
     """Remove what killed writers left in `folder` beside their files; those of living processes stay."""
     for left in folder.glob(".*.part"):
         pid = left.name.split(".")[-2]
-        if not (pid.isdigit() and Path("/proc", pid).exists()):
+        if not (pid.isdigit() and _runs(pid)):
             left.unlink(missing_ok=True)
+
+
+def _runs(pid: str) -> bool:
+    """Whether a process is there and has not ended: one that nobody has waited for stays listed."""
+    try:
+        state = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[:1] not in (["Z"], ["X"])
 
 
 def write_whole(path: str | Path, text: str) -> None:
