@@ -108,7 +108,7 @@ impl Error {
         self
     }
 
-    /// What the user can do about it; the innermost caller wins.
+    /// The cure that the user can apply; the innermost caller wins.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint.get_or_insert_with(|| hint.into());

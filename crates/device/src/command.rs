@@ -33,7 +33,7 @@ impl From<Flags> for Modifiers {
 pub struct Command {
     /// When it comes; never before the one before it.
     pub arrival: Nanos,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// First sector.
     pub sector: u64,

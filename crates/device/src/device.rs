@@ -36,7 +36,7 @@ pub struct Block {
     pub plane: PlaneId,
     /// Its block group.
     pub group: u8,
-    /// What it is doing.
+    /// Its state.
     pub state: BlockState,
 }
 
@@ -170,12 +170,12 @@ impl Device {
         self.ftl.geometry()
     }
 
-    /// What it has done.
+    /// Counts of its work.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How long its parts were busy.
+    /// Busy times of its parts.
     pub fn load(&self) -> Load {
         self.nand.load()
     }
@@ -198,13 +198,13 @@ impl Device {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
     }
 
-    /// Why it takes no more writes, if so.
+    /// The reason for taking no more writes, if there is one.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.ftl.stop()
     }
 
-    /// Where a unit lies.
+    /// The place of a unit.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
         self.ftl.lookup(lpn)

@@ -1,5 +1,5 @@
 //! The write buffer and the read cache at work: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
-//! What all this promises stands in `persistence.rs`.
+//! The persistence contract of all this stands in `persistence.rs`.
 
 use emmclab_base::{Nanos, Op};
 
@@ -102,7 +102,7 @@ impl Controller {
         ready.max(below.ftl.last_program())
     }
 
-    /// What is in the buffer leaves it before anything that comes later.
+    /// A barrier: data in the buffer leaves it before anything that comes later.
     pub(super) fn barrier<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer {
             buffer.leave_older(ready, below);

@@ -22,7 +22,7 @@ pub(crate) struct WaitingPage {
     pub group: u8,
     /// When it may begin.
     pub ready: Nanos,
-    /// What it has waited for so far.
+    /// Its waits so far.
     pub waits: LatencyBreakdown,
 }
 
@@ -36,7 +36,7 @@ impl WaitingPage {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     pages: VecDeque<WaitingPage>,
-    /// How many of `pages` hold each map unit; empty where writes never wait.
+    /// Number of `pages` that hold each map unit; empty where writes never wait.
     waiting: Vec<u32>,
     requests: VecDeque<RequestState>,
 }

@@ -87,7 +87,7 @@ impl LatencyBreakdown {
 pub struct RequestCompleted {
     /// Its number, counted from 0 in order of submission.
     pub id: u64,
-    /// What it did.
+    /// Its operation.
     pub op: Op,
     /// First sector.
     pub sector: u64,
@@ -101,7 +101,7 @@ pub struct RequestCompleted {
     pub complete: Nanos,
     /// Page operations it took on the flash.
     pub subrequests: u32,
-    /// Where the time went.
+    /// The parts of its response time.
     pub waits: LatencyBreakdown,
 }
 
@@ -121,13 +121,13 @@ pub struct PageRead {
     pub block: BlockId,
     /// The page in the block; the first one of a run of moves.
     pub page: u32,
-    /// How many; more than one only in a run of moves.
+    /// Number of pages; more than one only in a run of moves.
     pub pages: u32,
     /// Block group.
     pub group: u8,
     /// Bytes over the flash bus, all pages together.
     pub bus_bytes: u64,
-    /// Why.
+    /// The cause of the operation.
     pub cause: Cause,
     /// When the way began.
     pub begin: Nanos,
@@ -144,7 +144,7 @@ pub struct UnplacedRead {
     pub group: u8,
     /// Bytes over the flash bus.
     pub bus_bytes: u64,
-    /// Why.
+    /// The cause of the operation.
     pub cause: Cause,
     /// When the way began.
     pub begin: Nanos,
@@ -157,7 +157,7 @@ pub struct UnplacedRead {
 pub struct UnitWritten {
     /// Its logical page number.
     pub lpn: Lpn,
-    /// Where the sectors not in `covered` were taken from; `None` where there was no data.
+    /// Source of the sectors not in `covered`; `None` where there was no data.
     pub from: Option<Ppn>,
     /// Sectors that came from the host, one bit each from the lowest.
     pub covered: u32,
@@ -170,7 +170,7 @@ pub struct PageProgrammed<'a> {
     pub block: BlockId,
     /// The page in the block; the first one of a run of moves.
     pub page: u32,
-    /// How many; more than one only in a run of moves, for listeners without [`Observer::UNITS`].
+    /// Number of pages; more than one only in a run of moves, for listeners without [`Observer::UNITS`].
     pub pages: u32,
     /// Block group.
     pub group: u8,
@@ -178,9 +178,9 @@ pub struct PageProgrammed<'a> {
     pub bytes: u64,
     /// Bytes over the flash bus, all pages together.
     pub bus_bytes: u64,
-    /// Why.
+    /// The cause of the operation.
     pub cause: Cause,
-    /// What the page holds, by physical page number; places after the last are left empty. Empty without [`Observer::UNITS`].
+    /// Units of the page, by physical page number; places after the last are left empty. Empty without [`Observer::UNITS`].
     pub units: &'a [UnitWritten],
     /// When the way began.
     pub begin: Nanos,
@@ -230,7 +230,7 @@ pub struct GcStarted {
     pub block: BlockId,
     /// Valid units in it.
     pub valid: u32,
-    /// What for.
+    /// Its purpose.
     pub collection: Collection,
     /// When.
     pub at: Nanos,
@@ -270,9 +270,9 @@ pub struct IdleInterrupted {
 pub struct Trimmed {
     /// First unit.
     pub first: Lpn,
-    /// How many.
+    /// Number of units.
     pub count: u32,
-    /// How many of them the flash held.
+    /// Number of them that the flash held.
     pub mapped: u32,
 }
 
@@ -319,7 +319,7 @@ pub struct PartOverwritten {
 pub struct UnwrittenUnits {
     /// First unit.
     pub first: Lpn,
-    /// How many.
+    /// Number of units.
     pub count: u32,
 }
 
@@ -360,8 +360,8 @@ pub struct Packed {
 pub struct WokeUp {
     /// When the request came.
     pub at: Nanos,
-    /// How long the device had been asleep.
+    /// Time that the device had been asleep.
     pub asleep: Nanos,
-    /// How long waking up took.
+    /// Time that waking up took.
     pub took: Nanos,
 }
