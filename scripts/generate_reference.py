@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import emmclab
 from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.layers import default_text
-from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, LEDGER_MEANINGS, TABLES
+from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, LEDGER_MEANINGS, TABLES, Field
 from emmclab.glossary import glossary
 from emmclab.layers import layers
 from emmclab.plots import FIGURES
@@ -113,6 +113,12 @@ def formats() -> str:
     )
 
 
+def described(fields: Iterable[Field]) -> str:
+    """List fields with unit and meaning."""
+    rows = [[f"`{field.name}`", field.unit, field.about] for field in fields]
+    return table(["field", "unit", "meaning"], rows)
+
+
 def profile_fields() -> str:
     """Describe the fields of a profile."""
     parts = [
@@ -120,8 +126,7 @@ def profile_fields() -> str:
         "`emmclab.profile(path)` gives the same fields. What a trace does not record is `null`.\n",
     ]
     for title, fields in TABLES:
-        rows = [[f"`{field.name}`", field.unit, field.about] for field in fields]
-        parts.append(f"\n## {title}\n\n{table(['field', 'unit', 'meaning'], rows)}")
+        parts.append(f"\n## {title}\n\n{described(fields)}")
     profile = emmclab.profile(emmclab.bundled()[0])
     parts.append("\n## Figures\n\nRows under `figures`; field names end in their unit.\n\n")
     rows = []
@@ -135,25 +140,15 @@ def profile_fields() -> str:
         "\n## Clock jumps\n\n`clock_jumps` lists clock jumps and pauses of the recording "
         "([rules](../guides/first-look.md#a-clock-that-jumps)), each with:\n\n"
     )
-    parts.append(
-        table(
-            ["field", "unit", "meaning"],
-            [[f"`{field.name}`", field.unit, field.about] for field in JUMP_FIELDS],
-        )
-    )
+    parts.append(described(JUMP_FIELDS))
     parts.append(
         "\n`key_figures` are those that a jump distorts, `key_figures_without_jumps` the same without the "
         "jumps that are left in the trace (`null` where there are none):\n\n"
     )
-    parts.append(
-        table(
-            ["field", "unit", "meaning"],
-            [[f"`{field.name}`", field.unit, field.about] for field in KEY_FIELDS],
-        )
-    )
+    parts.append(described(KEY_FIELDS))
     flat = {field.name for _, fields in TABLES for field in fields}
-    described = ("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps")
-    others = [name for name in profile if name not in flat and name not in described]
+    elsewhere = ("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps")
+    others = [name for name in profile if name not in flat and name not in elsewhere]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
     parts.append(
         "\n## Findings\n\n`findings` judges the paper's characteristics and implications, each with "

@@ -68,18 +68,25 @@ class Reads:
 _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
+def _noted() -> Reads:
+    """What the measure that is being taken has read; outside of one, a record that nobody keeps."""
+    return _reads.get() or Reads()
+
+
 class _WatchedProfile(Profile):
-    def __init__(self, name: str, profile: Profile, reads: Reads) -> None:
+    """A profile that notes every field and figure that is taken from it, under the name of its input."""
+
+    def __init__(self, name: str, profile: Profile) -> None:
         super().__init__(dict(profile))
-        self._name, self._reads = name, reads
+        self._input = name
 
     def __getitem__(self, field: str) -> Any:
         if field != "figures":
-            self._reads.profiles[self._name, field] = None
+            _noted().profiles[self._input, field] = None
         return super().__getitem__(field)
 
     def figure(self, name: str) -> list[dict[str, Any]]:
-        self._reads.profiles[self._name, name] = None
+        _noted().profiles[self._input, name] = None
         return super().figure(name)
 
 
@@ -87,10 +94,8 @@ class _Watched(Results):
     """Results that note every run that is taken from them."""
 
     def select(self, grid: str, **wanted: Any) -> Iterator[Run]:
-        reads = _reads.get()
         for run in super().select(grid, **wanted):
-            if reads is not None:
-                reads.runs[id(run)] = run
+            _noted().runs[id(run)] = run
             yield run
 
 
@@ -98,7 +103,7 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
     """Take a measure, and give what it read."""
     reads = Reads()
     profiles: dict[str, Profile] = {
-        name: _WatchedProfile(name, profile, reads) for name, profile in results.profiles.items()
+        name: _WatchedProfile(name, profile) for name, profile in results.profiles.items()
     }
     watched = _Watched(results.about, profiles, results.runs, results.digest)
     token = _reads.set(reads)
@@ -110,17 +115,13 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
 
 def simulated(device: str, trace: Trace) -> Result:
     """Simulate a trace of the measure's own on a device preset."""
-    reads = _reads.get()
-    if reads is not None:
-        reads.devices[device] = None
+    _noted().devices[device] = None
     return Device.preset(device).simulate(trace)
 
 
 def table(name: str) -> list[dict[str, str]]:
     """Give a published table as rows."""
-    reads = _reads.get()
-    if reads is not None:
-        reads.tables[name] = None
+    _noted().tables[name] = None
     return list(csv.DictReader(io.StringIO(_core.published_csv()[name])))
 
 

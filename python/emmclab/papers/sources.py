@@ -49,6 +49,7 @@ def _idle(run: Run) -> bool:
     return bool(counts) and sum(counts) <= _LEAST_WORK * run["requests"]["bytes_written"]
 
 
+@functools.cache
 def _sources_of_input(name: str) -> frozenset[str]:
     """Give everything that a synthetic input was made from; nothing for a recorded trace."""
     if name not in workloads():
@@ -74,7 +75,7 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     working = [run for run in reads.runs.values() if not _idle(run)]
     devices = {*reads.devices, *itertools.chain(*map(_devices, working))}
     fitted = {device for device in devices if fitted_to(device) & own}
-    made = {run["input"] for run in working if _sources_of_input(run["input"]) & own}
+    made = {name for name in {run["input"] for run in working} if _sources_of_input(name) & own}
     if (working or reads.devices) and not (fitted or made):
         return ""
     reasons = []

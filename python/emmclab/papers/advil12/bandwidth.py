@@ -98,28 +98,24 @@ def _workloads(results: Results) -> list[str]:
     return [name for name in results.inputs if name in WORKLOADS and name != SEQUENTIAL]
 
 
+def _over_bare(results: Results, name: str, note: str) -> Measurement:
+    """Measure Advil over the bare device for one workload."""
+    gain = gain_of(results, name)
+    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, [name])}")
+
+
 @measure
 def advil_web(results: Results) -> Measurement:
     """Figure 7, WebBench."""
-    gain = gain_of(results, "WebBench")
-    return Measurement(
-        f"{gain:.2f}x",
-        {"gain": gain},
-        "The recording is not public; the model has the mixture that FAST 2012 gives. "
-        + _beside(results, ["WebBench"]),
-    )
+    note = "The recording is not public; the model has the mixture that FAST 2012 gives."
+    return _over_bare(results, "WebBench", note)
 
 
 @measure
 def advil_postmark(results: Results) -> Measurement:
     """Figure 7, Postmark."""
-    gain = gain_of(results, "Postmark")
-    return Measurement(
-        f"{gain:.2f}x",
-        {"gain": gain},
-        "With 72 to 290 log blocks it is 1.38 to 1.97 (docs/concepts/layers.md). "
-        + _beside(results, ["Postmark"]),
-    )
+    note = "With 72 to 290 log blocks it is 1.38 to 1.97 (docs/concepts/layers.md)."
+    return _over_bare(results, "Postmark", note)
 
 
 @measure

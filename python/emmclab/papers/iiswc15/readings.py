@@ -32,10 +32,7 @@ class Reading:
         """The reading in words."""
         if self.ssdsim:
             return f"SSDsim's bus, reads first, complete when transferred, parallel by {self.way}"
-        return (
-            f"{self.mode} loop, writes complete when {self.write_complete}, parallel by "
-            f"{_WAYS[self.parallelism]}"
-        )
+        return f"{self.mode} loop, writes complete when {self.write_complete}, parallel by {self.way}"
 
     @property
     def label(self) -> str:
@@ -89,10 +86,8 @@ def reductions(results: Results, reading: Reading, against: str = "iiswc15-4ps")
 
 def readings(results: Results) -> dict[Reading, dict[str, float]]:
     """The three published figures under every reading."""
-    return {
-        reading: {part: of(list(reductions(results, reading).values())) for part, of in PARTS.items()}
-        for reading in ALL
-    }
+    found = {reading: [*reductions(results, reading).values()] for reading in ALL}
+    return {reading: {part: of(gains) for part, of in PARTS.items()} for reading, gains in found.items()}
 
 
 def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
