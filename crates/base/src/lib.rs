@@ -1,15 +1,17 @@
-//! Types that every other crate shares: the error, the units, operations, flags, and the request.
+//! Types that every other crate shares: the error, the units, operations, flags, the request, and flags of commands.
 //!
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
 mod error;
 mod flags;
+mod modifiers;
 mod op;
 mod request;
 mod units;
 
 pub use error::{Error, Kind, Result};
 pub use flags::Flags;
+pub use modifiers::Modifiers;
 pub use op::Op;
 pub use request::{NameId, Request};
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};

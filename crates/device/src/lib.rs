@@ -22,9 +22,10 @@ pub mod persistence;
 mod settings;
 mod words;
 
-pub use command::{Command, Modifiers};
+pub use command::Command;
 pub use counters::Counters;
 pub use device::{Block, Device};
+pub use emmclab_base::Modifiers;
 pub use events::*;
 pub use ftl::{PREFETCHED, Stop, gc};
 pub use geometry::{Geometry, Group};

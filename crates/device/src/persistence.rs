@@ -35,9 +35,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use emmclab_base::{Nanos, Op};
+use emmclab_base::{Modifiers, Nanos, Op};
 
-use crate::command::{Command, Modifiers};
+use crate::command::Command;
 use crate::device::Device;
 use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
 
@@ -226,7 +226,7 @@ impl Observer for Persistence {
                 if asks(Modifiers::PREFLUSH) {
                     self.flushed(event.arrival, event.complete);
                 }
-                if self.write_through || asks(Modifiers::RELIABLE) || asks(Modifiers::FORCED) {
+                if self.write_through || command.modifiers.durable() {
                     self.promise(event.complete, first, end, version);
                 } else {
                     self.unpromised.push((event.complete, first, end, version));

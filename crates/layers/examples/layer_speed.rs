@@ -3,7 +3,7 @@
 
 use std::io;
 
-use emmclab_base::{Op, Result};
+use emmclab_base::{Modifiers, Op, Result};
 use emmclab_layers::{
     Background, Below, Decision, Disk, Executor, HostRequest, InFlight, Layer, LayerConfig, Plan, build_stack,
 };
@@ -64,7 +64,7 @@ impl Disk for Counted {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, sector: u64, bytes: &[u8], _: Modifiers) -> io::Result<()> {
         if let Some(data) = &mut self.data {
             data[sector as usize * 512..][..bytes.len()].copy_from_slice(bytes);
         }
@@ -140,7 +140,8 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         for id in 0..requests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let sector = ((u128::from(seed) * u128::from(units)) >> 64) as u64 * 8;
-            let request = HostRequest { id, op: Op::Write, sector, sectors: 8 };
+            let modifiers = Modifiers::empty();
+            let request = HostRequest { id, op: Op::Write, sector, sectors: 8, modifiers };
             loop {
                 plan.clear();
                 if layer.request(&request, &mut plan) == Decision::Run {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emmclab_base::{Op, SECTOR_BYTES};
+use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
 
 use crate::checksum::checksum;
 use crate::in_flight::InFlight;
@@ -19,9 +19,9 @@ pub trait Disk {
     /// # Errors
     /// As the disk gives them; so for all of these.
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes `data` from `sector` on.
+    /// Writes `data` from `sector` on; durable on return where the flags ask for it.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
-    fn write(&mut self, sector: u64, data: &[u8]) -> io::Result<()>;
+    fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> io::Result<()>;
     /// The sectors hold nothing worth keeping, or (`secure`) nothing at all.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()>;
@@ -33,8 +33,10 @@ pub trait Disk {
 /// A plan under way.
 #[derive(Debug)]
 pub struct Running {
-    level: usize,
-    id: u64,
+    /// The level that its commands to disk 0 go to; that disk where there is none.
+    below: usize,
+    /// The level and number of the request that it is the plan of; `None` for background work and expanded requests.
+    request: Option<(usize, u64)>,
     plan: Plan,
     next: usize,
     scratch: Vec<u8>,
@@ -62,7 +64,8 @@ struct Disks<'a, D> {
 
 impl<D: Disk> ReadAt for Disks<'_, D> {
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.executor.forward(self.level, disk, Op::Read, sector, (buffer.len() / SECTOR) as u32, buffer)
+        let read = request(Op::Read, sector, (buffer.len() / SECTOR) as u32, Modifiers::empty());
+        self.executor.forward(self.level + 1, disk, &read, buffer)
     }
 }
 
@@ -100,7 +103,7 @@ impl<D: Disk> Executor<D> {
             }
             let mut plan = Plan::default();
             executor.levels[level].layer.start(&mut plan);
-            let mut running = Self::running(level, 0, plan);
+            let mut running = Self::running(level + 1, None, plan);
             while !executor.stage(&mut running, &mut [])? {}
         }
         Ok(())
@@ -126,7 +129,7 @@ impl<D: Disk> Executor<D> {
     /// # Errors
     /// As the disks give them.
     pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
-        self.at_level(0, op, sector, (data.len() / SECTOR) as u32, data)
+        self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, Modifiers::empty()), data)
     }
 
     /// Discards, or erases securely, `sectors`; a flush has none.
@@ -134,12 +137,13 @@ impl<D: Disk> Executor<D> {
     /// # Errors
     /// As the disks give them.
     pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
-        self.at_level(0, op, sector, sectors, &mut [])
+        self.at_level(0, &request(op, sector, sectors, Modifiers::empty()), &mut [])
     }
 
-    /// Begins a request that others run beside; `None` where the layer defers it. Finish it with [`Executor::advance`].
-    pub fn begin(&mut self, op: Op, sector: u64, sectors: u32) -> Option<Running> {
-        self.begin_at(0, op, sector, sectors)
+    /// Begins a request that others run beside; `None` where the layer defers it. Finish it with [`Executor::advance`]. A
+    /// request with flags that the top layer does not accept is several, which run with no other beside them.
+    pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: Modifiers) -> Option<Running> {
+        self.begin_at(0, &request(op, sector, sectors, modifiers))
     }
 
     /// Runs the next stage of a request that was begun; true when it is complete.
@@ -148,10 +152,10 @@ impl<D: Disk> Executor<D> {
     /// As the disks give them.
     pub fn advance(&mut self, running: &mut Running, data: &mut [u8]) -> io::Result<bool> {
         let complete = self.stage(running, data)?;
-        if complete {
-            let level = &mut self.levels[running.level];
-            level.in_flight.remove(running.id);
-            level.layer.completed(running.id);
+        if complete && let Some((level, id)) = running.request {
+            let level = &mut self.levels[level];
+            level.in_flight.remove(id);
+            level.layer.completed(id);
         }
         Ok(complete)
     }
@@ -170,7 +174,7 @@ impl<D: Disk> Executor<D> {
             if layer.background(in_flight, &mut plan) != Background::Run {
                 return Ok(false);
             }
-            Self::running(level, 0, plan)
+            Self::running(level + 1, None, plan)
         };
         if self.stage(&mut running, &mut [])? {
             self.spare.push(running.plan);
@@ -193,37 +197,33 @@ impl<D: Disk> Executor<D> {
         Ok(())
     }
 
-    fn running(level: usize, id: u64, plan: Plan) -> Running {
+    fn running(below: usize, request: Option<(usize, u64)>, plan: Plan) -> Running {
         let scratch = vec![0; plan.scratch_sectors() as usize * SECTOR];
-        Running { level, id, plan, next: 0, scratch }
+        Running { below, request, plan, next: 0, scratch }
     }
 
-    fn begin_at(&mut self, level: usize, op: Op, sector: u64, sectors: u32) -> Option<Running> {
+    fn begin_at(&mut self, level: usize, request: &HostRequest) -> Option<Running> {
         let mut plan = self.spare.pop().unwrap_or_default();
         plan.clear();
-        let request = HostRequest { id: self.next_id, op, sector, sectors };
+        if request.expand(self.levels[level].layer.accepts(), &mut plan) {
+            return Some(Self::running(level, None, plan));
+        }
+        let request = HostRequest { id: self.next_id, ..*request };
         let Level { layer, in_flight, .. } = &mut self.levels[level];
         match layer.request(&request, &mut plan) {
             Decision::Run => {
                 self.next_id += 1;
                 in_flight.insert(&request);
-                Some(Self::running(level, request.id, plan))
+                Some(Self::running(level + 1, Some((level, request.id)), plan))
             }
             Decision::Defer(_) => None,
         }
     }
 
-    fn at_level(
-        &mut self,
-        level: usize,
-        op: Op,
-        sector: u64,
-        sectors: u32,
-        data: &mut [u8],
-    ) -> io::Result<()> {
+    fn at_level(&mut self, level: usize, request: &HostRequest, data: &mut [u8]) -> io::Result<()> {
         let mut stuck = false;
         let mut running = loop {
-            if let Some(running) = self.begin_at(level, op, sector, sectors) {
+            if let Some(running) = self.begin_at(level, request) {
                 break running;
             }
             if stuck {
@@ -249,14 +249,15 @@ impl<D: Disk> Executor<D> {
     }
 
     fn command(&mut self, running: &mut Running, command: &Command, payload: &mut [u8]) -> io::Result<()> {
-        let level = running.level;
-        let Command { disk, op, sector, sectors, .. } = *command;
+        let below = running.below;
+        let Command { disk, op, sector, sectors, modifiers, .. } = *command;
+        let sent = request(op, sector, sectors, modifiers);
         if !op.has_data() {
-            return self.forward(level, disk, op, sector, sectors, &mut []);
+            return self.forward(below, disk, &sent, &mut []);
         }
         let mut data = vec![0; sectors as usize * SECTOR];
         if op == Op::Read {
-            self.forward(level, disk, op, sector, sectors, &mut data)?;
+            self.forward(below, disk, &sent, &mut data)?;
         }
         let mut at = 0;
         for piece in running.plan.pieces(command) {
@@ -273,33 +274,31 @@ impl<D: Disk> Executor<D> {
         }
         if op == Op::Write {
             seal(&running.plan, command, &mut data);
-            self.forward(level, disk, op, sector, sectors, &mut data)?;
+            self.forward(below, disk, &sent, &mut data)?;
         }
         Ok(())
     }
 
-    /// Hands a command of `level` to what is below it.
-    fn forward(
-        &mut self,
-        level: usize,
-        disk: u8,
-        op: Op,
-        sector: u64,
-        sectors: u32,
-        data: &mut [u8],
-    ) -> io::Result<()> {
-        if disk == 0 && level + 1 < self.levels.len() {
-            return self.at_level(level + 1, op, sector, sectors, data);
+    /// Hands a command to the level below, or to its disk.
+    fn forward(&mut self, below: usize, disk: u8, request: &HostRequest, data: &mut [u8]) -> io::Result<()> {
+        if disk == 0 && below < self.levels.len() {
+            return self.at_level(below, request, data);
         }
+        let HostRequest { op, sector, sectors, modifiers, .. } = *request;
         let disk = &mut self.disks[usize::from(disk)];
         match op {
             Op::Read => disk.read(sector, data),
-            Op::Write => disk.write(sector, data),
+            Op::Write => disk.write(sector, data, modifiers),
             Op::Discard => disk.discard(sector, sectors, false),
             Op::SecureErase => disk.discard(sector, sectors, true),
             Op::Flush => disk.flush(),
         }
     }
+}
+
+/// A request without a number.
+fn request(op: Op, sector: u64, sectors: u32, modifiers: Modifiers) -> HostRequest {
+    HostRequest { id: 0, op, sector, sectors, modifiers }
 }
 
 /// Puts the checksums into the records of a gathered write.

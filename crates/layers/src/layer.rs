@@ -2,6 +2,8 @@
 
 use std::io;
 
+use emmclab_base::Modifiers;
+
 use crate::in_flight::InFlight;
 use crate::plan::Plan;
 use crate::request::HostRequest;
@@ -79,8 +81,8 @@ pub trait ReadAt {
 ///   must not run beside its background work; [`InFlight`] lists the requests in flight.
 /// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no
 ///   work.
-/// - A flush completes once everything that was complete at its arrival is durable. Preflush becomes a flush before a request, and FUA one after
-///   it, unless [`Layer::passes_fua`].
+/// - A flush completes once everything that was complete at its arrival is durable.
+/// - A request has no flags but those that [`Layer::accepts`], and `META`; [`HostRequest::expand`] replaces the others.
 pub trait Layer: Send {
     /// Its name, as in the registry.
     fn name(&self) -> &'static str;
@@ -104,10 +106,11 @@ pub trait Layer: Send {
     /// Plans the writes that come before the first request.
     fn start(&mut self, _plan: &mut Plan) {}
 
-    /// Whether the FUA flag of a write may go down with its commands in place of a flush after them. True only for a layer
-    /// that has nothing to make durable itself: a map that changes with the write has to be durable by that command, too.
-    fn passes_fua(&self) -> bool {
-        false
+    /// Flags that its requests may have beside `META`; what they promise, its plan keeps. A layer may hand a durable write
+    /// down as such only where its own change of map is durable by that command, and a preflush or barrier only where all
+    /// data lies on one disk.
+    fn accepts(&self) -> Modifiers {
+        Modifiers::empty()
     }
 
     /// Decides on a request. `plan` comes empty.

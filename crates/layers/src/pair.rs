@@ -3,7 +3,7 @@
 //! The address of a request, or its length, decides which disk each part goes to. The two work independently, and a request
 //! is complete when all its parts are. Addresses are packed, so that each disk sees a range without holes.
 
-use emmclab_base::{Error, Kind as ErrorKind, Result};
+use emmclab_base::{Error, Kind as ErrorKind, Modifiers, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -167,11 +167,13 @@ impl Layer for Pair {
         if self.routing == Routing::Internal { Vec::new() } else { vec![second] }
     }
 
-    fn passes_fua(&self) -> bool {
-        true
+    fn accepts(&self) -> Modifiers {
+        // Each part of a write is durable by itself; a flush or an order over two disks is the driver's.
+        if self.routing == Routing::Internal { Modifiers::all() } else { Modifiers::DURABLE }
     }
 
     fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+        plan.flag(request.modifiers);
         if request.sectors == 0 {
             // Both caches have to be empty.
             self.shares[0].requests += 1;

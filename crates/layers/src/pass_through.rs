@@ -2,7 +2,7 @@
 
 use toml::Table;
 
-use emmclab_base::{Op, Result};
+use emmclab_base::{Modifiers, Result};
 
 use crate::kind::{Kind, read_settings};
 use crate::layer::{Below, Decision, Layer};
@@ -43,12 +43,14 @@ impl Layer for PassThrough {
         self.capacity
     }
 
+    fn accepts(&self) -> Modifiers {
+        Modifiers::all()
+    }
+
     #[inline]
     fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
-        match request.op {
-            Op::Read | Op::Write => plan.payload(0, request.op, request.sector, 0, request.sectors),
-            op => plan.bare(0, op, request.sector, request.sectors),
-        }
+        plan.flag(request.modifiers);
+        plan.forward(request);
         Decision::Run
     }
 }

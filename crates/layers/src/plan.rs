@@ -1,6 +1,8 @@
 //! Plans for a request or for background work: commands for the disks below, and where their data lies.
 
-use emmclab_base::{Op, SECTOR_BYTES};
+use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
+
+use crate::request::HostRequest;
 
 /// The place of data while a plan runs. The driver owns the bytes, a layer names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,14 @@ pub struct Piece {
 pub struct Command {
     /// Number of the disk: 0 is the layer below, or the device; 1 is the second device.
     pub disk: u8,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// First sector on that disk.
     pub sector: u64,
     /// Length in sectors; 0 for a flush.
     pub sectors: u32,
+    /// Its flags.
+    pub modifiers: Modifiers,
     first_piece: u32,
     pieces: u32,
 }
@@ -58,6 +62,8 @@ pub struct Plan {
     pieces: Vec<Piece>,
     meta: Vec<u8>,
     scratch: u32,
+    /// Flags of the commands that are added from here on.
+    modifiers: Modifiers,
 }
 
 impl Plan {
@@ -73,6 +79,7 @@ impl Plan {
         self.pieces.clear();
         self.meta.clear();
         self.scratch = 0;
+        self.modifiers = Modifiers::empty();
     }
 
     /// Whether there is nothing to do.
@@ -107,6 +114,22 @@ impl Plan {
         self.steps.push(Step::Wait);
     }
 
+    /// Commands added from here on carry these flags, each those that its operation knows.
+    #[inline]
+    pub fn flag(&mut self, modifiers: Modifiers) {
+        self.modifiers = modifiers;
+    }
+
+    /// The request as one command to disk 0, with the flags of [`Plan::flag`].
+    #[inline]
+    pub fn forward(&mut self, request: &HostRequest) {
+        if request.op.has_data() {
+            self.payload(0, request.op, request.sector, 0, request.sectors);
+        } else {
+            self.bare(0, request.op, request.sector, request.sectors);
+        }
+    }
+
     /// A part of the plan's own buffer; gives its first sector.
     pub fn scratch(&mut self, sectors: u32) -> u32 {
         let first = self.scratch;
@@ -134,7 +157,16 @@ impl Plan {
     #[inline]
     pub fn begin(&mut self, disk: u8, op: Op, sector: u64) {
         let first_piece = self.pieces.len() as u32;
-        self.steps.push(Step::Command(Command { disk, op, sector, sectors: 0, first_piece, pieces: 0 }));
+        let modifiers = self.modifiers.of(op);
+        self.steps.push(Step::Command(Command {
+            disk,
+            op,
+            sector,
+            sectors: 0,
+            modifiers,
+            first_piece,
+            pieces: 0,
+        }));
     }
 
     /// The next sectors of the command begun last lie here.

@@ -1,18 +1,22 @@
 //! A request as a layer sees it.
 
-use emmclab_base::Op;
+use emmclab_base::{Modifiers, Op};
+
+use crate::plan::Plan;
 
 /// A request from above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
     /// Its number; later requests have higher ones. A deferred request keeps its number.
     pub id: u64,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// First sector.
     pub sector: u64,
     /// Length in sectors; 0 for a flush.
     pub sectors: u32,
+    /// Its flags.
+    pub modifiers: Modifiers,
 }
 
 impl HostRequest {
@@ -20,5 +24,25 @@ impl HostRequest {
     #[inline]
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
+    }
+
+    /// Plans the request as several that have no flags but `accepted`, and promise as much or more: a preflush is a flush
+    /// before, a durable write has a flush after it, and a barrier is a flush. False where it can go as it is.
+    pub fn expand(&self, accepted: Modifiers, plan: &mut Plan) -> bool {
+        let refused = self.modifiers.of(self.op).difference(accepted.union(Modifiers::META));
+        if refused.is_empty() {
+            return false;
+        }
+        if refused.contains(Modifiers::PREFLUSH) {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        plan.flag(self.modifiers.difference(refused));
+        plan.forward(self);
+        if refused.durable() {
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+        }
+        true
     }
 }

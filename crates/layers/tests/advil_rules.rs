@@ -1,7 +1,7 @@
 //! Advil does what the paper says, seen in the plans that it makes.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use emmclab_base::Op;
+use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{
     Advil, AdvilSettings, Background, Below, Decision, Defer, HostRequest, HotPolicy, InFlight, Invalidated,
     Layer, Plan, Size, Step,
@@ -38,7 +38,10 @@ impl Host {
     fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, Defer> {
         let mut plan = Plan::default();
         self.id += 1;
-        match self.advil.request(&HostRequest { id: self.id, op, sector, sectors }, &mut plan) {
+        match self.advil.request(
+            &HostRequest { id: self.id, op, sector, sectors, modifiers: Modifiers::empty() },
+            &mut plan,
+        ) {
             Decision::Run => Ok(commands(&plan)),
             Decision::Defer(reason) => Err(reason),
         }
@@ -222,7 +225,13 @@ fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
 fn the_mover_waits_for_requests_that_write_where_it_would() {
     let mut host = full_section(&settings(), &BELOW, &[8]);
     let mut in_flight = InFlight::default();
-    in_flight.insert(&HostRequest { id: 1, op: Op::Write, sector: 8191, sectors: 8 });
+    in_flight.insert(&HostRequest {
+        id: 1,
+        op: Op::Write,
+        sector: 8191,
+        sectors: 8,
+        modifiers: Modifiers::empty(),
+    });
     let mut plan = Plan::default();
     assert_eq!(host.advil.background(&in_flight, &mut plan), Background::Later);
     in_flight.remove(1);

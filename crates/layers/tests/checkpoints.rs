@@ -6,7 +6,7 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use emmclab_base::Op;
+use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
 use support::{MemDisk, SECTOR, stamp, version};
 
@@ -24,8 +24,8 @@ impl Disk for Counting {
         self.disk.read(sector, buffer)
     }
 
-    fn write(&mut self, sector: u64, data: &[u8]) -> std::io::Result<()> {
-        self.disk.write(sector, data)
+    fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> std::io::Result<()> {
+        self.disk.write(sector, data, modifiers)
     }
 
     fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> std::io::Result<()> {

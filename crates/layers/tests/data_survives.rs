@@ -2,7 +2,7 @@
 
 mod support;
 
-use emmclab_base::Op;
+use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
 use proptest::prelude::*;
 use support::{BELOW, MemDisk, SECTOR, small, stamp, version};
@@ -12,6 +12,7 @@ enum Event {
     Write {
         sector: u64,
         sectors: u32,
+        flags: u8,
     },
     Read {
         sector: u64,
@@ -44,7 +45,7 @@ fn place() -> impl Strategy<Value = (u64, u32)> {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        10 => place().prop_map(|(sector, sectors)| Event::Write { sector, sectors }),
+        10 => (place(), 0_u8..64).prop_map(|((sector, sectors), flags)| Event::Write { sector, sectors, flags }),
         4 => place().prop_map(|(sector, sectors)| Event::Read { sector, sectors }),
         1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard { sector, sectors, secure }),
         1 => Just(Event::Flush),
@@ -128,8 +129,12 @@ proptest! {
             }
         };
         for event in events {
+            let mut modifiers = Modifiers::empty();
             let (op, sector, sectors) = match event {
-                Event::Write { sector, sectors } => (Op::Write, sector, sectors),
+                Event::Write { sector, sectors, flags } => {
+                    modifiers = Modifiers::from_bits_truncate(flags).of(Op::Write);
+                    (Op::Write, sector, sectors)
+                }
                 Event::Read { sector, sectors } => (Op::Read, sector, sectors),
                 Event::Discard { sector, sectors, secure } => {
                     (if secure { Op::SecureErase } else { Op::Discard }, sector, sectors)
@@ -160,10 +165,11 @@ proptest! {
             };
             let sectors = u64::from(sectors).min(capacity) as u32;
             let sector = sector.min(capacity - u64::from(sectors));
-            // A request that overlaps another waits, as the driver promises.
+            // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
+            let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
             while let Some(which) = active.iter().position(|one| {
                 let end = one.sector + (one.data.len() / SECTOR) as u64;
-                one.sector < sector + u64::from(sectors) && sector < end
+                alone || one.sector < sector + u64::from(sectors) && sector < end
             }) {
                 finish(&mut executor, active.remove(which), &model);
             }
@@ -178,12 +184,12 @@ proptest! {
                 model[sector as usize..][..sectors as usize].fill(None);
             }
             let running = loop {
-                if let Some(running) = executor.begin(op, sector, sectors) {
+                if let Some(running) = executor.begin(op, sector, sectors, modifiers) {
                     break running;
                 }
                 // Deferred: background work, or a request that it waits for, goes on.
                 if !executor.background(0).unwrap() {
-                    if let Some(running) = executor.begin(op, sector, sectors) {
+                    if let Some(running) = executor.begin(op, sector, sectors, modifiers) {
                         break running;
                     }
                     assert!(!active.is_empty(), "deferred for ever");
@@ -191,7 +197,7 @@ proptest! {
                 }
             };
             active.push(Active { running, op, sector, data });
-            if active.len() > 3 {
+            if alone || active.len() > 3 {
                 finish(&mut executor, active.remove(0), &model);
             }
         }

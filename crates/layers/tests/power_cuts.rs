@@ -1,5 +1,5 @@
-//! With recovery, a cut of power at any moment loses nothing that was flushed and brings nothing back that was overwritten
-//! and flushed, with torn writes and with writes that came to be in any order.
+//! With recovery, a cut of power at any moment loses nothing that was flushed or written with a flag that makes it durable,
+//! and brings nothing back that was overwritten so, with torn writes and with writes that came to be in any order.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
@@ -7,7 +7,7 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use emmclab_base::Op;
+use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
 use support::{BELOW, CutDisk, SECTOR, small, stamp, version};
 
@@ -31,8 +31,8 @@ struct Active {
     running: Running,
     sector: u64,
     data: Vec<u8>,
-    /// Of a flush, the versions that it makes durable.
-    durable: Vec<u64>,
+    /// Sectors with the version of each that is durable when it is complete.
+    durable: Vec<(u64, u64)>,
 }
 
 impl Active {
@@ -64,7 +64,8 @@ impl Model {
             let at = one.sector as usize + i;
             self.complete[at] = *self.since[at].last().unwrap_or(&self.flushed[at]);
         }
-        for (at, version) in one.durable.iter().enumerate() {
+        for (sector, version) in &one.durable {
+            let at = *sector as usize;
             // What was written beside the flush may be durable or not.
             if let Some(place) = self.since[at].iter().position(|since| since == version) {
                 self.flushed[at] = *version;
@@ -114,15 +115,23 @@ impl Model {
                 7..9 => (Op::Write, 16 + die.roll(48)),
                 _ => (Op::Write, 1 + die.roll(10)),
             };
+            let modifiers = match (op, die.roll(10)) {
+                (Op::Write, 0) => Modifiers::RELIABLE,
+                (Op::Write, 1) => Modifiers::FORCED | Modifiers::META,
+                (Op::Write, 2) => Modifiers::PREFLUSH | Modifiers::RELIABLE,
+                (Op::Write, 3) => Modifiers::META,
+                _ => Modifiers::empty(),
+            };
             let sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
-            // A request that overlaps another waits, as the driver promises.
-            while let Some(which) = active.iter().position(|one| one.meets(sector, sectors)) {
+            // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
+            let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
+            while let Some(which) = active.iter().position(|one| alone || one.meets(sector, sectors)) {
                 if !self.finish(executor, active.remove(which)) {
                     return true;
                 }
             }
             let running = loop {
-                if let Some(running) = executor.begin(op, sector, sectors as u32) {
+                if let Some(running) = executor.begin(op, sector, sectors as u32, modifiers) {
                     break running;
                 }
                 match executor.background(0) {
@@ -142,9 +151,15 @@ impl Model {
                 stamp(sector + i as u64, self.clock, part);
                 self.since[sector as usize + i].push(self.clock);
             }
-            let durable = if op == Op::Flush { self.complete.clone() } else { Vec::new() };
+            let mut durable: Vec<(u64, u64)> = Vec::new();
+            if op == Op::Flush || modifiers.contains(Modifiers::PREFLUSH) {
+                durable.extend((0..).zip(self.complete.iter().copied()));
+            }
+            if modifiers.durable() {
+                durable.extend((sector..sector + sectors as u64).map(|sector| (sector, self.clock)));
+            }
             active.push(Active { running, sector, data, durable });
-            while active.len() >= beside {
+            while active.len() >= beside || alone && !active.is_empty() {
                 if !self.finish(executor, active.remove(die.roll(active.len()))) {
                     return true;
                 }

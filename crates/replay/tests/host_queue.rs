@@ -98,12 +98,20 @@ fn merged_requests_complete_with_the_one_that_took_them() {
 }
 
 #[test]
-fn a_write_that_asks_for_more_is_neither_merged_nor_packed() {
-    let mut requests = burst(4);
-    requests[2].flags = Flags::FUA;
-    let (result, _) = run(&config(&[("host.packed_writes", "8"), ("host.merge_max_kb", "512")]), &requests);
-    let host = result.host.unwrap();
-    assert_eq!((host.commands, host.packs), (4, 0));
+fn a_write_with_a_flag_is_not_merged_and_one_behind_a_flush_is_not_packed() {
+    let counts = |flags| {
+        let mut requests = burst(4);
+        requests[2].flags = flags;
+        let (result, reported) =
+            run(&config(&[("host.packed_writes", "8"), ("host.merge_max_kb", "512")]), &requests);
+        let host = result.host.unwrap();
+        assert_eq!(reported.len(), 4);
+        (host.commands, host.merged, host.packs, host.packed_requests)
+    };
+    // The first goes at once; a packed command's entries have flags of their own.
+    assert_eq!(counts(Flags::META), counts(Flags::default()), "a hint is no obstacle");
+    assert_eq!(counts(Flags::FUA), (2, 0, 1, 3));
+    assert_eq!(counts(Flags::PREFLUSH), (4, 0, 0, 0));
 }
 
 #[test]

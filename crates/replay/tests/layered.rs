@@ -110,14 +110,31 @@ fn pass_through_leaves_the_host_s_queue_as_it_is() {
 }
 
 #[test]
-fn flags_become_flushes_above_the_layers() {
+fn flags_pass_through_a_layer_that_accepts_them() {
+    let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
+    let mut requests = requests(600, 1 << 15, 2000);
+    let all = [Flags::default(), Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)];
+    for (i, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.op == Op::Write) {
+        request.flags = all[i % all.len()];
+    }
+    let (bare, _) = reported(&config, &[], &requests);
+    let pass = LayerConfig::named("pass-through");
+    let (mut through, _) = reported(&config, &[pass.clone(), pass], &requests);
+    through.layers.clear();
+    through.computing = bare.computing.clone();
+    assert!(bare.cache.as_ref().unwrap().flushes > 0);
+    assert_eq!(through, bare);
+}
+
+#[test]
+fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
     let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
     let write = |at_us: i64, kb: u64, flags| {
         let sector = Sector(kb * 2);
         Request { flags, ..Request::new(Nanos::from_micros(at_us), Op::Write, sector, 8) }
     };
     let plain = [write(0, 0, Flags::default()), write(10_000, 64, Flags::default())];
-    for layers in [vec![LayerConfig::named("pass-through")], vec![advil()]] {
+    for layers in [vec![LayerConfig::named("pass-through"), advil()], vec![advil()]] {
         let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
         let (_, without) = reported(&config, &layers, &plain);
         for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)] {

@@ -1,12 +1,11 @@
 //! The write buffer and the read cache at work: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
 //! The persistence contract of all this stands in `persistence.rs`.
 
-use emmclab_base::{Nanos, Op};
+use emmclab_base::{Modifiers, Nanos, Op};
 
 use super::Controller;
 use super::below::{Below, span_of};
 use super::write_buffer::WriteBuffer;
-use crate::command::Modifiers;
 use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached};
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::ids::Lpn;
@@ -27,7 +26,7 @@ impl Controller {
         if modifiers.contains(Modifiers::RELIABLE) {
             request.spend(self.commands.reliable);
         }
-        let durable = modifiers.contains(Modifiers::RELIABLE) || modifiers.contains(Modifiers::FORCED);
+        let durable = modifiers.durable();
         if durable || self.write_buffer.is_none() {
             self.write_around(request, below);
         } else {

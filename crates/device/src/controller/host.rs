@@ -1,10 +1,9 @@
 //! Host commands on their way to the FTL.
 
-use emmclab_base::Nanos;
+use emmclab_base::{Modifiers, Nanos};
 
 use super::Controller;
 use super::below::Below;
-use crate::command::Modifiers;
 use crate::events::Observer;
 use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;

@@ -14,7 +14,7 @@ mod queue;
 mod read_cache;
 mod write_buffer;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
 
 use crate::command::Command;
 use crate::events::{Observer, RequestCompleted, WokeUp};
@@ -169,7 +169,9 @@ impl Controller {
     /// Whether a write is asked for no more than its data, on a device without RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &Command) -> bool {
-        self.write_buffer.is_none() && self.read_cache.is_none() && command.modifiers.is_empty()
+        self.write_buffer.is_none()
+            && self.read_cache.is_none()
+            && !command.modifiers.intersects(Modifiers::PROMISES)
     }
 
     /// Moves the clock to a command's arrival: background work until then, waking up, the slot in the queue.

@@ -3,7 +3,7 @@
 //! entries, works on them in their order, and all are complete when the last is. Whether pages are filled across entries is
 //! a setting (`ftl/packed.rs`).
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
 
 use super::Controller;
 use super::below::Below;
@@ -50,7 +50,7 @@ impl Controller {
         below.log.packed(&Packed { entries: entries.len() as u32 });
         let mut states = std::mem::take(&mut self.pack);
         states.clear();
-        let plain = entries.iter().all(|entry| entry.modifiers.is_empty());
+        let plain = !entries.iter().any(|entry| entry.modifiers.intersects(Modifiers::PROMISES));
         let stream = write && self.share_packed_pages && plain;
         for entry in entries {
             if below.stop().is_some() {

@@ -134,6 +134,7 @@ impl Layer for Advil {
 
     #[inline]
     fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+        plan.flag(request.modifiers);
         match request.op {
             Op::Read => self.route_read(request, plan),
             Op::Write => self.route_write(request, plan),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use emmclab_base::Modifiers;
 use emmclab_layers::{Below, Disk, LayerConfig};
 
 pub const SECTOR: usize = 512;
@@ -27,7 +28,7 @@ impl Disk for MemDisk {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
         let at = sector as usize * SECTOR;
         self.data[at..at + data.len()].copy_from_slice(data);
         Ok(())
@@ -84,12 +85,16 @@ impl Disk for CutDisk {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> io::Result<()> {
         // The write on which power is cut is torn: some of its sectors may come to be.
         for (i, part) in data.chunks(SECTOR).enumerate() {
             self.unflushed.entry(sector + i as u64).or_default().push(part.to_vec());
         }
-        self.spend()
+        self.spend()?;
+        if modifiers.durable() {
+            self.settle(sector..sector + (data.len() / SECTOR) as u64);
+        }
+        Ok(())
     }
 
     fn discard(&mut self, _sector: u64, _sectors: u32, _secure: bool) -> io::Result<()> {
@@ -99,15 +104,22 @@ impl Disk for CutDisk {
     fn flush(&mut self) -> io::Result<()> {
         // A cut during a flush leaves it undone.
         self.spend()?;
-        for (sector, versions) in std::mem::take(&mut self.unflushed) {
-            let at = sector as usize * SECTOR;
-            self.data[at..at + SECTOR].copy_from_slice(versions.last().unwrap());
-        }
+        self.settle(0..u64::MAX);
         Ok(())
     }
 }
 
 impl CutDisk {
+    /// The newest versions of the sectors are durable.
+    fn settle(&mut self, sectors: std::ops::Range<u64>) {
+        let mut settled = self.unflushed.split_off(&sectors.start);
+        self.unflushed.append(&mut settled.split_off(&sectors.end));
+        for (sector, versions) in settled {
+            let at = sector as usize * SECTOR;
+            self.data[at..at + SECTOR].copy_from_slice(versions.last().unwrap());
+        }
+    }
+
     fn spend(&self) -> io::Result<()> {
         let left = self.left.get();
         if left == 0 {

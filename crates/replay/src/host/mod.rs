@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::numbered::Numbered;
 
-use queue::{Queue, mergeable};
+use queue::{Queue, packable};
 use tags::Tags;
 
 /// The host's treatment of requests before the device saw them.
@@ -117,7 +117,7 @@ impl HostQueue {
             if let Some(head) = commands.first() {
                 let most = self.packed[usize::from(head.op == Op::Write)] as usize;
                 let room = sectors + u64::from(command.sectors) <= self.packed_sectors;
-                let alike = command.op == head.op && mergeable(&command) && mergeable(head);
+                let alike = command.op == head.op && packable(&command) && packable(head);
                 if !(alike && room && commands.len() < most) {
                     break;
                 }

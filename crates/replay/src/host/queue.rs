@@ -73,7 +73,13 @@ impl Queue {
     }
 }
 
-/// Plain reads and writes; a command with flags goes alone.
+/// Reads and writes without a promise; hints are no obstacle.
 pub(super) fn mergeable(command: &Command) -> bool {
-    command.op.has_data() && command.modifiers == Modifiers::empty()
+    command.op.has_data() && !command.modifiers.intersects(Modifiers::PROMISES)
+}
+
+/// Reads and writes that may be an entry of a packed command, which has `CMD23` arguments of its own: a reliable or forced
+/// write may, one behind a flush may not (JESD84-B51, 6.6.29).
+pub(super) fn packable(command: &Command) -> bool {
+    command.op.has_data() && !command.modifiers.intersects(Modifiers::PREFLUSH)
 }

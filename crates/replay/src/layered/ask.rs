@@ -20,9 +20,15 @@ impl Layered {
         disks: &mut Disks<'_, O>,
     ) -> Result<()> {
         let &Command { arrival, op, sector, sectors, modifiers } = command;
-        let request = HostRequest { id: self.next_id, op, sector, sectors };
+        let request = HostRequest { id: self.next_id, op, sector, sectors, modifiers };
         self.next_id += 1;
-        let arrived = Arrived { request, modifiers, arrival, parent };
+        let arrived = Arrived { request, arrival, parent };
+        let mut plan = self.tasks.plan();
+        if request.expand(self.levels[level].accepts, &mut plan) {
+            let task = self.tasks.add(level, Source::Expanded, arrived, plan);
+            return self.run(task, arrival, disks);
+        }
+        self.tasks.give_back(plan);
         if let Some(why) = self.ask(level, arrived, arrival, disks)? {
             self.levels[level].defer(arrived, why);
         }

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
-use emmclab_layers::{Below, HostRequest, LayerConfig, build_stack};
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_device::{Command, Observer, RequestCompleted};
+use emmclab_layers::{Below, LayerConfig, build_stack};
+use emmclab_trace::{Error, Kind, Nanos, Result};
 
 use crate::disks::Disks;
 use crate::numbered::Numbered;
@@ -17,8 +17,6 @@ use super::task::{Source, Tasks};
 /// The layers and all that is under way.
 pub(crate) struct Layered {
     pub(super) levels: Vec<Level>,
-    /// Whether a write's FUA flag goes down with its commands.
-    pub(super) passes_fua: bool,
     /// The task of each command, by disk and number of the command there.
     pub(super) owners: [Numbered<u32>; 2],
     /// What a disk reported last, kept to reuse its memory.
@@ -42,9 +40,6 @@ pub(crate) struct Layered {
     pub(super) first_wanted: u32,
 }
 
-/// The level of a request before it comes to the first layer.
-pub(super) const ABOVE: usize = usize::MAX;
-
 /// Time that the layers have to start before the first request.
 const START: Nanos = Nanos::from_secs(1);
 
@@ -61,7 +56,6 @@ impl Layered {
                 .hint("say which one does, as --set advil.second_device=true"));
         }
         Ok(Self {
-            passes_fua: levels.iter().all(|level| level.layer.passes_fua()),
             levels,
             owners: [Numbered::default(), Numbered::default()],
             known: Vec::new(),
@@ -92,38 +86,14 @@ impl Layered {
 
     /// Takes a request of the workload, after everything that happens before it.
     pub fn submit<O: Observer>(&mut self, command: &Command, disks: &mut Disks<'_, O>) -> Result<()> {
-        let &Command { arrival, op, sector, sectors, modifiers } = command;
-        let at = arrival;
+        let at = command.arrival;
         if !self.started {
             self.start(at - START, disks)?;
         }
         while self.step(at, disks)? {}
         self.now = self.now.max(at);
         self.open += 1;
-        let passed = self.passes_fua && modifiers.contains(Modifiers::RELIABLE) && op == Op::Write;
-        let down = if passed { Modifiers::RELIABLE } else { Modifiers::empty() };
-        if modifiers == down {
-            return self.enter(0, command, None, disks);
-        }
-        let mut plan = self.tasks.plan();
-        if modifiers.contains(Modifiers::PREFLUSH) && op != Op::Flush {
-            plan.bare(0, Op::Flush, 0, 0);
-            plan.wait();
-        }
-        if op.has_data() {
-            plan.payload(0, op, sector, 0, sectors);
-        } else {
-            plan.bare(0, op, sector, sectors);
-        }
-        if modifiers.contains(Modifiers::RELIABLE) && op == Op::Write && !passed {
-            plan.wait();
-            plan.bare(0, Op::Flush, 0, 0);
-        }
-        let request = HostRequest { id: self.next_id, op, sector, sectors };
-        self.next_id += 1;
-        let arrived = Arrived { request, modifiers: down, arrival: at, parent: None };
-        let task = self.tasks.add(ABOVE, Source::Flagged, arrived, plan);
-        self.run(task, at, disks)
+        self.enter(0, command, None, disks)
     }
 
     /// Goes on until every request is complete, or as far as a disk that has stopped lets it; background work may go on

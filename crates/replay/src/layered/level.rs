@@ -12,8 +12,6 @@ use crate::result::LayerResult;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub request: HostRequest,
-    /// Flags that its writes carry to the device.
-    pub modifiers: Modifiers,
     pub arrival: Nanos,
     /// The plan of the layer above that it is a command of.
     pub parent: Option<u32>,
@@ -22,14 +20,17 @@ pub(super) struct Arrived {
 impl Arrived {
     /// What stands for a request in the plans that a layer runs on its own.
     pub fn own(at: Nanos) -> Self {
-        let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0 };
-        Self { request, modifiers: Modifiers::empty(), arrival: at, parent: None }
+        let request =
+            HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: Modifiers::empty() };
+        Self { request, arrival: at, parent: None }
     }
 }
 
 /// A layer and its state in the run.
 pub(super) struct Level {
     pub layer: Box<dyn Layer>,
+    /// Flags that its requests may have.
+    pub accepts: Modifiers,
     pub in_flight: InFlight,
     pub deferred: VecDeque<Arrived>,
     /// Whether background work is under way.
@@ -42,6 +43,7 @@ pub(super) struct Level {
 impl Level {
     pub fn new(layer: Box<dyn Layer>) -> Self {
         Self {
+            accepts: layer.accepts(),
             layer,
             in_flight: InFlight::default(),
             deferred: VecDeque::new(),

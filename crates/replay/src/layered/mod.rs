@@ -8,8 +8,9 @@
 //! passed a write only with that write. The request has its true completion; later stages of its plan start when the
 //! completion is known.
 //!
-//! Layers stand above the host's queue, as device mapper does in Linux: what they send is merged and packed. Most layers
-//! have no flags; as Linux does above a disk without FUA, a preflush is a flush before the request and FUA is one after it.
+//! Layers stand above the host's queue, as device mapper does in Linux: what they send is merged and packed. Flags that a layer
+//! does not accept become flushes at its level, as Linux does above a disk without FUA: a preflush before the request, FUA
+//! after it.
 
 mod ask;
 mod executor;

@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 
-use emmclab_device::{Command, Modifiers, Observer, RequestCompleted};
+use emmclab_device::{Command, Observer, RequestCompleted};
 use emmclab_layers::Step;
 use emmclab_trace::{Nanos, Op, Result};
 
 use crate::disks::Disks;
 
-use super::executor::{ABOVE, Layered};
+use super::executor::Layered;
 use super::task::{Source, Task};
 
 impl Layered {
@@ -65,15 +65,16 @@ impl Layered {
     /// Sends the commands of a plan up to the next wait.
     pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
-        let (below, modifiers) = (current.level.wrapping_add(1), current.modifiers);
+        let below = current.level + usize::from(current.source != Source::Expanded);
         // One more, so that the stage does not end before all of it was sent.
         current.waiting += 1;
         current.end = at;
         while let Some(Step::Command(command)) = self.tasks[task].next_step() {
             self.tasks[task].waiting += 1;
-            let modifiers = if command.op == Op::Write { modifiers } else { Modifiers::empty() };
-            let sent = Command::new(at, command.op, command.sector, command.sectors);
-            let sent = Command { modifiers, ..sent };
+            let sent = Command {
+                modifiers: command.modifiers,
+                ..Command::new(at, command.op, command.sector, command.sectors)
+            };
             if command.disk == 0 && below < self.levels.len() {
                 self.enter(below, &sent, Some(task), disks)?;
                 continue;
@@ -94,7 +95,7 @@ impl Layered {
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let Task { level, source, request, parent, .. } = self.tasks[task];
         match source {
-            Source::Start | Source::Flagged => {}
+            Source::Start | Source::Expanded => {}
             Source::Background => {
                 self.levels[level].busy = false;
                 self.background_done = self.background_done.max(at);
@@ -105,7 +106,7 @@ impl Layered {
                 self.levels[level].layer.completed(request.id);
             }
         }
-        if matches!(source, Source::Request | Source::Flagged) {
+        if matches!(source, Source::Request | Source::Expanded) {
             let event = self.tasks[task].completed(at);
             if let Some(parent) = parent {
                 self.child_done(parent, &event);
@@ -117,6 +118,6 @@ impl Layered {
             }
         }
         self.tasks.remove(task);
-        if level == ABOVE { Ok(()) } else { self.poke(level, self.now, disks) }
+        self.poke(level, self.now, disks)
     }
 }

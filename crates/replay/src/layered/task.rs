@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use emmclab_device::{LatencyBreakdown, Modifiers, RequestCompleted};
+use emmclab_device::{LatencyBreakdown, RequestCompleted};
 use emmclab_layers::{HostRequest, Plan, Step};
 use emmclab_trace::Nanos;
 
@@ -13,8 +13,8 @@ use super::level::Arrived;
 pub(super) enum Source {
     Start,
     Request,
-    /// A request of the workload that is done as several, for its flags.
-    Flagged,
+    /// A request done as several at its level, which accepts no such flags.
+    Expanded,
     Background,
 }
 
@@ -23,8 +23,6 @@ pub(super) struct Task {
     pub level: usize,
     pub source: Source,
     pub request: HostRequest,
-    /// Flags of its writes.
-    pub modifiers: Modifiers,
     arrival: Nanos,
     /// The plan of the layer above that it is a command of.
     pub parent: Option<u32>,
@@ -103,12 +101,11 @@ impl Tasks {
     }
 
     pub fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
-        let Arrived { request, modifiers, arrival, parent } = arrived;
+        let Arrived { request, arrival, parent } = arrived;
         let task = Task {
             level,
             source,
             request,
-            modifiers,
             arrival,
             parent,
             plan,

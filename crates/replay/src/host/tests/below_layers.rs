@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use emmclab_device::{Command, DeviceConfig, LatencyBreakdown, RequestCompleted};
+use emmclab_device::{Command, DeviceConfig, LatencyBreakdown, Modifiers, RequestCompleted};
 use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ impl Disk for QueueDisk {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
         let number = self.push(Op::Write, sector, (data.len() / SECTOR) as u32);
         self.moving.insert(number, data.to_vec());
         Ok(())

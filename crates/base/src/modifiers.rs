@@ -1,0 +1,60 @@
+//! Flags of a command, as eMMC knows them.
+
+use bitflags::bitflags;
+
+use crate::flags::Flags;
+use crate::op::Op;
+
+bitflags! {
+    /// Command flags.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Modifiers: u8 {
+        /// Forced programming: past the write buffer, durable on completion (CMD23 bit 24).
+        const FORCED = 1;
+        /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux asks for it with `REQ_FUA`.
+        const RELIABLE = 1 << 1;
+        /// The write buffer is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
+        const PREFLUSH = 1 << 2;
+        /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
+        const BARRIER = 1 << 3;
+        /// File-system metadata, which the MMC driver may send as a tag request (CMD23 bit 29; `REQ_META`). A hint: it
+        /// promises nothing.
+        const META = 1 << 4;
+    }
+}
+
+impl Modifiers {
+    /// Flags that promise something on completion or ask for an order; the others are hints.
+    pub const PROMISES: Self = Self::FORCED.union(Self::RELIABLE).union(Self::PREFLUSH).union(Self::BARRIER);
+    /// Flags of a write that is durable on completion.
+    pub const DURABLE: Self = Self::FORCED.union(Self::RELIABLE);
+
+    /// Those that an operation knows.
+    #[inline]
+    #[must_use]
+    pub const fn of(self, op: Op) -> Self {
+        match op {
+            Op::Flush => self.intersection(Self::BARRIER),
+            Op::Write => self.difference(Self::BARRIER),
+            Op::Read => self.intersection(Self::META),
+            Op::Discard | Op::SecureErase => Self::empty(),
+        }
+    }
+
+    /// Whether the command is durable on completion.
+    #[inline]
+    pub const fn durable(self) -> bool {
+        self.intersects(Self::DURABLE)
+    }
+}
+
+impl From<Flags> for Modifiers {
+    #[inline]
+    fn from(flags: Flags) -> Self {
+        let mut modifiers = Self::empty();
+        modifiers.set(Self::RELIABLE, flags.contains(Flags::FUA));
+        modifiers.set(Self::PREFLUSH, flags.contains(Flags::PREFLUSH));
+        modifiers.set(Self::META, flags.contains(Flags::META));
+        modifiers
+    }
+}
