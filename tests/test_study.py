@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -98,9 +98,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
         kept = cells
     assert kept > 0
     (tmp_path / "small" / "cells" / ".0123.lock").touch()
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    (tmp_path / "small" / "cells" / f".0123.json.{ended.pid}.part").touch()
+    (tmp_path / "small" / "cells" / ".emmclab-Xy12Zk").touch()
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished), "also nothing unfinished is left"
 
@@ -149,18 +147,51 @@ def test_two_runs_in_one_folder_share_the_cells(study: Path, finished: Path, tmp
     assert content(tmp_path) == content(finished)
 
 
-def test_what_an_ended_process_left_goes_even_while_nobody_has_waited_for_it(tmp_path: Path) -> None:
-    ended = subprocess.Popen(["true"])
-    while "Z" not in Path("/proc", str(ended.pid), "stat").read_text().rpartition(")")[2].split():
-        time.sleep(0.001)
-    left = tmp_path / f".0123.json.{ended.pid}.part"
-    left.touch()
-    own = tmp_path / f".4567.json.{os.getpid()}.part"
-    own.touch()
-    sweep(tmp_path)
-    assert not left.exists()
-    assert own.exists()
-    ended.wait()
+HOLDER = """
+import fcntl, pathlib, sys, time
+files = [open(pathlib.Path(folder, ".emmclab-Held00"), "w") for folder in sys.argv[1:]]
+for file in files:
+    fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one_writes_stays(
+    trace: Path, tmp_path: Path
+) -> None:
+    """Wherever a command writes aside: conversion, events, images, pages, figures."""
+    commands: dict[str, tuple[object, ...]] = {
+        "convert": ("convert", trace, "{}/out.csv"),
+        "events": ("simulate", trace, "--wrap-addresses", "--events", "{}/rows.parquet"),
+        "images": (*("simulate", trace, "--wrap-addresses"), "--precondition", "random:1", "--images", "{}"),
+        "page": ("profile", trace, "--html", "{}/page.html"),
+        "figures": ("profile", trace, "--figures", "{}"),
+        "fit": ("fit", trace, "-o", "{}/model.toml"),
+    }
+    folders = {name: tmp_path / name for name in commands}
+    for folder in folders.values():
+        folder.mkdir()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, *map(str, folders.values())], stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        for name, words in commands.items():
+            left = folders[name] / ".emmclab-Xy12Zk"
+            left.write_text("half")
+            done = emmclab(*(str(word).format(folders[name]) for word in words))
+            assert done.returncode == 0, done.stderr
+            assert not left.exists(), name
+            assert (folders[name] / ".emmclab-Held00").exists(), name
+    finally:
+        holder.kill()
+        holder.wait()
+    # The lock ended with the process, though nobody had waited for it.
+    for folder in folders.values():
+        sweep(folder)
+        assert not list(folder.glob(".emmclab-*"))
 
 
 def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
@@ -326,7 +357,6 @@ def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> Non
     assert emmclab("run", path, "--jobs", 1, "--results", tmp_path).returncode == 0
     assert list(Results.load(tmp_path / "twins").profiles) == [
         "chat",
-        "chat (seed 2)",
         "chat (behaviour.toml)",
         "chat (behaviour.toml) (seed 2)",
     ]

@@ -4,6 +4,7 @@
 
 mod error;
 mod flags;
+pub mod interrupt;
 mod op;
 mod request;
 mod units;
