@@ -9,6 +9,7 @@ from pathlib import Path
 from emmclab.files import write_whole
 from emmclab.plots.catalogue import FIGURES
 from emmclab.plots.figure import Chart, Rows, rows_of, to_csv
+from emmclab.plots.vega import convert
 from emmclab.profile import Profile
 from emmclab.theme import LIGHT
 
@@ -20,15 +21,13 @@ _WIDTH = 560
 
 def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int:
     """Write each chart by its name as SVG and PDF, and its rows as CSV; return how many charts there are."""
-    import vl_convert
-
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, chart, rows in charts:
         stem = re.sub(r"[^\w.-]+", "_", name)
         spec = chart.properties(width=_WIDTH).to_dict()
-        write_whole(folder / f"{stem}.svg", vl_convert.vegalite_to_svg(spec, config=LIGHT))
-        write_whole(folder / f"{stem}.pdf", vl_convert.vegalite_to_pdf(spec, config=_PDF))
+        write_whole(folder / f"{stem}.svg", convert("vegalite_to_svg", spec, config=LIGHT))
+        write_whole(folder / f"{stem}.pdf", convert("vegalite_to_pdf", spec, config=_PDF))
         write_whole(folder / f"{stem}.csv", to_csv(rows))
         count += 1
     return count
