@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
+from emmclab.cli.studies import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study
@@ -292,6 +293,101 @@ def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.json"))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "place"),
+    [
+        ('"timing.parallelism"', '"timing.paralelism"', "grid[1].axes.timing.paralelism"),
+        ('["none", "both"]', '["none", "bot"]', "grid[1].axes.timing.parallelism"),
+        ("modes", 'precondition = "random:x"\nmodes', "grid[1].precondition"),
+        ('"iiswc15-hps"]', '"iiswc15-hpz"]', "grid[1]"),
+        ("modes", 'layers = ["advill"]\nmodes', "grid[1]"),
+    ],
+)
+def test_a_fault_of_a_device_names_study_grid_and_key(before: str, after: str, place: str) -> None:
+    text = STUDY.replace(before, after, 1)
+    with pytest.raises(ConfigError) as caught:
+        Study.parse(text, "mine.toml").cells()
+    assert str(caught.value).startswith("mine.toml: grid `pages`: `grid[1]")
+    assert place in str(caught.value)
+    assert caught.value.hint
+
+
+AGED = """
+name = "aged"
+inputs = ["Messaging", "Movie"]
+seeds = [1, 2]
+
+[[grid]]
+name = "policies"
+devices = ["small-1gb"]
+precondition = "{}"
+wrap_addresses = true
+[grid.set]
+"geometry.block_groups.0.blocks" = 64
+[grid.axes]
+"gc.policy" = ["greedy", "fifo"]
+"""
+
+
+@pytest.mark.parametrize(("what", "images"), [("random:80", 4), ("sequential:90", 2), ("{trace}", 2)])
+def test_cells_share_preconditioned_devices_and_results_are_those_without(
+    what: str, images: int, trace: Path, tmp_path: Path
+) -> None:
+    """One image for each device and seed, however many inputs, workers and modes; a recipe without chance
+    has one for all seeds."""
+    (tmp_path / "aged.toml").write_text(AGED.format(what.format(trace=trace)))
+    found = {}
+    for name, options in {
+        "shared": ("--jobs", 2),
+        "serial": ("--jobs", 1),
+        "without": ("--jobs", 2, "--images-gb", 0),
+        "cramped": ("--jobs", 2, "--images-gb", 0.0002),
+    }.items():
+        done = emmclab("run", "aged.toml", *options, "--results", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        folder = tmp_path / name / "aged"
+        kept = list(folder.glob("images/*/*"))
+        size = sum(path.stat().st_size for path in kept)
+        match name:
+            case "shared" | "serial":
+                assert len(kept) == images
+            case "without":
+                assert kept == []
+            case "cramped":
+                assert size <= 0.0002 * 2**30
+        found[name] = {path: data for path, data in content(folder).items() if "images" not in path}
+    assert found["shared"] == found["serial"] == found["without"] == found["cramped"]
+
+
+def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "aged.toml").write_text(AGED.format("random:80"))
+    assert emmclab("run", "aged.toml", "--jobs", 1, cwd=tmp_path).returncode == 0
+    folder = tmp_path / "emmclab-results" / "aged"
+    before = content(folder)
+    images = sorted(folder.glob("images/*/*.emmcimg"))
+    images[0].write_bytes(images[0].read_bytes()[:1000])
+    images[1].unlink()
+    (images[1].with_suffix(".lock")).touch()
+    for path in folder.glob("cells/*.json"):
+        path.unlink()
+    other = folder / "images" / "0123456789abcdef"
+    other.mkdir()
+    done = emmclab("run", "aged.toml", "--jobs", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not other.exists(), "images of another build are of no use"
+    now = content(folder)
+    assert {path: now[path] for path in before if "images" not in path} == {
+        path: data for path, data in before.items() if "images" not in path
+    }
+    assert not list(folder.rglob("*.lock"))
+
+
+def test_the_progress_of_a_study_says_how_long_the_rest_will_take() -> None:
+    assert remaining(60, 10, 20) == ", about 2 min left"
+    assert remaining(7200, 1, 3) == ", about 6 h left"
+    assert remaining(1, 3, 0) == remaining(1, 0, 3) == ""
+
+
 def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
     sql = "select {} as p99, {} as waits, mean_response_ms, waf from runs order by all"
     new, old = (
@@ -305,7 +401,7 @@ def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
 def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
     done = emmclab("query", "select nothing_like_it from runs", "--results", finished)
     assert done.returncode == 2
-    assert "hint: there are: " in done.stderr
+    assert "`describe runs` lists columns" in done.stderr
     assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
     for nothing in ("", " ; -- nothing"):
         done = emmclab("query", nothing, "--results", finished)

@@ -86,7 +86,7 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
     hint = f"there are: {', '.join(tables)}; `describe runs` lists columns"
     if near:
-        names = ", ".join(re.findall(r'"([^"]+)"', near[1]))
+        names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
         hint = f"did you mean {names}? `describe runs` lists columns"
     message = f"{first}\n{place[0]}" if place else first
     return ConfigError(message, kind="config", field="SQL", hint=hint)
