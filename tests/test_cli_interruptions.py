@@ -22,7 +22,7 @@ def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
     assert process.stderr is not None
     process.stdout.read(10)
     process.stdout.close()
-    assert process.wait(60) == 141
+    assert process.wait(PATIENCE_S) == 141
     assert process.stderr.read() == b""
 
 
@@ -32,7 +32,7 @@ def test_closed_pipe_under_a_table_is_quiet(long_trace: Path) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
-    assert process.wait(60) == 141
+    assert process.wait(PATIENCE_S) == 141
     assert process.stderr.read() == b""
 
 
@@ -92,3 +92,31 @@ def test_full_disk_under_the_report_leaves_nothing(trace: Path, tiny_disk: Path)
     assert done.returncode == 1, done.stderr
     assert "No space left" in done.stderr
     assert not list(tiny_disk.iterdir())
+
+
+def test_full_disk_under_request_rows_names_the_file_and_leaves_nothing(
+    long_trace: Path, tiny_disk: Path
+) -> None:
+    target = tiny_disk / "rows.parquet"
+    done = emmclab("simulate", long_trace, "--wrap-addresses", "--events", target)
+    assert done.returncode == 1, done.stderr
+    assert f"error: {target}: No space left on device" in done.stderr
+    assert ".emmclab-" not in done.stderr
+    assert not list(tiny_disk.iterdir())
+
+
+def test_full_disk_under_a_study_says_what_is_left(trace: Path, tiny_disk: Path, tmp_path: Path) -> None:
+    """Cells that were finished stay, and the command that is given again runs the rest."""
+    study = tmp_path / "full.toml"
+    study.write_text(
+        f'name = "full"\ninputs = ["{trace}"]\nseeds = {list(range(1, 101))}\n'
+        '[[grid]]\nname = "all"\ndevices = ["nexus5"]\nwrap_addresses = true\n'
+    )
+    done = emmclab("run", study, "--jobs", 1, "--results", tiny_disk)
+    assert done.returncode == 1, done.stderr
+    kept = len(list(tiny_disk.glob("full/cells/*.json")))
+    assert 0 < kept < 101
+    assert "No space left on device" in done.stderr
+    assert f"hint: {kept} of 101 cells are kept in {tiny_disk / 'full'}; free some space" in done.stderr
+    assert "nothing was left behind" not in done.stderr
+    assert not list(tiny_disk.rglob(".emmclab-*"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
+from emmclab.cli.studies import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import sweep
 from emmclab.study import Results, Serial, Study, run_study
@@ -98,9 +99,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
         kept = cells
     assert kept > 0
     (tmp_path / "small" / "cells" / ".0123.lock").touch()
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    (tmp_path / "small" / "cells" / f".0123.json.{ended.pid}.part").touch()
+    (tmp_path / "small" / "cells" / ".emmclab-Xy12Zk").touch()
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished), "also nothing unfinished is left"
 
@@ -149,18 +148,51 @@ def test_two_runs_in_one_folder_share_the_cells(study: Path, finished: Path, tmp
     assert content(tmp_path) == content(finished)
 
 
-def test_what_an_ended_process_left_goes_even_while_nobody_has_waited_for_it(tmp_path: Path) -> None:
-    ended = subprocess.Popen(["true"])
-    while "Z" not in Path("/proc", str(ended.pid), "stat").read_text().rpartition(")")[2].split():
-        time.sleep(0.001)
-    left = tmp_path / f".0123.json.{ended.pid}.part"
-    left.touch()
-    own = tmp_path / f".4567.json.{os.getpid()}.part"
-    own.touch()
-    sweep(tmp_path)
-    assert not left.exists()
-    assert own.exists()
-    ended.wait()
+HOLDER = """
+import fcntl, pathlib, sys, time
+files = [open(pathlib.Path(folder, ".emmclab-Held00"), "w") for folder in sys.argv[1:]]
+for file in files:
+    fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one_writes_stays(
+    trace: Path, tmp_path: Path
+) -> None:
+    """Wherever a command writes aside: conversion, events, images, pages, figures."""
+    commands: dict[str, tuple[object, ...]] = {
+        "convert": ("convert", trace, "{}/out.csv"),
+        "events": ("simulate", trace, "--wrap-addresses", "--events", "{}/rows.parquet"),
+        "images": (*("simulate", trace, "--wrap-addresses"), "--precondition", "random:1", "--images", "{}"),
+        "page": ("profile", trace, "--html", "{}/page.html"),
+        "figures": ("profile", trace, "--figures", "{}"),
+        "fit": ("fit", trace, "-o", "{}/model.toml"),
+    }
+    folders = {name: tmp_path / name for name in commands}
+    for folder in folders.values():
+        folder.mkdir()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, *map(str, folders.values())], stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        for name, words in commands.items():
+            left = folders[name] / ".emmclab-Xy12Zk"
+            left.write_text("half")
+            done = emmclab(*(str(word).format(folders[name]) for word in words))
+            assert done.returncode == 0, done.stderr
+            assert not left.exists(), name
+            assert (folders[name] / ".emmclab-Held00").exists(), name
+    finally:
+        holder.kill()
+        holder.wait()
+    # The lock ended with the process, though nobody had waited for it.
+    for folder in folders.values():
+        sweep(folder)
+        assert not list(folder.glob(".emmclab-*"))
 
 
 def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
@@ -261,6 +293,101 @@ def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.json"))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "place"),
+    [
+        ('"timing.parallelism"', '"timing.paralelism"', "grid[1].axes.timing.paralelism"),
+        ('["none", "both"]', '["none", "bot"]', "grid[1].axes.timing.parallelism"),
+        ("modes", 'precondition = "random:x"\nmodes', "grid[1].precondition"),
+        ('"iiswc15-hps"]', '"iiswc15-hpz"]', "grid[1]"),
+        ("modes", 'layers = ["advill"]\nmodes', "grid[1]"),
+    ],
+)
+def test_a_fault_of_a_device_names_study_grid_and_key(before: str, after: str, place: str) -> None:
+    text = STUDY.replace(before, after, 1)
+    with pytest.raises(ConfigError) as caught:
+        Study.parse(text, "mine.toml").cells()
+    assert str(caught.value).startswith("mine.toml: grid `pages`: `grid[1]")
+    assert place in str(caught.value)
+    assert caught.value.hint
+
+
+AGED = """
+name = "aged"
+inputs = ["Messaging", "Movie"]
+seeds = [1, 2]
+
+[[grid]]
+name = "policies"
+devices = ["small-1gb"]
+precondition = "{}"
+wrap_addresses = true
+[grid.set]
+"geometry.block_groups.0.blocks" = 64
+[grid.axes]
+"gc.policy" = ["greedy", "fifo"]
+"""
+
+
+@pytest.mark.parametrize(("what", "images"), [("random:80", 4), ("sequential:90", 2), ("{trace}", 2)])
+def test_cells_share_preconditioned_devices_and_results_are_those_without(
+    what: str, images: int, trace: Path, tmp_path: Path
+) -> None:
+    """One image for each device and seed, however many inputs, workers and modes; a recipe without chance
+    has one for all seeds."""
+    (tmp_path / "aged.toml").write_text(AGED.format(what.format(trace=trace)))
+    found = {}
+    for name, options in {
+        "shared": ("--jobs", 2),
+        "serial": ("--jobs", 1),
+        "without": ("--jobs", 2, "--images-gb", 0),
+        "cramped": ("--jobs", 2, "--images-gb", 0.0002),
+    }.items():
+        done = emmclab("run", "aged.toml", *options, "--results", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        folder = tmp_path / name / "aged"
+        kept = list(folder.glob("images/*/*"))
+        size = sum(path.stat().st_size for path in kept)
+        match name:
+            case "shared" | "serial":
+                assert len(kept) == images
+            case "without":
+                assert kept == []
+            case "cramped":
+                assert size <= 0.0002 * 2**30
+        found[name] = {path: data for path, data in content(folder).items() if "images" not in path}
+    assert found["shared"] == found["serial"] == found["without"] == found["cramped"]
+
+
+def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "aged.toml").write_text(AGED.format("random:80"))
+    assert emmclab("run", "aged.toml", "--jobs", 1, cwd=tmp_path).returncode == 0
+    folder = tmp_path / "emmclab-results" / "aged"
+    before = content(folder)
+    images = sorted(folder.glob("images/*/*.emmcimg"))
+    images[0].write_bytes(images[0].read_bytes()[:1000])
+    images[1].unlink()
+    (images[1].with_suffix(".lock")).touch()
+    for path in folder.glob("cells/*.json"):
+        path.unlink()
+    other = folder / "images" / "0123456789abcdef"
+    other.mkdir()
+    done = emmclab("run", "aged.toml", "--jobs", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not other.exists(), "images of another build are of no use"
+    now = content(folder)
+    assert {path: now[path] for path in before if "images" not in path} == {
+        path: data for path, data in before.items() if "images" not in path
+    }
+    assert not list(folder.rglob("*.lock"))
+
+
+def test_the_progress_of_a_study_says_how_long_the_rest_will_take() -> None:
+    assert remaining(60, 10, 20) == ", about 2 min left"
+    assert remaining(7200, 1, 3) == ", about 6 h left"
+    assert remaining(1, 3, 0) == remaining(1, 0, 3) == ""
+
+
 def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
     sql = "select {} as p99, {} as waits, mean_response_ms, waf from runs order by all"
     new, old = (
@@ -274,7 +401,7 @@ def test_a_question_may_name_columns_as_in_flat_results(finished: Path) -> None:
 def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
     done = emmclab("query", "select nothing_like_it from runs", "--results", finished)
     assert done.returncode == 2
-    assert "hint: there are: " in done.stderr
+    assert "`describe runs` lists columns" in done.stderr
     assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
     for nothing in ("", " ; -- nothing"):
         done = emmclab("query", nothing, "--results", finished)
@@ -326,7 +453,6 @@ def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> Non
     assert emmclab("run", path, "--jobs", 1, "--results", tmp_path).returncode == 0
     assert list(Results.load(tmp_path / "twins").profiles) == [
         "chat",
-        "chat (seed 2)",
         "chat (behaviour.toml)",
         "chat (behaviour.toml) (seed 2)",
     ]

@@ -12,6 +12,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.document import Document
 from emmclab.errors import ConfigError
+from emmclab.files import written
 from emmclab.layers import Setting, stack
 from emmclab.result_fields import at, old_names
 from emmclab.trace import Ledger, Trace, combine, read
@@ -173,6 +174,33 @@ class Device:
         rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
         return rows
 
+    def precondition(
+        self,
+        images: str | PathLike[str],
+        what: str,
+        *,
+        seed: int = 1,
+        images_limit: int | None = None,
+    ) -> bool:
+        """Precondition the device for later runs, and keep it in the folder `images`; nothing if it is there.
+
+        `what`, `seed` and `images_limit` are as in `simulate`. False where another process is at it.
+
+        >>> import tempfile
+        >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     device.precondition(folder, "random:50"), len(list(Path(folder).iterdir()))
+        (True, 1)
+        """
+        aging = parse_precondition(what)
+        return _core.precondition(
+            self._config,
+            json.dumps({"precondition": "none" if isinstance(aging, Path) else aging, "seed": seed}),
+            images,
+            images_limit=images_limit,
+            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+        )
+
     def simulate(
         self,
         *traces: Trace,
@@ -186,6 +214,7 @@ class Device:
         check: bool = False,
         events: str | PathLike[str] | None = None,
         images: str | PathLike[str] | None = None,
+        images_limit: int | None = None,
         layers: Sequence[str] = (),
         layer_settings: Mapping[str, Setting] | None = None,
         second: Device | str | None = None,
@@ -211,7 +240,9 @@ class Device:
             seed: seed of random preconditioning.
             check: check every invariant and the contents against a reference model (slow).
             events: Parquet file for one row per request: times, subrequests, waits by cause.
-            images: folder that keeps preconditioned devices, so that aging is paid once.
+            images: folder that keeps preconditioned devices, so that aging is paid once; processes share it.
+            images_limit: most bytes of `images`: those that were not used for longest make room for new ones,
+                and one that cannot be kept is done without.
             layers: names of layers between the traces and the device, the first on top.
             layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
             second: a device beside it, for layers that use one.
@@ -277,6 +308,7 @@ class Device:
             self._config,
             json.dumps(options),
             images=None if images is None else fspath(images),
+            images_limit=images_limit,
             rows=None if events is None else fspath(events),
             aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
             layers=stack(layers, layer_settings or {}),
@@ -285,6 +317,8 @@ class Device:
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
+        if events is not None:
+            written.append(fspath(events))
         # The core's name of the option.
         del options["fold"]
         said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO
 
 from emmclab.errors import FormatError, InputError
+
+#: The files that this process has written whole, in order.
+written: list[str] = []
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
@@ -42,7 +45,7 @@ def printable(path: str | PathLike[str]) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def lock(file: IO[str], *, wait: bool) -> bool:
+def lock(file: IO[str] | int, *, wait: bool) -> bool:
     """Lock an open file for this process, which unlocks it when it ends; False where another one holds it.
 
     Where the system has no such locks, every process gets what it asks for.
@@ -59,45 +62,42 @@ def lock(file: IO[str], *, wait: bool) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left in `folder` beside their files; those of living processes stay."""
-    for left in folder.glob(".*.part"):
-        pid = left.name.split(".")[-2]
-        if not (pid.isdigit() and _runs(pid)):
-            left.unlink(missing_ok=True)
+    """Remove what killed writers left in `folder` beside their files; what living processes write stays."""
+    from emmclab import _core
+
+    _core.sweep(folder)
 
 
-def _runs(pid: str) -> bool:
-    """Whether a process is there and has not ended: one that nobody has waited for stays listed."""
-    try:
-        state = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-    except OSError:
-        return False
-    return state.split()[:1] not in (["Z"], ["X"])
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write aside, then put the file in place; on any failure nothing is left behind.
 
+    A device or a pipe is written directly; a link, as `/dev/stdout` is one, stays a link. What killed writers
+    left in the folder is removed.
 
-def write_whole(path: str | Path, text: str) -> None:
-    """Write `text` beside `path`, then put it in place; on any failure nothing is left behind.
-
-    A device or a pipe is written directly; a link, as `/dev/stdout` is one, stays a link.
+    Raises:
+        InputError: the operating system refuses.
     """
-    path = Path(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_text(text, encoding="utf-8")
-        return
-    place = Path(os.path.realpath(path))
-    aside = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        with aside.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(place)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None
-        raise
+    from emmclab import _core
+
+    _core.write_whole(path, content.encode() if isinstance(content, str) else content)
+    written.append(str(path))
+
+
+@contextlib.contextmanager
+def folder_aside(parent: Path) -> Iterator[Path]:
+    """Make a folder in `parent` that is gone afterwards; a killed process leaves it to the next sweep."""
+    import tempfile
+
+    sweep(parent)
+    with tempfile.TemporaryDirectory(prefix=".emmclab-", dir=parent, ignore_cleanup_errors=True) as name:
+        handle = os.open(name, os.O_RDONLY)
+        try:
+            lock(handle, wait=True)
+            # Another process may have swept it before it was locked.
+            Path(name).mkdir(exist_ok=True)
+            yield Path(name)
+        finally:
+            os.close(handle)
 
 
 def digest(paths: Sequence[Path]) -> str | None:

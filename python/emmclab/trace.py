@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import inspect
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
-from emmclab.files import digest, printable
+from emmclab.files import digest, folder_aside, printable, written
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
@@ -194,6 +196,7 @@ class Trace:
                 writer.write(batch)
             left_out, lost = writer.losses()
             writer.finish(self.ledger, self.header)
+            written.append(fspath(path))
         except BaseException:
             writer.abort()
             raise
@@ -296,6 +299,16 @@ def read(
     return Trace(trace_name(path), open_stream)
 
 
+def reading_options() -> dict[str, Any]:
+    """Give the options of `read` with their defaults: the one list for commands, studies and Python.
+
+    >>> reading_options()["lenient"]
+    False
+    """
+    parameters = inspect.signature(read).parameters.values()
+    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
 def combine(traces: Sequence[Trace]) -> Trace:
     """Interleave traces on one clock, their starts aligned, as if the applications ran together.
 
@@ -319,16 +332,20 @@ def combine(traces: Sequence[Trace]) -> Trace:
     import tempfile
 
     refuse_pipes(traces, "combined with another")
-    folder: tempfile.TemporaryDirectory[str] | None = None
+    # A generator: what it holds is removed with it.
+    aside: contextlib.AbstractContextManager[Path] | None = None
+    folder = Path()
 
     def opened(place: int, trace: Trace) -> _core.Reader:
-        nonlocal folder
+        nonlocal aside, folder
         stream = trace.open()
         if isinstance(stream, _core.Reader):
             return stream
         # A generated trace has no file to read from again: it gets a temporary one.
-        folder = folder or tempfile.TemporaryDirectory(prefix="emmclab-")
-        path = Path(folder.name) / f"{place}.parquet"
+        if aside is None:
+            aside = folder_aside(Path(tempfile.gettempdir()))
+            folder = aside.__enter__()
+        path = folder / f"{place}.parquet"
         if not path.exists():
             trace.write(path)
         return _core.Reader(path)

@@ -228,8 +228,10 @@ def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
     return rows
 
 
-def open_input(name: str, seed: int = 1) -> Trace:
+def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
     """Open a trace file by its path, or make the trace of a workload (preset, or model in a `.toml` file).
+
+    `reading` are options of `emmclab.read`, which concern files only.
 
     >>> open_input("Twitter").name
     'Twitter'
@@ -242,4 +244,4 @@ def open_input(name: str, seed: int = 1) -> Trace:
         return Workload.preset(name).trace(seed)
     if not Path(name).exists() and name.casefold() in (known.casefold() for known in benchmarks()):
         return benchmark(name, seed)
-    return read(name)
+    return read(name, **reading)

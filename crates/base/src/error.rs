@@ -28,6 +28,8 @@ pub enum Kind {
     Config,
     /// The target format cannot hold what the trace holds.
     Unsupported,
+    /// The caller wanted the work to end ([`crate::interrupt`]).
+    Interrupted,
 }
 
 /// Shorthand for results of this crate.

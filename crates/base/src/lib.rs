@@ -4,6 +4,7 @@
 
 mod error;
 mod flags;
+pub mod interrupt;
 mod modifiers;
 mod op;
 mod request;

@@ -1,6 +1,6 @@
 //! The fit of a preset to samples: shape and timing by search, error bars by refits, errors by the held-out half.
 
-use emmclab_trace::{Error, Kind, Op, Result};
+use emmclab_trace::{Error, Kind, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 
 use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure, SizeRow};
@@ -36,11 +36,12 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
     let tried = if half.len() < 3 { &all } else { &half };
-    let (shape, half_timing) = search::best_shape(tried, &mut random);
+    let (shape, half_timing) = search::best_shape(tried, &mut random)?;
     let timing = search::refine(&shape, &half_timing, &all, &mut random);
     let power = samples.power();
     let mut refits: Vec<(Timing, Option<PowerFit>)> = Vec::new();
     for _ in 0..RESAMPLES {
+        interrupt::check()?;
         let resampled: Vec<Group> = all.iter().map(|group| group.resampled(&mut random)).collect();
         let refit = search::refine(&shape, &timing, &resampled, &mut random);
         refits.push((refit, samples.resampled_power(&mut random)));

@@ -4,6 +4,7 @@
 //! of how often it occurs. Steps go in random directions from a fixed seed; a step that lowers the error is kept, and
 //! steps shrink until they no longer do.
 
+use emmclab_trace::{Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -21,7 +22,10 @@ const LAST_STEP: f64 = 0.001;
 const STARTS: usize = 3;
 
 /// The shape and timing of the least error.
-pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing) {
+///
+/// # Errors
+/// Where the work is interrupted.
+pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> Result<(Shape, Timing)> {
     let mut best: Option<(f64, Shape, Timing)> = None;
     for pages in 1..8u32 {
         let page_kb: Vec<u32> = [16u32, 8, 4].into_iter().filter(|kb| pages & (kb / 4) != 0).collect();
@@ -29,6 +33,7 @@ pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing
             let shape = Shape { page_kb: page_kb.clone(), units };
             let price = 1.0 + PRICE * (3 + 2 * page_kb.len()) as f64;
             for start in 0..STARTS {
+                interrupt::check()?;
                 let timing = descend(&shape, first(&shape, groups, start), groups, FIRST_STEP, random);
                 let cost = error(&shape, &timing, groups) * price;
                 if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
@@ -37,14 +42,14 @@ pub(crate) fn best_shape(groups: &[Group], random: &mut Pcg64) -> (Shape, Timing
             }
         }
     }
-    best.map_or_else(
+    Ok(best.map_or_else(
         || {
             let shape = Shape { page_kb: vec![4], units: 1 };
             let timing = first(&shape, groups, 0);
             (shape, timing)
         },
         |(_, shape, timing)| (shape, timing),
-    )
+    ))
 }
 
 /// The timing of a shape, refitted to other samples.

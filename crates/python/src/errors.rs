@@ -1,7 +1,9 @@
 //! One mapping from the core's errors to the exceptions of `emmclab.errors`.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 
+use emmclab_trace::interrupt::interruptible;
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -51,7 +53,26 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     build().unwrap_or_else(|failure| failure)
 }
 
-/// Runs core code without the interpreter lock and maps its error.
+thread_local! {
+    /// The exception of a signal that came while core code ran on this thread.
+    static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Whether a signal has come that raises an exception, as Ctrl-C does.
+fn signalled() -> bool {
+    let raised = Python::attach(|py| py.check_signals().err());
+    let came = raised.is_some();
+    if came {
+        SIGNAL.set(raised);
+    }
+    came
+}
+
+/// Runs core code without the interpreter lock and maps its error. A signal that raises an exception ends the work.
 pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
-    py.detach(work).map_err(|error| to_python(py, &error))
+    let result = py.detach(|| interruptible(signalled, work));
+    match SIGNAL.take() {
+        Some(raised) => Err(raised),
+        None => result.map_err(|error| to_python(py, &error)),
+    }
 }

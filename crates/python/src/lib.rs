@@ -47,14 +47,14 @@ mod _core {
     use crate::record::PyRecorder;
     #[pymodule_export]
     use crate::simulate::{
-        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,
+        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds, precondition,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]
     use crate::victim::PyVictimView;
     #[pymodule_export]
-    use crate::writer::PyWriter;
+    use crate::writer::{PyWriter, sweep, write_whole};
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 

@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use emmclab_device::{DeviceConfig, Quiet, presets};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, preflight};
+use emmclab_replay::{
+    ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, preflight, prepare, prepare_by_traces,
+};
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 use serde_json::json;
@@ -98,6 +100,34 @@ pub(crate) fn check_traces(
     run(py, || preflight(&config.0, &from_json(options)?, &inputs))
 }
 
+/// Makes the device that a run with `options` (JSON of the replay options) begins with, or one aged by the traces of readers,
+/// where the folder `images` does not hold it; false where another process is making it.
+#[pyfunction]
+#[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
+pub(crate) fn precondition(
+    py: Python<'_>,
+    config: &PyDeviceConfig,
+    options: &str,
+    images: PathBuf,
+    images_limit: Option<u64>,
+    aged_by: Option<Vec<PyRef<'_, PyReader>>>,
+) -> PyResult<bool> {
+    let aging = aged_by.map(|readers| PyReader::inputs(&readers));
+    run(py, || {
+        let store = store(images, images_limit)?;
+        match aging {
+            Some(traces) => prepare_by_traces(&config.0, traces, &store),
+            None => prepare(&config.0, &from_json(options)?, &store),
+        }
+    })
+}
+
+/// The folder of images; a cache where it has a limit.
+fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore, Error> {
+    let store = ImageStore::open(folder)?;
+    Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
+}
+
 /// The layers there are: name, what each does, settings with default, unit and meaning, as JSON.
 #[pyfunction]
 pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
@@ -142,17 +172,18 @@ fn ended() -> Error {
 #[pymethods]
 impl PySimulation {
     /// A run with `options` (JSON of the replay options) on a new or preconditioned device, or on one aged by the traces
-    /// of readers; `images` is a folder that keeps aged devices; `rows` a Parquet file for one row per request; `layers`
+    /// of readers; `images` is a folder that keeps aged devices, of at most `images_limit` bytes; `rows` a Parquet file for one row per request; `layers`
     /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
     /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
     #[new]
-    #[pyo3(signature = (config, options, *, images=None, rows=None, aged_by=None, layers=None, second=None, victim=None))]
+    #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
         options: &str,
         images: Option<PathBuf>,
+        images_limit: Option<u64>,
         rows: Option<PathBuf>,
         aged_by: Option<Vec<PyRef<'_, PyReader>>>,
         layers: Option<Layers>,
@@ -164,7 +195,7 @@ impl PySimulation {
         run(py, || {
             let options: ReplayOptions = from_json(options)?;
             let rows = rows.map(|path| RequestRows::create(&path)).transpose()?;
-            let store = images.map(ImageStore::open).transpose()?;
+            let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let simulation = match aging {
                 Some(traces) => {
                     Simulation::on(&config.0, &options, age_by_traces(&config.0, traces, store.as_ref())?)
@@ -195,7 +226,11 @@ impl PySimulation {
         let goes_on = run(py, || {
             let Running { simulation, rows, .. } = self.inner().as_mut().ok_or_else(ended)?;
             match rows {
-                Some(rows) => simulation.feed(&batch.0, rows),
+                Some(rows) => {
+                    let goes_on = simulation.feed(&batch.0, rows)?;
+                    rows.check()?;
+                    Ok(goes_on)
+                }
                 None => simulation.feed(&batch.0, &mut Quiet),
             }
         });

@@ -1,10 +1,11 @@
 //! Writing traces.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_trace::{Error, Header, Kind, Ledger, TraceWriter, WriteOptions};
+use emmclab_trace::{AtomicFile, Error, Header, Kind, Ledger, TraceWriter, WriteOptions};
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
@@ -59,6 +60,22 @@ impl PyWriter {
     fn abort(&mut self) {
         *self.inner() = None;
     }
+}
+
+/// Writes a whole file aside, then puts it in place; a device or a pipe is written directly.
+#[pyfunction]
+pub(crate) fn write_whole(py: Python<'_>, path: PathBuf, bytes: &[u8]) -> PyResult<()> {
+    run(py, || {
+        let mut file = AtomicFile::create(&path)?;
+        file.write_all(bytes).map_err(|error| Error::io(&path, error))?;
+        file.commit()
+    })
+}
+
+/// Removes what killed writers left aside in a folder; what living ones write stays.
+#[pyfunction]
+pub(crate) fn sweep(py: Python<'_>, folder: PathBuf) {
+    py.detach(|| emmclab_trace::sweep(&folder));
 }
 
 fn closed() -> Error {

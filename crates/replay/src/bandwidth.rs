@@ -4,7 +4,7 @@
 //! aligned random places; every figure begins on the same device and moves the bytes of the whole file.
 
 use emmclab_device::{Device, DeviceConfig};
-use emmclab_trace::{Nanos, Op, Result};
+use emmclab_trace::{Nanos, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -40,6 +40,7 @@ pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidt
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
         let mut took = Nanos::ZERO;
         for i in 0..count {
+            interrupt::check()?;
             let place = if random { ((draw.next_u64() >> 32) * count) >> 32 } else { i };
             took += io.transfer(op, first + place * unit, unit)?;
         }

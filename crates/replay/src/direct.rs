@@ -2,7 +2,7 @@
 //! the last is complete. Nothing waits in the host's queue then, so transfers go to the bare device.
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet, Stop};
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 
 use crate::engine::Engine;
 
@@ -37,6 +37,7 @@ impl DirectIo {
         let mut out = Self::new(config);
         let mut at = 0;
         while at < out.capacity() {
+            interrupt::check()?;
             let count = FILL_SECTORS.min(out.capacity() - at);
             out.transfer(Op::Write, at, count)?;
             at += count;

@@ -28,7 +28,7 @@ pub use host::HostCounts;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
-pub use precondition::age_by_traces;
+pub use precondition::{age_by_traces, prepare, prepare_by_traces};
 pub use preflight::preflight;
 pub use result::{
     CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,

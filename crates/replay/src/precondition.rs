@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
-use emmclab_trace::{Combiner, Error, Kind, Nanos, Op, Result, TraceInput};
+use emmclab_trace::{Combiner, Error, Kind, Nanos, Op, Result, TraceInput, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -18,6 +18,8 @@ const STEP: f64 = 0.1;
 const FLAT: f64 = 0.01;
 /// Samples in one capacity.
 const SAMPLES: usize = 10;
+/// Commands between two looks at whether the work is to end; some ms.
+const BETWEEN_CHECKS: u64 = 256;
 
 /// The device that the options ask for, from the store where it has been made before.
 pub(crate) fn precondition(
@@ -28,15 +30,52 @@ pub(crate) fn precondition(
     if options.precondition == Precondition::None {
         return Ok(Device::new(config));
     }
-    let recipe = format!("{:?} seed {}", options.precondition, options.seed);
-    if let Some(device) = store.map(|store| store.load(config, &recipe)).transpose()?.flatten() {
-        return Ok(device);
+    match store {
+        Some(store) => store.device(config, &recipe(options), || off(make(config, options)?)),
+        None => off(make(config, options)?),
     }
-    let mut device = make(config, options)?;
+}
+
+/// Makes the device that the options ask for where the store does not hold it; false where another process is making it.
+/// Nothing is done for a new device.
+///
+/// # Errors
+/// As [`crate::Simulation::new`].
+pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStore) -> Result<bool> {
+    if options.precondition == Precondition::None {
+        return Ok(true);
+    }
+    store.keep(config, &recipe(options), || off(make(config, options)?))
+}
+
+/// As [`prepare`], for [`age_by_traces`].
+///
+/// # Errors
+/// As [`age_by_traces`].
+pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
+    store.keep(config, &recipe_of_traces(&inputs)?, || off(replay(config, inputs)?))
+}
+
+fn recipe(options: &ReplayOptions) -> String {
+    match &options.precondition {
+        // Nothing random: one device for all seeds.
+        sequential @ Precondition::Sequential(_) => format!("{sequential:?}"),
+        random => format!("{random:?} seed {}", options.seed),
+    }
+}
+
+fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
+    let mut recipe = "traces".to_owned();
+    for input in inputs {
+        let hash = file_hash(&input.path)?;
+        let _ = write!(recipe, " {hash:032x} {:?} {}", input.options, input.start_offset);
+    }
+    Ok(recipe)
+}
+
+/// Switches a device off in good order, as it is before every run.
+fn off(mut device: Device) -> Result<Device> {
     device.power_off(&mut Quiet);
-    if let Some(store) = store {
-        store.save(config, &recipe, &device)?;
-    }
     Ok(device)
 }
 
@@ -50,16 +89,13 @@ pub fn age_by_traces(
     inputs: Vec<TraceInput>,
     store: Option<&ImageStore>,
 ) -> Result<Device> {
-    let mut recipe = "traces".to_owned();
-    if let Some(store) = store {
-        for input in &inputs {
-            let hash = file_hash(&input.path)?;
-            let _ = write!(recipe, " {hash:032x} {:?} {}", input.options, input.start_offset);
-        }
-        if let Some(device) = store.load(config, &recipe)? {
-            return Ok(device);
-        }
+    match store {
+        Some(store) => store.device(config, &recipe_of_traces(&inputs)?, || off(replay(config, inputs)?)),
+        None => off(replay(config, inputs)?),
     }
+}
+
+fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
     let mut age = Age::new(config, 0);
     let capacity = u64::from(age.units) * u64::from(age.unit_sectors);
     let mut traces = Combiner::open(inputs, 1)?;
@@ -69,12 +105,7 @@ pub fn age_by_traces(
             age.submit(request.op, sector, sectors)?;
         }
     }
-    let mut device = age.engine.into_device();
-    device.power_off(&mut Quiet);
-    if let Some(store) = store {
-        store.save(config, &recipe, &device)?;
-    }
-    Ok(device)
+    Ok(age.engine.into_device())
 }
 
 fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
@@ -117,6 +148,7 @@ struct Age {
     units: u32,
     unit_sectors: u32,
     random: Pcg64,
+    commands: u64,
 }
 
 impl Age {
@@ -128,6 +160,7 @@ impl Age {
             unit_sectors: geometry.unit_sectors,
             random: Pcg64::new(u128::from(seed), 0x00C0_FFEE),
             engine: Engine::bare(device),
+            commands: 0,
         }
     }
 
@@ -137,6 +170,10 @@ impl Age {
 
     /// One after the other: time does not matter here, so each comes when the last is done.
     fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
+        self.commands += 1;
+        if self.commands.is_multiple_of(BETWEEN_CHECKS) {
+            interrupt::check()?;
+        }
         let arrival = Nanos(self.engine.device().idle_from().0.max(0));
         self.engine.submit(&Command::new(arrival, op, sector, sectors), &mut Quiet)?;
         self.engine.settle(&mut Quiet)?;

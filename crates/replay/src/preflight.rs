@@ -1,7 +1,7 @@
 //! Checks before a run: all that would stop it half-way is found at once.
 
 use emmclab_device::{DeviceConfig, Geometry};
-use emmclab_trace::{Bytes, Error, Kind, Result, SECTOR_BYTES, TraceInput, TraceReader};
+use emmclab_trace::{Bytes, Error, Kind, Result, SECTOR_BYTES, TraceInput, TraceReader, interrupt};
 
 use crate::options::{Mode, ReplayOptions};
 
@@ -89,6 +89,7 @@ impl Found {
         }
         let mut last_incomplete = 0;
         while let Some(batch) = reader.next_batch()? {
+            interrupt::check()?;
             for request in &batch {
                 let end = request.end().0;
                 found.requests += 1;

@@ -1,6 +1,6 @@
 //! One row per request, streamed to Parquet.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -9,9 +9,10 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type};
 use arrow::record_batch::RecordBatch;
 use emmclab_device::{Observer, RequestCompleted};
-use emmclab_trace::{AtomicFile, BATCH_ROWS, Error, Kind, Op, Result};
+use emmclab_trace::{AtomicFile, BATCH_ROWS, Error, Op, Result, parquet_error};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 /// Names of the columns of whole nanoseconds.
@@ -29,6 +30,7 @@ const TIMES: [&str; 9] = [
 
 /// Collects a row for every request and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
 pub struct RequestRows {
+    path: PathBuf,
     writer: ArrowWriter<AtomicFile>,
     schema: SchemaRef,
     times: [Vec<i64>; 9],
@@ -36,7 +38,7 @@ pub struct RequestRows {
     sectors: Vec<u32>,
     subrequests: Vec<u32>,
     op: Vec<u8>,
-    /// An observer cannot return an error; [`RequestRows::finish`] returns the first one.
+    /// An observer cannot return an error; [`RequestRows::check`] returns the first one.
     failed: Option<Error>,
 }
 
@@ -47,11 +49,13 @@ impl RequestRows {
     /// Where the folder cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
         let schema = Self::schema();
+        let failed = |error| parquet_error(path, error);
         let compression = Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?);
         let properties = WriterProperties::builder().set_compression(compression).build();
         let writer = ArrowWriter::try_new(AtomicFile::create(path)?, schema.clone(), Some(properties))
             .map_err(failed)?;
         Ok(Self {
+            path: path.to_owned(),
             writer,
             schema,
             times: Default::default(),
@@ -87,9 +91,20 @@ impl RequestRows {
         columns.push(Arc::new(UInt32Array::from(std::mem::take(&mut self.subrequests))));
         let words = Arc::new(StringArray::from_iter_values(Op::ALL.map(Op::name)));
         let op = UInt8Array::from(std::mem::take(&mut self.op));
-        columns.push(Arc::new(DictionaryArray::<UInt8Type>::try_new(op, words).map_err(failed)?));
-        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(failed)?;
+        let failed = |error: ParquetError| parquet_error(&self.path, error);
+        let op = DictionaryArray::<UInt8Type>::try_new(op, words).map_err(|error| failed(error.into()))?;
+        columns.push(Arc::new(op));
+        let batch =
+            RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(error.into()))?;
         self.writer.write(&batch).map_err(failed)
+    }
+
+    /// Returns the error that ended the writing, once, so that a run need not go on for nothing.
+    ///
+    /// # Errors
+    /// Where writing has failed.
+    pub fn check(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Writes the last rows and puts the file in place.
@@ -97,17 +112,10 @@ impl RequestRows {
     /// # Errors
     /// Where writing failed at any time; nothing is then left behind.
     pub fn finish(mut self) -> Result<()> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
+        self.check()?;
         self.flush()?;
-        self.writer.into_inner().map_err(failed)?.commit()
+        self.writer.into_inner().map_err(|error| parquet_error(&self.path, error))?.commit()
     }
-}
-
-fn failed(error: impl std::error::Error) -> Error {
-    Error::new(Kind::Io, format!("the request rows could not be written: {error}"))
-        .hint("is the disk full? nothing was left behind")
 }
 
 impl Observer for RequestRows {

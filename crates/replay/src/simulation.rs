@@ -11,7 +11,7 @@ use std::time::Instant;
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result};
+use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result, interrupt};
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -106,7 +106,7 @@ impl Simulation {
         self.measure.elapsed()
     }
 
-    /// Drives a batch of requests; false once the device has stopped.
+    /// Drives a batch of requests; false once the device has stopped. Can be interrupted.
     ///
     /// # Errors
     /// For a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken
@@ -114,6 +114,7 @@ impl Simulation {
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         for from in (0..batch.len()).step_by(PREFETCHED) {
+            interrupt::check()?;
             let next = from..batch.len().min(from + PREFETCHED);
             if self.engine.is_bare() {
                 batch.prefetch(next.clone());

@@ -1,10 +1,11 @@
 //! A trace that is read in a thread of its own while what was read before is worked on.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result, interrupt};
 
 use crate::batch::Batch;
 use crate::formats::ReadOptions;
@@ -18,6 +19,9 @@ const READY: usize = 8;
 
 /// Batches taken before the reading thread is notified of room: a wake-up costs as much as a hundred requests.
 const NOTIFY_EVERY: usize = READY / 2;
+
+/// Time between two looks at whether the wait for a batch is to end.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Reads ahead on a thread of its own, and gives the batches, counts and errors of a [`TraceReader`]. Counts cover the
 /// batches taken, not those read ahead. Reading starts with the first call.
@@ -75,7 +79,15 @@ impl ReadAhead {
             self.start()?;
         }
         let State::Reading(reading) = &mut self.state else { return Ok(None) };
-        let Ok((batch, seen)) = reading.batches.recv() else { self.panicked() };
+        let (batch, seen) = loop {
+            // The thread goes on by itself; who waits for it can be interrupted.
+            interrupt::check()?;
+            match reading.batches.recv_timeout(PATIENCE) {
+                Ok(read) => break read,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.panicked(),
+            }
+        };
         self.seen = seen;
         reading.taken += 1;
         if reading.taken == NOTIFY_EVERY {

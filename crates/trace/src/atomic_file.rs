@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use emmclab_base::{Error, Result};
 use tempfile::NamedTempFile;
 
+use crate::aside;
+
 /// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone. What is
 /// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes.
 pub struct AtomicFile {
@@ -24,7 +26,8 @@ enum Out {
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Out::Aside(file) => file.write(bytes),
+            // Not through the temporary file, whose errors name its path.
+            Out::Aside(file) => file.as_file_mut().write(bytes),
             Out::Straight(file) => file.write(bytes),
         }
     }
@@ -55,7 +58,7 @@ impl AtomicFile {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            tempfile::Builder::new().prefix(".emmclab-").tempfile_in(folder).map(Out::Aside)
+            aside::create(folder).map(Out::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
         Ok(Self { path: path.to_owned(), target, out: BufWriter::with_capacity(1 << 18, out) })
@@ -128,6 +131,16 @@ mod tests {
         written(&link).unwrap();
         assert_eq!(std::fs::read_link(&link).unwrap(), file);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+    }
+
+    #[test]
+    fn a_refused_write_names_no_temporary_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = aside::create(folder.path()).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut out = Out::Aside(NamedTempFile::from_parts(full, file.into_temp_path()));
+        let said = out.write(b"text").unwrap_err().to_string();
+        assert!(!said.contains(".emmclab-"), "{said}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod arrow_batch;
+mod aside;
 mod atomic_file;
 mod batch;
 mod batch_faults;
@@ -26,18 +27,21 @@ mod sink;
 mod source;
 mod writer;
 
+pub use aside::sweep;
 pub use atomic_file::AtomicFile;
 pub use batch::{BATCH_ROWS, Batch};
 pub use builder::BatchBuilder;
 pub use clock::{ClockJump, ClockJumps, Direction, Gaps, Largest, MOST_JUMPS, MendClock, Place};
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
-pub use emmclab_base::{Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+pub use emmclab_base::{
+    Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector, interrupt,
+};
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
     HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Values,
 };
-pub use formats::ReadOptions;
+pub use formats::{ReadOptions, parquet_error};
 pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result};
+use emmclab_base::{Error, Kind, Nanos, Request, Result, interrupt};
 
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
@@ -188,6 +188,7 @@ impl TraceReader {
 
     /// Takes what the source gives next.
     fn read_on(&mut self) -> Result<()> {
+        interrupt::check()?;
         let mut read = std::mem::take(&mut self.read);
         read.clear();
         self.ended = !self.source.fill(&mut read)?;

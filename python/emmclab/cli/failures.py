@@ -16,8 +16,12 @@ import typer
 from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
 from emmclab.errors import EmmclabError, InputError
+from emmclab.files import written
 
 BAD_INPUT, FAILED_RUN, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
+
+#: What a command keeps when it is interrupted, where that is more than files.
+kept: list[str] = []
 
 #: Refusals of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
@@ -29,16 +33,18 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     _prepare_stdout()
     try:
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
+        if code == INTERRUPTED:  # Typer's answer to Ctrl-C.
+            raise KeyboardInterrupt
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except (KeyboardInterrupt, typer.Abort):
-        say("interrupted; unfinished files were removed")
+        say(f"interrupted; {_kept()}")
         return INTERRUPTED
     except EmmclabError as error:
         _report(str(error), error.hint)
-        return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
+        return FAILED_RUN if error.errno in _RUN_FAILURES or error.kind == "failed" else BAD_INPUT
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "emmclab"
@@ -62,6 +68,16 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         return FAILED_RUN
     finally:
         _settle_stdout()
+
+
+def _kept() -> str:
+    """Say which files were complete when the command was interrupted; what was not has been removed."""
+    if kept:
+        return kept[-1]
+    if not written:
+        return "no file was written"
+    more = f" and {len(written) - 3:,} more" if len(written) > 3 else ""
+    return f"complete: {', '.join(written[:3])}{more}"
 
 
 def _settle_stdout() -> None:

@@ -15,7 +15,7 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import say
 from emmclab.fields import counted_jumps
-from emmclab.trace import Trace, read
+from emmclab.trace import Trace, read, reading_options
 
 
 def _format_names(incomplete: str) -> list[str]:
@@ -83,6 +83,10 @@ MendClock = Annotated[
         rich_help_panel="Reading",
     ),
 ]
+Figures = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -100,8 +104,14 @@ class Reading:
 
     def open(self, path: Path) -> Trace:
         """Open one trace with these options; `-` is stdin."""
-        options = asdict(self) | {"mend_clock": False if self.mend_clock is None else self.mend_clock}
-        return read("/dev/stdin" if str(path) == "-" else path, **options)
+        return read("/dev/stdin" if str(path) == "-" else path, **self.given())
+
+    def given(self) -> dict[str, Any]:
+        """Give the options that are not the usual ones, as `emmclab.read` takes them."""
+        usual = reading_options()
+        return {
+            name: value for name, value in asdict(self).items() if value is not None and value != usual[name]
+        }
 
     def note_mended(self, name: str, ledger: Mapping[str, int]) -> None:
         """Print how many jumps `--mend-clock` took out of a trace, by its ledger."""

@@ -10,7 +10,7 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.options import AsJson, Figures, Reading, TraceFiles, with_groups
 from emmclab.profile import Profile
 from emmclab.trace import Trace, combine
 
@@ -31,9 +31,7 @@ def profile(
         Path | None,
         typer.Option(metavar="FILE", help="Also write the report page: one file that needs no network."),
     ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write each figure as SVG, and its data as CSV.")
-    ] = None,
+    figures: Figures = None,
     compare: Annotated[bool, typer.Option("--compare", help="Print the comparison only.")] = False,
     together: Annotated[
         bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")

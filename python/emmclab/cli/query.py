@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import decimal
+import io
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from emmclab.cli.console import print_json, stdout
+from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
+from emmclab.errors import ConfigError, InputError
+from emmclab.files import write_whole
+
+#: Endings of output files.
+_ENDINGS = (".csv", ".json", ".parquet")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,23 +36,85 @@ def query(
         str,
         typer.Argument(
             metavar="SQL",
-            help="A query on the tables of all studies (runs, profiles, size_distribution, ...).",
+            help="A query on the tables of all studies (runs, profiles, size_distribution, ...). Settings of "
+            "studies are columns of runs: `gc.policy` is gc_policy.",
         ),
     ],
+    study: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="The results of this study only: its name, or its TOML file."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Output file, by its ending: .csv, .json or .parquet."
+        ),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a header.")] = False,
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Query results in SQL (DuckDB's); any notebook can read the same Parquet files."""
-    from emmclab.study.store import query as ask
+    from emmclab.study.query import query as ask
 
-    folders = sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
-    names, rows = ask(folders, sql)
-    if as_json:
-        print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
-        return
+    if as_csv and as_json:
+        raise ConfigError("CSV and JSON at once", kind="config", field="--csv", hint="give one of the two")
+    if output is not None and output.suffix not in _ENDINGS:
+        raise ConfigError(
+            f"{output}: there is no format for this ending",
+            kind="config",
+            field="--output",
+            hint=f"give {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}",
+        )
+    folders = [_folder_of(study, results)] if study is not None else _folders(results)
+    parquet = output if output is not None and output.suffix == ".parquet" else None
+    names, rows = ask(folders, sql, parquet)
+    if parquet is not None:
+        say(f"answer: {parquet}")
+    elif output is not None:
+        write_whole(output, _csv(names, rows) if output.suffix == ".csv" else _json(names, rows))
+        say(f"answer: {output}, {len(rows)} rows")
+    elif as_json:
+        print_json(_records(names, rows))
+    elif as_csv:
+        put(_csv(names, rows).rstrip("\n"))
+    else:
+        _show(names, rows)
+
+
+def _folders(results: Path) -> list[Path]:
+    return sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
+
+
+def _folder_of(study: str, results: Path) -> Path:
+    """Find the results of a study; refuse those of another study of the same name.
+
+    Raises:
+        InputError: the study has not been run, or has changed since.
+    """
+    from emmclab.study.store import Store
+
+    # Studies that have been run are known by their names alone.
+    if not study.endswith(".toml") and (results / study / "index.json").is_file():
+        return results / study
+    from emmclab.study import Study
+
+    chosen = Study.named(study)
+    about = Store(results / chosen.name).index()["study"]
+    if about.get("definition") != chosen.definition:
+        raise InputError(
+            f"{results / chosen.name}: these are results of another version of {study}",
+            kind="io",
+            file=study,
+            hint=f"run it again: `emmclab run {study}`",
+        )
+    return results / chosen.name
+
+
+def _show(names: list[str], rows: list[tuple[Any, ...]]) -> None:
     table = framed()
     for number, name in enumerate(names):
-        numeric = any(isinstance(row[number], (int, float)) for row in rows)
+        numeric = any(isinstance(row[number], (int, float, decimal.Decimal)) for row in rows)
         table.add_column(Text(name), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(Text(_text(value)) for value in row))
@@ -51,9 +122,36 @@ def query(
 
 
 def _text(value: Any) -> str:
+    """Give a value with six digits at least where it has them, and nothing between its digits.
+
+    >>> _text(1234567.125), _text(0.1234567), _text(63668), _text(None)
+    ('1234567', '0.123457', '63668', '–')
+    """
     if value is None:
         return "–"
-    return f"{value:,.4f}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _csv(names: list[str], rows: list[tuple[Any, ...]]) -> str:
+    """Write rows as CSV with a header; missing values stay empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(
+        [json.dumps(_plain(value)) if isinstance(value, (list, dict)) else value for value in row]
+        for row in rows
+    )
+    return out.getvalue()
+
+
+def _json(names: list[str], rows: list[tuple[Any, ...]]) -> str:
+    return json.dumps(_records(names, rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _records(names: list[str], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -3,47 +3,73 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from emmclab.cli.console import say
+from emmclab.cli.options import Figures, Reading, with_groups
 from emmclab.cli.studies import RESULTS, ResultsFolder, StudyName
+from emmclab.errors import InputError
+
+if TYPE_CHECKING:
+    from emmclab.study import Results, Study
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab report iiswc15 --html page.html[/]")(report)
+    app.command(epilog="Example: [cyan]emmclab report my-study.toml --html page.html --figures figures[/]")(
+        with_groups(report)
+    )
 
 
 def report(
+    *,
     study: StudyName,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
-    ] = None,
+    figures: Figures = None,
     results: ResultsFolder = RESULTS,
+    reading: Reading,
 ) -> None:
     """Write the page of a finished study, without running anything."""
     from emmclab.papers import studies
     from emmclab.study import Results, Study
 
-    name = Study.named(study).name
-    found = Results.load(results / name)
-    page = html or Path(f"{name}.html")
-    if name in studies():
+    chosen = Study.named(study).with_reading(reading.given())
+    found = Results.load(results / chosen.name)
+    _refuse_others(chosen, found, study, given=bool(reading.given()))
+    page = html or Path(f"{chosen.name}.html")
+    if chosen.name in studies():
         from emmclab.claims import judge_study
         from emmclab.papers.pages import write_page
 
         count = write_page(found, judge_study(found), page, figures)
     else:
-        from emmclab.plots import write_figures
-        from emmclab.report import write_report
+        from emmclab.plots import write_charts
+        from emmclab.report import study as pages
 
-        profiles = list(found.profiles.values())
-        write_report(profiles, page)
-        count = write_figures(profiles, figures) if figures is not None else 0
+        pages.write_study_report(found, page)
+        drawn = pages.figures(found) if figures is not None else []
+        charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)
+        count = write_charts(charts, figures) if figures is not None else 0
     if figures is not None:
         say(f"figures: {count} in {figures}")
     say(f"report: {page}")
+
+
+def _refuse_others(chosen: Study, found: Results, study: str, *, given: bool) -> None:
+    """Refuse results of another version of the study, or of inputs that were read in another way.
+
+    Raises:
+        InputError: the study has to be run again.
+    """
+    about = found.about
+    changed = about.get("definition") != chosen.definition
+    if changed or (given and about.get("reading", {}) != dict(chosen.reading)):
+        what = f"of another version of {study}" if changed else "of inputs that were read with other options"
+        raise InputError(
+            f"the results of {chosen.name} are {what}",
+            kind="io",
+            file=study,
+            hint=f"run it again with the same options: `emmclab run {study}`",
+        )

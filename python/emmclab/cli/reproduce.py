@@ -10,7 +10,7 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, Figures
 from emmclab.cli.studies import (
     RESULTS,
     Fresh,
@@ -39,10 +39,7 @@ def reproduce(
     jobs: Jobs = 0,
     fresh: Fresh = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file: the page.")] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
-    ] = None,
+    figures: Figures = None,
     traces: TraceInputs = [],  # noqa: B006
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,

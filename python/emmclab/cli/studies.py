@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from emmclab.cli.console import say
-from emmclab.errors import ConfigError
+from emmclab.cli.failures import kept
+from emmclab.errors import ConfigError, EmmclabError, InputError
 
 if TYPE_CHECKING:
     from emmclab.study import Executor, Results, Study
@@ -37,6 +38,16 @@ Fresh = Annotated[
 ResultsFolder = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Results folder; each study has its own in it.")
 ]
+ImagesSpace = Annotated[
+    float,
+    typer.Option(
+        "--images-gb",
+        min=0,
+        metavar="GB",
+        help="Space for preconditioned devices in the results folder, which cells share; 0 keeps none.",
+        rich_help_panel="Running",
+    ),
+]
 TraceInputs = Annotated[
     list[Path],
     typer.Option(
@@ -56,13 +67,26 @@ def executor(jobs: int) -> Executor:
     return Serial() if count == 1 else Pool(count)
 
 
-def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
-    """Run a study and say on stderr how far it has come."""
+def run_with_meter(
+    study: Study,
+    folder: Path,
+    jobs: int,
+    fresh: bool,
+    *,
+    images_limit: int | None = None,
+    failures: bool = False,
+) -> Results:
+    """Run a study and say on stderr how far it has come, and how long the rest will take.
+
+    Raises:
+        EmmclabError: the study cannot be run, or a cell failed and `failures` does not allow it.
+    """
     from emmclab.study import run_study
-    from emmclab.study.store import Store
+    from emmclab.study.store import IMAGES_BYTES, Store
 
     started = time.monotonic()
     last = started
+    limit = IMAGES_BYTES if images_limit is None else images_limit
 
     def note(done: int, total: int, before: int) -> None:
         nonlocal last
@@ -73,19 +97,47 @@ def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Result
         if not terminal and now - started < 1:
             return
         last = now
-        kept = f", {before:,} were finished before" if before else ""
-        line = f"{study.name}: {done:,} of {total:,} cells{kept}"
+        earlier = f", {before:,} were finished before" if before else ""
+        left = remaining(now - started, done - before, total - done)
+        line = f"{study.name}: {done:,} of {total:,} cells{earlier}{left}"
         end = "\r" if terminal and done < total else "\n"
-        print(line, end=end, file=sys.stderr, flush=True)
+        # On a terminal a shorter line has to cover the one before.
+        print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
+
+    def kept_cells() -> str:
+        cells, store = study.cells(), Store(folder)
+        return f"{sum(map(store.has, cells)):,} of {len(cells):,} cells are kept in {folder}"
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        return run_study(study, folder, executor(jobs), fresh=fresh, progress=note)
+        found = run_study(study, folder, executor(jobs), fresh=fresh, images_limit=limit, progress=note)
     except KeyboardInterrupt:
-        cells, store = study.cells(), Store(folder)
-        kept = sum(map(store.has, cells))
-        say(f"{study.name}: {kept:,} of {len(cells):,} cells are kept; the same command runs the rest")
+        kept.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
         raise
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        hint = f"{kept_cells()}; free some space, and the same command runs the rest"
+        raise InputError.of(error, hint=hint) from error
+    if found.failures and not failures:
+        first = found.failures[0]
+        raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])
+    return found
+
+
+def remaining(elapsed_s: float, done: int, left: int) -> str:
+    """Say how long the cells that are left will take, by the mean time of those that are done.
+
+    >>> remaining(60, 10, 20), remaining(5, 0, 20), remaining(5, 20, 0)
+    (', about 2 min left', '', '')
+    """
+    if not done or not left:
+        return ""
+    seconds = elapsed_s / done * left
+    for unit, length in (("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= 2 * length or unit == "s":
+            return f", about {max(1, round(seconds / length))} {unit} left"
+    return ""
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:

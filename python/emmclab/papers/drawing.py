@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emmclab import plots
-from emmclab.files import write_whole
 from emmclab.plots import Chart, Rows
-from emmclab.theme import LIGHT
 
 
 @dataclass(frozen=True)
@@ -32,19 +30,4 @@ class Drawing:
 
 def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
     """Write each chart as SVG and PDF, and its rows as CSV; return how many there are."""
-    import vl_convert
-
-    folder.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for drawing in drawn:
-        count += 1
-        spec = drawing.chart.properties(width=560).to_dict()
-        write_whole(folder / f"{drawing.name}.svg", vl_convert.vegalite_to_svg(spec, config=LIGHT))
-        pdf = vl_convert.vegalite_to_pdf(
-            spec, config={**LIGHT, "font": "Liberation Sans, DejaVu Sans, sans-serif"}
-        )
-        aside = folder / f".{drawing.name}.pdf.part"
-        aside.write_bytes(pdf)
-        aside.replace(folder / f"{drawing.name}.pdf")
-        write_whole(folder / f"{drawing.name}.csv", plots.to_csv(drawing.rows))
-    return count
+    return plots.write_charts(((one.name, one.chart, one.rows) for one in drawn), folder)

@@ -1,36 +1,49 @@
-"""Figures as files: SVG, and their rows as CSV."""
+"""Figures as files: SVG and PDF, and their rows as CSV."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from emmclab.files import write_whole
 from emmclab.plots.catalogue import FIGURES
-from emmclab.plots.figure import rows_of, to_csv
+from emmclab.plots.figure import Chart, Rows, rows_of, to_csv
+from emmclab.plots.vega import convert
 from emmclab.profile import Profile
 from emmclab.theme import LIGHT
 
+#: Fonts that PDF can embed here, where those of the page need not be.
+_PDF = {**LIGHT, "font": "Liberation Sans, DejaVu Sans, sans-serif"}
+#: Width of a chart in pixels.
+_WIDTH = 560
 
-def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
-    """Write each figure as SVG and its rows as CSV; return how many figures there are."""
-    import vl_convert
 
+def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int:
+    """Write each chart by its name as SVG and PDF, and its rows as CSV; return how many charts there are."""
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
-    for figure in FIGURES:
-        rows = rows_of(profiles, figure.name)
-        parts = [[row for row in rows if row["trace"] == p.name] for p in profiles] if figure.each else [rows]
-        for part in filter(figure.can_draw, parts):
-            stem = f"{figure.name}-{_file_name(part[0]['trace'])}" if figure.each else figure.name
-            spec = figure.draw(part).properties(width=560).to_dict()
-            svg = vl_convert.vegalite_to_svg(spec, config=LIGHT)
-            write_whole(folder / f"{stem}.svg", svg)
-            write_whole(folder / f"{stem}.csv", to_csv(part))
-            count += 1
+    for name, chart, rows in charts:
+        stem = re.sub(r"[^\w.-]+", "_", name)
+        spec = chart.properties(width=_WIDTH).to_dict()
+        write_whole(folder / f"{stem}.svg", convert("vegalite_to_svg", spec, config=LIGHT))
+        write_whole(folder / f"{stem}.pdf", convert("vegalite_to_pdf", spec, config=_PDF))
+        write_whole(folder / f"{stem}.csv", to_csv(rows))
+        count += 1
     return count
 
 
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name)
+def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
+    """Write each figure of profiles; return how many there are."""
+
+    def charts() -> Iterable[tuple[str, Chart, Rows]]:
+        for figure in FIGURES:
+            rows = rows_of(profiles, figure.name)
+            parts = [rows]
+            if figure.each:
+                parts = [[row for row in rows if row["trace"] == profile.name] for profile in profiles]
+            for part in filter(figure.can_draw, parts):
+                name = f"{figure.name}-{part[0]['trace']}" if figure.each else figure.name
+                yield name, figure.draw(part), part
+
+    return write_charts(charts(), folder)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-import vl_convert
 
 from emmclab import __version__
 from emmclab.plots import Figure, Rows
+from emmclab.plots.vega import convert
 from emmclab.theme import DARK, LIGHT
 
 #: Digits of figures on the page; more cannot be seen and would only make it larger.
@@ -40,7 +40,7 @@ def assemble(
     return environment.get_template(template).render(
         version=__version__,
         figures=drawn,
-        library=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        library=_script(convert("javascript_bundle", "window.vegaEmbed = vegaEmbed;")),
         page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
         **content,
     )

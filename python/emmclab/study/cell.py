@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from emmclab import __version__, _core
 from emmclab.device import Device
-from emmclab.errors import ConfigError, InputError
+from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.trace import Header, Ledger, Trace, read, trace_name
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
@@ -30,10 +31,16 @@ class Input:
     digest: str
     seed: int
     requests: int = 0
+    #: Options of reading a trace file, as JSON.
+    reading: str = "{}"
 
     @staticmethod
-    def of(source: str, seed: int, requests: int = 0) -> Input:
+    def of(
+        source: str, seed: int, requests: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
+    ) -> Input:
         """Find an input by the name of a workload, or the path of a model (`.toml`) or trace.
+
+        `reading` are options of `emmclab.read` for a trace.
 
         Raises:
             InputError: there is no such workload, or the file cannot be read.
@@ -54,7 +61,9 @@ class Input:
                 field="requests",
                 hint="only a workload can be made longer or shorter; give the grid inputs of its own",
             )
-        return Input(trace_name(source), str(Path(source).resolve()), False, _file_digest(source), seed)
+        options = json.dumps(dict(reading), sort_keys=True)
+        path = str(Path(source).resolve())
+        return Input(trace_name(source), path, False, _file_digest(source), seed, reading=options)
 
     def open(self) -> Trace:
         """Open the trace, or make it."""
@@ -62,7 +71,7 @@ class Input:
             return benchmark(self.source, self.seed, requests=self.requests or None)
         if self.synthetic:
             return Workload.named(self.source).trace(self.seed, requests=self.requests or None)
-        return read(self.source)
+        return read(self.source, **json.loads(self.reading))
 
 
 @functools.cache
@@ -80,6 +89,13 @@ def build_digest() -> str:
     """SHA-256 of the compiled core, first 16 digits: results of another build are not those of this one."""
     with Path(_core.__file__).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+class Images(NamedTuple):
+    """A folder of preconditioned devices that cells share, and the most bytes in it; 0: none is kept."""
+
+    folder: Path
+    limit: int
 
 
 @dataclass(frozen=True)
@@ -105,6 +121,8 @@ class Cell:
             "requests_asked": self.input.requests,
             "seed": self.input.seed,
         }
+        if self.input.reading != "{}":
+            said["reading"] = json.loads(self.input.reading)
         if self.device:
             said |= {
                 "device": self.device_name,
@@ -125,21 +143,54 @@ class Cell:
         decisive = {**self.identity(), "version": __version__, "build": build_digest()}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
-    def run(self) -> str:
-        """Do the work; the result as JSON, the same on every computer."""
+    def prepare(self, images: Images) -> bool:
+        """Precondition the devices of the cell; False where another process is at one of them."""
+        options = json.loads(self.options)
+        what = options.get("precondition", "none")
+        if what == "none" or not images.limit:
+            return True
+        devices = [self._configured()]
+        if options.get("second") and not Path(what).is_file():
+            devices.append(Device.named(options["second"]))
+        try:
+            return all(
+                device.precondition(images.folder, what, seed=self.input.seed, images_limit=images.limit)
+                for device in devices
+            )
+        except EmmclabError as error:
+            if error.errno is not None:
+                raise
+            # The run finds the same, and fails.
+            return True
+
+    def run(self, images: Images | None = None) -> str:
+        """Do the work; the result as JSON, the same on every computer, with and without `images`.
+
+        What the inputs or settings make impossible is a result too: the cell has failed.
+        """
+        try:
+            outcome = {"result": self._result(images)}
+        except EmmclabError as error:
+            if isinstance(error, InputError) or error.errno is not None:
+                raise
+            outcome = {"failed": {"message": str(error), "hint": error.hint}}
+        return json.dumps({"cell": self.identity(), **outcome}, ensure_ascii=False, allow_nan=False)
+
+    def _configured(self) -> Device:
+        device = Device.named(self.device)
+        return device if self.settings == "{}" else device.set(json.loads(self.settings))
+
+    def _result(self, images: Images | None) -> dict[str, Any]:
         trace = _prepared(self.input)
         if not self.device:
-            result = trace.profile().to_dict()
-        else:
-            device = Device.named(self.device)
-            if self.settings != "{}":
-                device = device.set(json.loads(self.settings))
-            options = json.loads(self.options)
-            if "card" in options:
-                result = device.beside(Device.named(options["card"]), options["routing"], trace)
-            else:
-                result = device.simulate(trace, seed=self.input.seed, **options).deterministic()
-        return json.dumps({"cell": self.identity(), "result": result}, ensure_ascii=False, allow_nan=False)
+            return trace.profile().to_dict()
+        options = json.loads(self.options)
+        if "card" in options:
+            card = Device.named(options["card"])
+            return self._configured().beside(card, options["routing"], trace)
+        if images is not None and images.limit:
+            options |= {"images": images.folder, "images_limit": images.limit}
+        return self._configured().simulate(trace, seed=self.input.seed, **options).deterministic()
 
 
 class _Held:

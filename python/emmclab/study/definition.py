@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import hashlib
 import itertools
 import json
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from emmclab.device import Device, parse_routing
-from emmclab.errors import ConfigError
+from emmclab.device import Device, parse_precondition, parse_routing
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.files import read_text
 from emmclab.layers import stack
 from emmclab.papers import studies
 from emmclab.study.cell import Cell, Input
+from emmclab.trace import reading_options
 from emmclab.workload import workloads
 
 Setting = str | int | float | bool
@@ -33,6 +37,8 @@ class Grid:
 
     name: str
     devices: tuple[str, ...]
+    #: Where it stands in the file, for messages: `grid[1].`.
+    place: str = ""
     #: Inputs of this grid, where not those of the study.
     inputs: tuple[str, ...] = ()
     modes: tuple[str, ...] = ("open",)
@@ -68,6 +74,11 @@ class Study:
     inputs: tuple[str, ...]
     grids: tuple[Grid, ...]
     seeds: tuple[int, ...] = (1,)
+    #: How recorded inputs are read: options of `emmclab.read`.
+    reading: Mapping[str, Setting] = field(default_factory=dict)
+    file: str = ""
+    #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
+    definition: str = ""
 
     @staticmethod
     def named(name: str) -> Study:
@@ -103,6 +114,11 @@ class Study:
             inputs=read.many("inputs", str),
             seeds=read.many("seeds", int, (1,)),
             grids=tuple(_grid(part) for part in read.tables("grid")),
+            reading=_reading(read),
+            file=file,
+            definition=hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[
+                :16
+            ],
         )
         read.done()
         if not study.name or not study.name.replace("-", "").replace("_", "").isalnum():
@@ -123,7 +139,11 @@ class Study:
 
     def with_inputs(self, more: Sequence[str]) -> Study:
         """Add inputs, as traces recorded by the reader."""
-        return Study(self.name, self.about, (*self.inputs, *more), self.grids, self.seeds)
+        return replace(self, inputs=(*self.inputs, *more))
+
+    def with_reading(self, options: Mapping[str, Setting]) -> Study:
+        """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""
+        return replace(self, reading={**self.reading, **options})
 
     def cells(self) -> list[Cell]:
         """Expand into cells, input by input, so that an input is prepared once; profiles come first.
@@ -136,17 +156,24 @@ class Study:
 
         def find(name: str, seed: int, requests: int = 0) -> Input:
             """Find an input; a trace and its twin of the same name are distinguished by their files."""
-            found = Input.of(name, seed, requests)
+            found = Input.of(name, seed, requests, self.reading)
             if sources_of.setdefault(found.name, found.source) != found.source:
                 found = replace(found, name=f"{found.name} ({Path(name).name})")
             return found
 
         for name, seed in itertools.product(_resolved(self.inputs), self.seeds):
             source = find(name, seed)
-            wanted.setdefault(source, []).append(Cell("profile", source))
+            # A recording is the same for every seed.
+            if source.synthetic or seed == self.seeds[0]:
+                wanted.setdefault(source, []).append(Cell("profile", source))
         known: dict[str, tuple[str, str]] = {}
         count = 0
         for grid in self.grids:
+            with self._naming(grid):
+                parse_precondition(grid.precondition)
+                stack(grid.layers, grid.layer_settings)
+                for beside in filter(None, (grid.card, grid.second)):
+                    Device.named(beside)
             sources = [
                 find(name, seed, grid.requests)
                 for name, seed in itertools.product(
@@ -165,9 +192,10 @@ class Study:
                 settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
                 point = f"{device} {settings}"
                 if point not in known:
-                    made = Device.named(device)
-                    if settings != "{}":
-                        made = made.set(json.loads(settings))
+                    with self._naming(grid):
+                        made = Device.named(device)
+                        if settings != "{}":
+                            made = made.set(json.loads(settings))
                     known[point] = (made.name, made.digest)
                 options = {
                     "mode": mode,
@@ -179,7 +207,6 @@ class Study:
                     digest = Device.named(grid.card).digest
                     options |= {"card": grid.card, "card_digest": digest, "routing": routing}
                 if grid.layers:
-                    stack(grid.layers, grid.layer_settings)
                     options |= {
                         "layers": list(grid.layers),
                         "layer_settings": dict(grid.layer_settings),
@@ -193,15 +220,53 @@ class Study:
                     )
         return [cell for cells in wanted.values() for cell in cells]
 
+    @contextlib.contextmanager
+    def _naming(self, grid: Grid) -> Iterator[None]:
+        """Name file, grid and, where the message tells it, the key in errors about devices and settings."""
+        try:
+            yield
+        except EmmclabError as error:
+            said = str(error)
+            tables = {"set": grid.set, "axes": grid.axes, "layer_settings": grid.layer_settings}
+            keys = [
+                f"{table}.{key}"
+                for table, values in tables.items()
+                for key in values
+                if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)
+            ]
+            if error.field == "precondition":
+                keys = ["precondition"]
+            place = f"{grid.place}{keys[0]}" if keys else grid.place.rstrip(".")
+            raise type(error)(
+                f"{self.file}: grid `{grid.name}`: `{place}`: {said}",
+                kind=error.kind,
+                file=self.file,
+                field=place,
+                hint=error.hint,
+                errno=error.errno,
+            ) from error
+
 
 def _resolved(names: Sequence[str]) -> list[str]:
     """Replace the words for groups by their members; each input once, in order."""
     return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, [name])))
 
 
+def _reading(read: _Table) -> dict[str, Setting]:
+    """Read the options of reading; `emmclab.read` checks their values."""
+    options: dict[str, Setting] = read.table("reading", (str, int, bool))
+    for key in options:
+        if key not in reading_options():
+            near = difflib.get_close_matches(key, reading_options(), n=1)
+            known = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(reading_options())}"
+            raise read.fault(f"reading.{key}", "there is no such option of reading", known)
+    return options
+
+
 def _grid(read: _Table) -> Grid:
     grid = Grid(
         name=read.text("name"),
+        place=read.place,
         devices=read.many("devices", str),
         inputs=read.many("inputs", str, ()),
         modes=read.many("modes", str, ("open",)),
@@ -256,7 +321,7 @@ class _Table:
     """A TOML table being read; keys that are never asked for are unknown."""
 
     def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
-        self._table, self._file, self._place = table, file, place
+        self._table, self._file, self.place = table, file, place
         self._asked: list[str] = []
 
     def one(self, key: str, kind: Any, default: Any = None) -> Any:
@@ -317,9 +382,9 @@ class _Table:
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
         """Make the error for a key."""
         return ConfigError(
-            f"{self._file}: `{self._place}{key}`: {problem}",
+            f"{self._file}: `{self.place}{key}`: {problem}",
             kind="config",
             file=self._file,
-            field=f"{self._place}{key}",
+            field=f"{self.place}{key}",
             hint=hint,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class Results:
     runs: list[Run]
     digest: str
     """SHA-256 of everything, first 16 digits."""
+    failures: list[Run] = field(default_factory=list)
+    """Cells that failed, each with `message` and `hint`."""
 
     @staticmethod
     def load(folder: Path) -> Results:
@@ -35,15 +37,18 @@ class Results:
         profiles: dict[str, Profile] = {}
         for entry in entries:
             cell = entry["cell"]
-            if cell["grid"] == "profile":
+            if cell["grid"] == "profile" and "result" in entry:
                 again = cell["input"] in profiles
                 name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
                 profiles[name] = Profile({**entry["result"], "name": name})
         runs = [
-            {**entry["result"], **entry["cell"]} for entry in entries if entry["cell"]["grid"] != "profile"
+            {**entry["result"], **entry["cell"]}
+            for entry in entries
+            if entry["cell"]["grid"] != "profile" and "result" in entry
         ]
+        failures = [{**entry["cell"], **entry["failed"]} for entry in entries if "failed" in entry]
         digest = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
-        return Results(store.index()["study"], profiles, runs, digest)
+        return Results(store.index()["study"], profiles, runs, digest, failures)
 
     @property
     def inputs(self) -> list[str]:

@@ -13,10 +13,12 @@ from emmclab.study.cell import Cell, Input
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
 from emmclab.study.results import Results
-from emmclab.study.store import Store
+from emmclab.study.store import IMAGES_BYTES, Store
 
-#: Cells that go to a worker at once: enough to share the making of a trace.
+#: Most cells that go to a worker at once: enough to share the making of a trace.
 _TOGETHER = 16
+#: Least tasks that the cells of a study are put into, so that its progress can be seen.
+_TASKS = 64
 
 #: Called with cells done, cells in all, and cells that were there before.
 StudyProgress = Callable[[int, int, int], None]
@@ -28,12 +30,14 @@ def run_study(
     executor: Executor,
     *,
     fresh: bool = False,
+    images_limit: int = IMAGES_BYTES,
     progress: StudyProgress | None = None,
 ) -> Results:
     r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
 
-    Several runs in one folder share the cells between them. The results are the same bytes for every
-    executor, and whether or not the run was interrupted.
+    Several runs in one folder share the cells between them, and preconditioned devices, of which at most
+    `images_limit` bytes are kept. The results are the same bytes for every executor and limit, and whether or
+    not the run was interrupted.
 
     >>> import pathlib, tempfile
     >>> from emmclab.study import Serial, Study
@@ -43,7 +47,7 @@ def run_study(
     >>> results.of(["Idle"], "requests")
     {'Idle': 6932}
     """
-    store = Store(folder)
+    store = Store(folder, images_limit)
     store.sweep()
     if fresh:
         store.forget()
@@ -51,7 +55,7 @@ def run_study(
     left = [cell for cell in cells if not store.has(cell)]
     before = len(cells) - len(left)
     done = before
-    for task, _ in executor.run(functools.partial(_fill, folder), _tasks(left)):
+    for task, _ in executor.run(functools.partial(_fill, folder, images_limit), _tasks(left)):
         done += len(task)
         if progress is not None:
             progress(done, len(cells), before)
@@ -62,8 +66,11 @@ def run_study(
         "name": study.name,
         "about": study.about,
         "version": __version__,
+        "definition": study.definition,
+        "reading": dict(study.reading),
         "cells": len(cells),
         "recorded": list(recorded),
+        "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),
     }
     store.finish(about, cells)
     # Workers of a run that was killed a moment ago were still there when this one began.
@@ -71,12 +78,12 @@ def run_study(
     return Results.load(folder)
 
 
-def _fill(folder: Path, cells: tuple[Cell, ...]) -> None:
-    """Run cells in order and keep each; those that another process is running are waited for at the end.
+def _fill(folder: Path, images_limit: int, cells: tuple[Cell, ...]) -> None:
+    """Run cells in order and keep each; those that another process is at are waited for at the end.
 
     Cells of one input share its trace.
     """
-    store = Store(folder)
+    store = Store(folder, images_limit)
     elsewhere = [cell for cell in cells if not store.fill(cell, wait=False)]
     for cell in elsewhere:
         store.fill(cell, wait=True)
@@ -88,8 +95,9 @@ def _tasks(cells: list[Cell]) -> list[tuple[Cell, ...]]:
     def source(cell: Cell) -> Input:
         return cell.input
 
-    return [batch for _, group in itertools.groupby(cells, source) for batch in _batched(list(group))]
+    most = min(max(len(cells) // _TASKS, 1), _TOGETHER)
+    return [task for _, group in itertools.groupby(cells, source) for task in _batched(list(group), most)]
 
 
-def _batched(cells: list[Cell]) -> list[tuple[Cell, ...]]:
-    return [tuple(cells[start : start + _TOGETHER]) for start in range(0, len(cells), _TOGETHER)]
+def _batched(cells: list[Cell], most: int) -> list[tuple[Cell, ...]]:
+    return [tuple(cells[start : start + most]) for start in range(0, len(cells), most)]

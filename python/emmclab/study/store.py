@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,12 @@ from typing import Any
 import duckdb
 
 from emmclab.errors import InputError
-from emmclab.files import lock, sweep, write_whole
-from emmclab.result_fields import old_names, result_fields
-from emmclab.study.cell import Cell
+from emmclab.files import folder_aside, lock, sweep, write_whole
+from emmclab.result_fields import result_fields
+from emmclab.study.cell import Cell, Images, build_digest
 
+#: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
+IMAGES_BYTES = 4 << 30
 #: Figures of profiles that become tables of their own.
 _FIGURES = (
     "throughput_by_size",
@@ -34,10 +34,11 @@ Row = dict[str, Any]
 class Store:
     """The results folder of one study."""
 
-    def __init__(self, folder: Path) -> None:
-        """Name the folder; it is made with the first result."""
+    def __init__(self, folder: Path, images_limit: int = IMAGES_BYTES) -> None:
+        """Name the folder, which is made with the first result, and the most bytes of images in it."""
         self.folder = folder
         self._cells = folder / "cells"
+        self._images = Images(folder / "images" / build_digest(), images_limit)
 
     def place(self, key: str) -> Path:
         """Where the result of a cell is kept."""
@@ -50,12 +51,16 @@ class Store:
     def fill(self, cell: Cell, *, wait: bool) -> bool:
         """Run a cell that is not finished, and keep its result at once.
 
-        False where another process is running it, unless this is to `wait` for that one.
+        False where another process is running it or preconditioning its device, unless this is to `wait` for
+        that one.
         """
         with self.claimed(cell, wait=wait) as claimed:
-            if claimed and not self.has(cell):
-                write_whole(self.place(cell.key), cell.run())
-            return claimed
+            if not claimed or self.has(cell):
+                return claimed
+            if not wait and not cell.prepare(self._images):
+                return False
+            write_whole(self.place(cell.key), cell.run(self._images))
+            return True
 
     @contextlib.contextmanager
     def claimed(self, cell: Cell, *, wait: bool) -> Iterator[bool]:
@@ -73,26 +78,37 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove unfinished files and claims of a killed run; those of living processes stay."""
-        sweep(self.folder)
-        sweep(self._cells)
-        for left in self._cells.glob(".*.lock"):
+        """Remove unfinished files and claims of a killed run, and images of other builds.
+
+        What living processes hold stays, but for such images, which they make again.
+        """
+        images = self._images.folder
+        for folder in (self.folder, self._cells, images):
+            sweep(folder)
+        for other in images.parent.glob("*"):
+            if other != images:
+                shutil.rmtree(other, ignore_errors=True)
+        for left in (*self._cells.glob(".*.lock"), *images.glob("*.lock")):
             with contextlib.suppress(OSError), left.open("w") as file:
                 if lock(file, wait=False):
                     left.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Drop every cell."""
-        if self._cells.exists():
-            shutil.rmtree(self._cells)
+        """Drop every cell and image."""
+        for folder in (self._cells, self._images.folder):
+            if folder.exists():
+                shutil.rmtree(folder)
 
     def finish(self, about: dict[str, Any], cells: Sequence[Cell]) -> None:
         """Write the index and the tables; in the order of the study, whatever order the cells ran in."""
         index = {"study": about, "cells": [cell.key for cell in cells]}
         write_whole(self.folder / "index.json", json.dumps(index, indent=1) + "\n")
         for name, rows in tables(self.results()).items():
+            path = self.folder / f"{name}.parquet"
             if rows:
-                write_parquet(self.folder / f"{name}.parquet", rows)
+                write_parquet(path, rows)
+            else:
+                path.unlink(missing_ok=True)
 
     def index(self) -> dict[str, Any]:
         """Read the index of the last finished run.
@@ -111,7 +127,7 @@ class Store:
         return index
 
     def results(self) -> list[dict[str, Any]]:
-        """Read the results of the last finished run, in the order of the study."""
+        """Read the results of the last finished run, in the order of the study; also of cells that failed."""
         found = []
         for key in self.index()["cells"]:
             path = self.place(key)
@@ -128,12 +144,16 @@ class Store:
 
 
 def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
-    """Make flat tables: `runs`, `profiles`, and one for each figure."""
-    out: dict[str, list[Row]] = {"runs": [], "profiles": [], **{name: [] for name in _FIGURES}}
+    """Make flat tables: `runs`, `profiles`, `failures`, and one for each figure."""
+    out: dict[str, list[Row]] = {name: [] for name in ("runs", "profiles", "failures", *_FIGURES)}
     for entry in results:
-        cell, result = entry["cell"], entry["result"]
+        cell = entry["cell"]
+        if "failed" in entry:
+            out["failures"].append(_with_settings(_flat({**cell, **entry["failed"]}), cell))
+            continue
+        result = entry["result"]
         if cell["grid"] != "profile":
-            out["runs"].append(_flat({**result, **cell}, _run_columns()))
+            out["runs"].append(_with_settings(_flat({**result, **cell}, run_columns()), cell))
             continue
         shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
         out["profiles"].append(_flat({**cell, **shown}))
@@ -149,7 +169,20 @@ _SETTINGS = ("settings", "options.layer_settings")
 _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
 
 
-def _run_columns() -> dict[str, str]:
+def _with_settings(row: Row, cell: Row) -> Row:
+    """Give each setting of a cell, of its device and of layers, a column: `gc.policy` is `gc_policy`.
+
+    Where a field of the result has that name, the column is `set_gc_policy`.
+    """
+    fields = {field.column for field in result_fields()} | set(row)
+    settings = {**cell.get("settings", {}), **cell.get("options", {}).get("layer_settings", {})}
+    for key, value in settings.items():
+        column = key.replace(".", "_")
+        row[f"set_{column}" if column in fields else column] = value
+    return row
+
+
+def run_columns() -> dict[str, str]:
     """Name the column of each field of a result by its path."""
     return {field.path: field.column for field in result_fields()}
 
@@ -170,76 +203,29 @@ def _flat(row: Row, columns: Mapping[str, str] | None = None, prefix: str = "") 
 
 def write_parquet(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as Parquet, whole or not at all; the same rows give the same bytes."""
-    columns: dict[str, str] = {}
+    kinds: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():
-            kind = _TYPES.get(type(value), "")
-            before = columns.get(name, "")
-            columns[name] = "DOUBLE" if {kind, before} == {"BIGINT", "DOUBLE"} else kind or before
-    columns = {name: kind or "VARCHAR" for name, kind in columns.items()}
-    with tempfile.TemporaryDirectory(prefix=".parquet-", dir=path.parent) as aside:
-        lines, made = Path(aside) / "rows.json", Path(aside) / "rows.parquet"
+            kinds.setdefault(name, set()).update([] if value is None else [_TYPES[type(value)]])
+    columns = {name: _common(kind) for name, kind in kinds.items()}
+    with folder_aside(path.parent) as aside:
+        lines, made = aside / "rows.json", aside / "rows.parquet"
         with lines.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         with duckdb.connect(config={"threads": 1, "preserve_insertion_order": True}) as database:
             source = f"read_json($lines, format = 'newline_delimited', columns = {columns!r})"
-            target = f"'{_quoted(made)}' (format parquet, compression zstd)"
+            target = f"'{quoted(made)}' (format parquet, compression zstd)"
             database.execute(f"copy (select * from {source}) to {target}", {"lines": str(lines)})  # noqa: S608
         made.replace(path)
 
 
-def _older_columns(database: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Give the columns that a question calls by their names in flat results, as aliases."""
-    there = {str(row[0]) for row in database.execute("describe runs").fetchall()}
-    columns = _run_columns()
-    asked = set(re.findall(r"\w+", sql))
-    return ", ".join(
-        f'"{columns[path]}" as "{was}"'
-        for was, path in old_names().items()
-        if was in asked and was not in there and columns.get(path) in there
-    )
+def _common(kinds: set[str]) -> str:
+    """Give the type of a column by the types of its values; values of several kinds become text."""
+    if kinds == {"BIGINT", "DOUBLE"}:
+        return "DOUBLE"
+    return kinds.copy().pop() if len(kinds) == 1 else "VARCHAR"
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
+    """Give a path as it stands between the quotes of SQL."""
     return str(path).replace("'", "''")
-
-
-def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the tables of one or several studies; each table is a view, with the column `study`.
-
-    Raises:
-        InputError: there are no results.
-        ConfigError: the question is no SQL, or names what is not there.
-    """
-    from emmclab.errors import ConfigError
-
-    views: dict[str, list[str]] = {}
-    for folder in folders:
-        for path in sorted(folder.glob("*.parquet")):
-            piece = f"select '{_quoted(Path(folder.name))}' as study, * from '{_quoted(path)}'"  # noqa: S608
-            views.setdefault(path.stem, []).append(piece)
-    if not views:
-        raise InputError(
-            "there are no results to ask", kind="io", hint="run a study first: `emmclab run STUDY`"
-        )
-    with duckdb.connect() as database:
-        for name, parts in views.items():
-            union = " union all by name ".join(parts)
-            database.execute(f"create view {name} as {union}")
-            if name == "runs" and (older := _older_columns(database, sql)):
-                database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
-        # Results are read; a question may not read or write other files.
-        database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
-        database.execute("set enable_external_access = false")
-        try:
-            asked = database.extract_statements(sql)
-            if not asked:
-                raise ConfigError(
-                    "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
-                )
-            answer = database.execute(sql)
-            names = [column[0] for column in answer.description or []]
-            return names, answer.fetchall()
-        except duckdb.Error as error:
-            hint = f"there are: {', '.join(views)}; `describe runs` lists columns"
-            raise ConfigError(str(error).partition("\n")[0], kind="config", field="SQL", hint=hint) from error

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use emmclab_device::{Command, Observer, RequestCompleted};
 use emmclab_layers::{Below, LayerConfig, build_stack};
-use emmclab_trace::{Error, Kind, Nanos, Result};
+use emmclab_trace::{Error, Kind, Nanos, Result, interrupt};
 
 use crate::disks::Disks;
 use crate::numbered::Numbered;
@@ -109,7 +109,9 @@ impl Layered {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
             self.poke(level, self.now, disks)?;
-            while self.levels[level].busy && self.step_or_stop(disks)? {}
+            while self.levels[level].busy && self.step_or_stop(disks)? {
+                interrupt::check()?;
+            }
         }
         Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
     }

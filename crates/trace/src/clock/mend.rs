@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result};
+use emmclab_base::{Error, Kind, Nanos, Request, Result, interrupt};
 use hdrhistogram::Histogram;
 
 use super::file_order::{Arrives, FileOrder, Step};
@@ -124,6 +124,7 @@ impl Mender {
         let mut read = Vec::new();
         let mut more = true;
         while more {
+            interrupt::check()?;
             read.clear();
             more = source.fill(&mut read)?;
             clock.see(&read, false, 0);

@@ -38,6 +38,7 @@ pub use format::{Create, Format, ReadOptions, Times};
 pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
+pub use parquet::parquet_error;
 pub use rwbs::parse as parse_rwbs;
 pub use time_unit::TimeUnit;
 

@@ -305,8 +305,8 @@ impl Source for ParquetSource {
 
 fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
     let path = file.path().to_owned();
-    let writer =
-        ArrowWriter::try_new(file, Batch::schema(), Some(properties())).map_err(|e| failed(&path, e))?;
+    let writer = ArrowWriter::try_new(file, Batch::schema(), Some(properties()))
+        .map_err(|e| parquet_error(&path, e))?;
     Ok(Box::new(ParquetSink { path, writer }))
 }
 
@@ -334,7 +334,8 @@ struct ParquetSink {
     writer: ArrowWriter<AtomicFile>,
 }
 
-fn failed(path: &Path, error: ParquetError) -> Error {
+/// The error of a Parquet file being written: where the operating system refused, with its number.
+pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {
             Ok(error) => Error::io(path, *error),
@@ -346,7 +347,7 @@ fn failed(path: &Path, error: ParquetError) -> Error {
 
 impl Sink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
-        self.writer.write(&batch.to_record_batch()?).map_err(|error| failed(&self.path, error))
+        self.writer.write(&batch.to_record_batch()?).map_err(|error| parquet_error(&self.path, error))
     }
 
     fn finish(mut self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile> {
@@ -359,6 +360,6 @@ impl Sink for ParquetSink {
             .append_key_value_metadata(KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned()));
         self.writer.append_key_value_metadata(json(HEADER_KEY, serde_json::to_string(header))?);
         self.writer.append_key_value_metadata(json(LEDGER_KEY, serde_json::to_string(ledger))?);
-        self.writer.into_inner().map_err(|error| failed(&self.path, error))
+        self.writer.into_inner().map_err(|error| parquet_error(&self.path, error))
     }
 }

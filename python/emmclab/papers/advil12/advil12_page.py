@@ -138,6 +138,8 @@ def _bars(
             "layer:N", title=None, sort=list(grids.values()), legend=alt.Legend(columns=3, orient="bottom")
         ),
     )
+    if not published:
+        return Drawing(name, title, about, rows, bars, source, wide=True)
     said = (
         chart.transform_filter("datum.published != null")
         .mark_point(shape="diamond", filled=True, size=130, opacity=1, color="#e07b39", stroke="white")

@@ -168,16 +168,27 @@ def _throughput(results: Results) -> Drawing:
         x=alt.X("size_kb:Q", title="request size, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),
-        strokeDash=alt.StrokeDash("trace:N", sort=in_order(rows, "trace"), legend=None),
-        shape=alt.Shape("trace:N", title=None, sort=in_order(rows, "trace"), legend=_shapes("bottom")),
+    )
+    # Lines of what was measured, marks of what was published: marks of both would hide each other.
+    names = [name for name, _ in sources]
+    dashes = alt.Legend(orient="bottom", symbolStrokeColor=_GREY, symbolType="stroke")
+    lines = (
+        base.transform_filter("datum.trace != 'published'")
+        .mark_line()
+        .encode(strokeDash=alt.StrokeDash("trace:N", title=None, sort=names, legend=dashes))
+    )
+    said_points = (
+        base.transform_filter("datum.trace == 'published'")
+        .mark_point(shape="diamond", filled=True, size=130, opacity=1, stroke="white")
+        .encode(tooltip=plots.tooltip(rows))
     )
     return Drawing(
         "throughput",
         "Figure 3: throughput by request size",
-        "Mean rate of requests of exactly these sizes; the models' service times follow the published end "
-        "points.",
+        "Lines: mean rate of requests of exactly these sizes. Diamonds: the paper's figures, whose end points "
+        "the models' service times follow.",
         rows,
-        base.mark_line() + base.mark_point(size=45),
+        lines + said_points,
         "IISWC15 Fig.3",
     )
 

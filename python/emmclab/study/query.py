@@ -1,0 +1,104 @@
+"""Questions in SQL on the tables of studies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.files import folder_aside
+from emmclab.result_fields import old_names
+from emmclab.study.store import quoted, run_columns
+
+
+def query(
+    folders: Sequence[Path], sql: str, parquet: Path | None = None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask the tables of one or several studies; each table is a view, with the column `study`.
+
+    Returns the names of the columns, and the rows; none where the answer goes to the file `parquet`.
+
+    Raises:
+        InputError: there are no results, or the file cannot be written.
+        ConfigError: the question is no SQL, or names what is not there.
+    """
+    views: dict[str, list[str]] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.parquet")):
+            piece = f"select '{quoted(Path(folder.name))}' as study, * from '{quoted(path)}'"  # noqa: S608
+            views.setdefault(path.stem, []).append(piece)
+    if not views:
+        raise InputError(
+            "there are no results to ask", kind="io", hint="run a study first: `emmclab run STUDY`"
+        )
+    with duckdb.connect() as database:
+        for name, parts in views.items():
+            union = " union all by name ".join(parts)
+            database.execute(f"create view {name} as {union}")
+            if name == "runs" and (older := _older_columns(database, sql)):
+                database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
+        allowed = [str(folder.resolve()) for folder in folders]
+        if parquet is None:
+            return _answer(database, sql, allowed, views)
+        with folder_aside(parquet.absolute().parent) as aside:
+            made = aside / "answer.parquet"
+            _answer(database, sql, [*allowed, str(aside)], views, made)
+            made.replace(parquet)
+    return [], []
+
+
+def _answer(
+    database: duckdb.DuckDBPyConnection,
+    sql: str,
+    allowed: list[str],
+    views: dict[str, list[str]],
+    made: Path | None = None,
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    # Results are read; a question may not read or write other files.
+    database.execute(f"set allowed_directories = {allowed!r}")
+    database.execute("set enable_external_access = false")
+    try:
+        asked = database.extract_statements(sql)
+        if not asked:
+            raise ConfigError(
+                "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
+            )
+        for statement in asked[:-1]:
+            database.execute(statement)
+        if made is not None:
+            question = asked[-1].query.strip().rstrip(";")
+            database.execute(f"copy ({question}) to '{quoted(made)}' (format parquet, compression zstd)")
+            return [], []
+        answer = database.execute(asked[-1])
+        return [column[0] for column in answer.description or []], answer.fetchall()
+    except duckdb.Error as error:
+        raise _refusal(error, list(views)) from error
+
+
+def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
+    """Give the first line of a message, where it stands in the question, and the names that come close."""
+    first, _, rest = str(error).partition("\n")
+    place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
+    near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
+    hint = f"there are: {', '.join(tables)}; `describe runs` lists columns"
+    if near:
+        names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
+        hint = f"did you mean {names}? `describe runs` lists columns"
+    message = f"{first}\n{place[0]}" if place else first
+    return ConfigError(message, kind="config", field="SQL", hint=hint)
+
+
+def _older_columns(database: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Give the columns that a question calls by their names in flat results, as aliases."""
+    there = {str(row[0]) for row in database.execute("describe runs").fetchall()}
+    columns = run_columns()
+    asked = set(re.findall(r"\w+", sql))
+    return ", ".join(
+        f'"{columns[path]}" as "{was}"'
+        for was, path in old_names().items()
+        if was in asked and was not in there and columns.get(path) in there
+    )

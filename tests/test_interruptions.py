@@ -1,0 +1,139 @@
+"""Ctrl-C ends every command at once, says what is kept, and loses nothing that was finished."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, PATIENCE_S, emmclab, environment
+
+#: Work that takes far longer than the patience below on any machine, within one call of the core or of a
+#: library: only a command that looks for the signal while it works can end before it.
+ENDLESS_PRECONDITION = ("--precondition", "steady:1000", "--wrap-addresses")
+
+
+def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *command],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def busy_s(process: subprocess.Popen[str]) -> float:
+    """Processor time that a process has used so far."""
+    fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple[str, float]:
+    """Interrupt a command that has worked for so long; give what it said, and how long it worked on."""
+    process = started(command, folder)
+    deadline = time.monotonic() + PATIENCE_S
+    used = 0.0
+    while process.poll() is None and used < after_s and time.monotonic() < deadline:
+        used = busy_s(process)
+        time.sleep(0.01)
+    assert process.poll() is None, "the command ended before it could be interrupted"
+    process.send_signal(signal.SIGINT)
+    last = used
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            last = busy_s(process)
+        except (OSError, IndexError):
+            break
+        time.sleep(0.002)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    return said, last - used
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "{trace}", "--device", "emmc51-tlc", *ENDLESS_PRECONDITION],
+        ["simulate", "{trace}", "--device", "emmc51-tlc", *ENDLESS_PRECONDITION, "--images", "images"],
+        ["compare", "{trace}", "--devices", "emmc51-tlc,small-1gb", *ENDLESS_PRECONDITION],
+        ["simulate", "{long}", "--wrap-addresses", "--passes", "1000", "--events", "rows.parquet"],
+        ["simulate", "{long}", "--precondition", "{long}", "--passes", "1000", "--wrap-addresses"],
+        ["synth", "Messaging", "out.parquet", "--requests", "1000000000"],
+    ],
+    ids=["precondition", "images", "compare", "events", "precondition-by-trace", "synth"],
+)
+def test_a_command_ends_within_a_second_of_work_and_leaves_nothing(
+    command: list[str], trace: Path, long_trace: Path, tmp_path: Path
+) -> None:
+    """The time of the processor counts, so that another load on the machine does not."""
+    words = [word.format(trace=trace, long=long_trace) for word in command]
+    said, more_s = interrupted(words, tmp_path)
+    assert "interrupted; no file was written" in said
+    assert "Traceback" not in said
+    assert more_s < 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
+    """The library of charts works in a process of its own, which ends with the command."""
+    process = started(["profile", str(trace), "--html", "page.html", "--figures", "figures"], tmp_path)
+
+    def children() -> list[int]:
+        tasks = Path("/proc", str(process.pid), "task").glob("*/children")
+        return [int(number) for path in tasks for number in path.read_text().split()]
+
+    deadline = time.monotonic() + PATIENCE_S
+    drawing: list[int] = []
+    while not drawing and process.poll() is None and time.monotonic() < deadline:
+        drawing = children()
+        time.sleep(0.001)
+    assert drawing, "nothing was drawn"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    assert said.strip().endswith("interrupted; no file was written")
+    while any(Path("/proc", str(number)).exists() for number in drawing) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(Path("/proc", str(number)).exists() for number in drawing)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_was_written_before_the_interruption_is_named(trace: Path, tmp_path: Path) -> None:
+    process = started(["profile", str(trace), "--html", "page.html", "--figures", "figures"], tmp_path)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "page.html").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    if process.returncode == 0:
+        pytest.skip("the command ended before the signal came")
+    assert "interrupted; complete: page.html" in said
+
+
+def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, tmp_path: Path) -> None:
+    study = (
+        'name = "aged"\ninputs = ["{}"]\n[[grid]]\nname = "one"\ndevices = ["{}"]\n'
+        'precondition = "{}"\nwrap_addresses = true\n'
+    )
+    (tmp_path / "aged.toml").write_text(study.format(trace, "emmc51-tlc", "steady:1000"))
+    for jobs in ("1", "2"):
+        process = started(["run", "aged.toml", "--jobs", jobs], tmp_path)
+        deadline = time.monotonic() + PATIENCE_S
+        while not list(tmp_path.glob("*/aged/images/*/*.lock")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130, said
+        found = re.search(r"interrupted; aged: (\d) of 2 cells are kept in \S+; the same command", said)
+        assert found is not None, said
+        assert int(found[1]) == len(list(tmp_path.glob("*/aged/cells/*.json")))
+    (tmp_path / "aged.toml").write_text(study.format(trace, "small-1gb", "sequential:10"))
+    assert emmclab("run", "aged.toml", "--jobs", 2, cwd=tmp_path).returncode == 0
+    left = [path.name for path in tmp_path.rglob("*") if path.suffix == ".lock" or path.name[0] == "."]
+    assert left == []

@@ -1,0 +1,94 @@
+"""Answers of `emmclab query` go to a terminal, to programs and to files, each whole and exact."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from conftest import emmclab
+from emmclab.study import Serial, Study, run_study
+
+SQL = "select input, seed, requests, 63668 * 1000 as n, 1234567.5 as big from profiles order by all"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of two studies."""
+    folder = tmp_path_factory.mktemp("results")
+    for name, inputs in (("one", ["Idle", "Movie"]), ("two", ["Music"])):
+        study = Study.parse(f"name = {name!r}\ninputs = {inputs!r}\nseeds = [1, 2]", f"{name}.toml")
+        run_study(study, folder / name, Serial())
+    return folder
+
+
+def test_the_forms_of_an_answer_hold_the_same(results: Path, tmp_path: Path) -> None:
+    printed = {}
+    for option in ("--json", "--csv"):
+        done = emmclab("query", SQL, "--results", results, option)
+        assert done.returncode == 0, done.stderr
+        printed[option] = done.stdout
+    rows = json.loads(printed["--json"])
+    assert len(rows) == 6
+    read = list(csv.DictReader(io.StringIO(printed["--csv"])))
+    assert [{name: str(value) for name, value in row.items()} for row in rows] == read
+    for ending in ("csv", "json", "parquet"):
+        done = emmclab("query", SQL, "--results", results, "-o", tmp_path / f"out.{ending}")
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.csv").read_text() == printed["--csv"]
+    assert (tmp_path / "out.json").read_text() == printed["--json"]
+    with duckdb.connect() as database:
+        found = database.execute(f"select * from '{tmp_path / 'out.parquet'}'").fetchall()
+    assert found == [tuple(row.values()) for row in rows]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.json", "out.parquet"]
+
+
+def test_a_table_has_no_separators_within_numbers(results: Path) -> None:
+    done = emmclab("query", SQL, "--results", results)
+    assert "63668000" in done.stdout
+    assert "1234568" in done.stdout or "1234567" in done.stdout
+    assert "," not in done.stdout
+
+
+def test_a_study_is_asked_alone(results: Path) -> None:
+    sql = "select distinct input from profiles order by all"
+    both = emmclab("query", sql, "--results", results, "--csv").stdout.split()
+    one = emmclab("query", sql, "--results", results, "--csv", "--study", "two").stdout.split()
+    assert (both, one) == (["input", "Idle", "Movie", "Music"], ["input", "Music"])
+    done = emmclab("query", sql, "--results", results, "--study", "three")
+    assert done.returncode == 2
+    assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["selec 1"], "LINE 1: selec 1"),
+        (["select requestz from profiles"], "did you mean requests"),
+        (["select * from profilez"], "did you mean profiles"),
+        ([SQL, "--csv", "--json"], "one of the two"),
+        ([SQL, "-o", "out.txt"], ".parquet"),
+        ([SQL, "-o", "none/out.csv"], "none/out.csv"),
+        ([SQL, "-o", "none/out.parquet"], "none"),
+        (["describe nothing", "-o", "out.parquet"], "nothing"),
+    ],
+)
+def test_a_bad_question_says_what_is_wrong_and_leaves_nothing(
+    words: list[str], says: str, results: Path, tmp_path: Path
+) -> None:
+    done = emmclab("query", *words, "--results", results, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "error: " in done.stderr and "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_description_can_be_a_file(results: Path, tmp_path: Path) -> None:
+    done = emmclab("query", "describe profiles", "--results", results, "-o", tmp_path / "columns.csv")
+    assert done.returncode == 0, done.stderr
+    assert "requests,BIGINT" in (tmp_path / "columns.csv").read_text()

@@ -1,0 +1,218 @@
+"""The page of a study says which setting is best on its first screen, and shows every run behind that."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from conftest import emmclab, emmclab_json
+from emmclab.study import Results
+from emmclab.study.summary import METRICS, average, summaries
+from test_report_page import Visit
+
+STUDY = """
+name = "sweep"
+about = "Pages and parallelism"
+inputs = ["Messaging", "Movie", "{trace}"]
+seeds = [1, 2]
+
+[[grid]]
+name = "pages"
+devices = ["iiswc15-4ps", "iiswc15-hps"]
+wrap_addresses = true
+[grid.axes]
+"timing.parallelism" = ["none", "both"]
+"""
+#: A full device that does not collect, and a share of a device that cannot be filled.
+SHORT_LIVED = """
+[[grid]]
+name = "life"
+inputs = ["Messaging"]
+devices = ["small-1gb"]
+wrap_addresses = true
+precondition = "sequential:100"
+[grid.set]
+"geometry.block_groups.0.blocks" = 32
+[grid.axes]
+"gc.policy" = ["none", "greedy"]
+
+[[grid]]
+name = "overfull"
+inputs = ["{trace}"]
+devices = ["small-1gb"]
+precondition = "random:101"
+wrap_addresses = true
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that has been run, its page and its figures."""
+    folder = tmp_path_factory.mktemp("sweep")
+    (folder / "sweep.toml").write_text(STUDY.format(trace=trace))
+    done = emmclab("run", "sweep.toml", "--jobs", 2, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    done = emmclab("report", "sweep.toml", "--figures", "figures", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_them(folder: Path) -> None:
+    results = Results.load(folder / "emmclab-results" / "sweep")
+    (summary,) = summaries(results)
+    assert summary.swept == {
+        "device": ["iiswc15-4ps", "iiswc15-hps"],
+        "timing.parallelism": ["none", "both"],
+    }
+    means: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for run in results.runs:
+        place = means.setdefault((run["device"], run["settings"]["timing.parallelism"]), {})
+        place.setdefault(run["seed"], []).append(run["response"]["mean_response_ms"])
+    by_hand = {
+        setting: sum(average(values) for values in seeds.values()) / len(seeds)
+        for setting, seeds in means.items()
+    }
+    first = summary.ranked[0]
+    assert first.best_value.mean == pytest.approx(min(by_hand.values()))
+    assert first.worst_value.mean == pytest.approx(max(by_hand.values()))
+    best = min(by_hand, key=lambda setting: by_hand[setting])
+    assert {value for _, value in first.best} <= set(best)
+    page = (folder / "sweep.html").read_text()
+    title = page[page.index('id="answer-title"') :].partition("</h1>")[0]
+    assert METRICS[0].text(first.best_value.mean) in title
+    assert "has the lowest mean response" in title
+
+
+def test_a_recorded_trace_has_one_row_and_one_profile_whatever_the_seeds(folder: Path) -> None:
+    results = Results.load(folder / "emmclab-results" / "sweep")
+    assert list(results.profiles) == ["Messaging", "Messaging (seed 2)", "Movie", "Movie (seed 2)", "chat"]
+    assert sum(run["input"] == "chat" for run in results.runs) == 2 * 2 * 2
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_answer_is_on_the_first_screen_and_nothing_sticks_out(
+    browser: Browser, folder: Path, width: int
+) -> None:
+    visit = Visit(browser, folder / "sweep.html", width=width)
+    row = visit.page.locator("#answer table tbody tr").first
+    assert row.is_visible()
+    assert row.bounding_box()["y"] < 900  # type: ignore[index]
+    assert visit.page.locator("#results tbody").count() == 3 * 2 * 2
+    assert visit.page.locator("#inputs tbody").count() == 3
+    assert visit.draw_all() >= 2 * 3
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert visit.words == []
+    assert visit.requests == []
+    if width > 1000:
+        assert visit.cut_on_paper() == []
+    visit.page.close()
+
+
+def test_figures_are_files_as_svg_pdf_and_data(folder: Path) -> None:
+    names = {path.stem for path in (folder / "figures").iterdir()}
+    assert "pages-timing_parallelism-mean_response" in names
+    for name in names:
+        assert (folder / "figures" / f"{name}.svg").read_text().startswith("<svg")
+        assert (folder / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    with (folder / "figures" / "pages-device-mean_response.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    results = Results.load(folder / "emmclab-results" / "sweep")
+    runs = [
+        run["response"]["mean_response_ms"]
+        for run in results.runs
+        if (run["input"], run["device"], run["settings"]["timing.parallelism"])
+        == ("Movie", "iiswc15-hps", "both")
+    ]
+    (row,) = [
+        row
+        for row in rows
+        if (row["trace"], row["setting"], row["others"])
+        == ("Movie", "iiswc15-hps", "timing.parallelism = both")
+    ]
+    assert float(row["value"]) == pytest.approx(sum(runs) / 2)
+    assert (float(row["low"]), float(row["high"])) == pytest.approx((min(runs), max(runs)))
+
+
+def test_the_figures_of_a_profile_are_files_as_pdf_too(trace: Path, tmp_path: Path) -> None:
+    assert emmclab("profile", trace, "--figures", tmp_path / "figures").returncode == 0
+    assert (tmp_path / "figures" / "size_distribution.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(
+    trace: Path, tmp_path: Path
+) -> None:
+    text = 'name = "faults"\ninputs = ["Messaging"]\n' + SHORT_LIVED.format(trace=trace)
+    (tmp_path / "faults.toml").write_text(text)
+    done = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "failed; the first, chat on small-1gb: 101 % of the capacity cannot be filled" in done.stderr
+    assert "ended early" in done.stderr
+    results = Results.load(tmp_path / "emmclab-results" / "faults")
+    assert [cell["grid"] for cell in results.failures] == ["overfull"]
+    stopped = [run["run"]["stopped"] for run in results.runs]
+    assert [reason is None for reason in stopped] == [False, True]
+    life, overfull = summaries(results)
+    assert [bool(point.figures) for point in life.points] == [False, True]
+    assert overfull.points[0].failed
+    assert emmclab("report", "faults.toml", cwd=tmp_path).returncode == 0
+    page = (tmp_path / "faults.html").read_text()
+    assert '<span class="badge no">ended early</span>' in page
+    assert "101 % of the capacity cannot be filled" in page
+    again = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (1, done.stdout), "a failure is kept as a result is"
+    (row,) = json.loads(
+        emmclab(
+            "query", "select input, message from failures", "--study", "faults", "--json", cwd=tmp_path
+        ).stdout
+    )
+    assert row["input"] == "chat"
+
+
+def test_results_of_another_version_of_the_study_are_refused(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "sweep.toml"
+    other.write_text((folder / "sweep.toml").read_text().replace("seeds = [1, 2]", "seeds = [1]"))
+    results = folder / "emmclab-results"
+    for command in (("report", other), ("query", "select 1", "--study", other)):
+        done = emmclab(*command, "--results", results, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "another version" in done.stderr
+        assert "hint: run it again" in done.stderr
+
+
+def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: Path) -> None:
+    """The options of `emmclab.read`, on the command line or under [reading]; results say which."""
+    text = trace.read_text().splitlines(keepends=True)
+    (tmp_path / "bad.txt").write_text("".join(text[:200]) + "nonsense\n" + "".join(text[200:]))
+    plain = 'name = "reads"\ninputs = ["bad.txt"]\n'
+    for name, end in (("plain", ""), ("lenient", "[reading]\nlenient = true\n")):
+        (tmp_path / f"{name}.toml").write_text(plain + end)
+    done = emmclab("run", "plain.toml", "--jobs", 1, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "bad.txt:201" in done.stderr
+    for words in (("run", "plain.toml", "--lenient"), ("run", "lenient.toml")):
+        assert emmclab(*words, "--jobs", 1, cwd=tmp_path).returncode == 0
+        results = Results.load(tmp_path / "emmclab-results" / "reads")
+        assert results.profiles["bad"]["ledger"]["skipped"] == 1
+        assert results.about["reading"] == {"lenient": True}
+    done = emmclab("report", "lenient.toml", "--mend-clock", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "read with other options" in done.stderr
+    (tmp_path / "wrong.toml").write_text(plain + "[reading]\nlenint = true\n")
+    done = emmclab("run", "wrong.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "did you mean `lenient`" in done.stderr
+    compared = emmclab("compare-profiles", "bad.txt", "Messaging", "--lenient", cwd=tmp_path)
+    assert compared.returncode == 0, compared.stderr
+    assert emmclab("compare-profiles", "bad.txt", "Messaging", cwd=tmp_path).returncode == 2
+
+
+def test_settings_of_a_study_are_columns_of_runs(folder: Path) -> None:
+    rows = emmclab_json(
+        *("query", "select timing_parallelism, count(*) n from runs group by all order by all"),
+        *("--results", folder / "emmclab-results", "--study", "sweep"),
+    )
+    assert rows == [{"timing_parallelism": "both", "n": 12}, {"timing_parallelism": "none", "n": 12}]
