@@ -69,6 +69,11 @@ class Study:
     grids: tuple[Grid, ...]
     seeds: tuple[int, ...] = (1,)
 
+    def _repr_html_(self) -> str:
+        from emmclab.notebook import study_html
+
+        return study_html(self)
+
     @staticmethod
     def named(name: str) -> Study:
         """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
