@@ -119,12 +119,13 @@ def formats() -> str:
         for column in _core.csv_columns()
     ]
     return (
-        "# Trace formats\n\nFound by content, or named with `--format`; gzip, zstd and xz too. Those that can be written "
-        "are compressed where the name of the output ends in `.gz`, `.zst` or `.xz` (Parquet compresses itself).\n\n"
+        "# Trace formats\n\nFound by content, or named with `--format`; gzip, zstd and xz too. Those that "
+        "can be written are compressed where the name of the output ends in `.gz`, `.zst` or `.xz` (Parquet "
+        "compresses itself).\n\n"
         + table(["name", "read", "write", "about", "known by"], rows)
-        + "\n## Columns of CSV\n\nNames in a heading, or in `--columns` in the order of the file; fields are separated by "
-        "commas, semicolons or tabs. A name without a unit takes it from `--time-unit` or `--size-unit`. A file needs a "
-        "time, an address, a length and an operation.\n\n"
+        + "\n## Columns of CSV\n\nNames in a heading, or in `--columns` in the order of the file; fields are "
+        "separated by commas, semicolons or tabs. A name without a unit takes it from `--time-unit` or "
+        "`--size-unit`. A file needs a time, an address, a length and an operation.\n\n"
         + table(["name", "with its unit", "needed", "meaning"], columns)
     )
 
@@ -240,7 +241,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def texts() -> Iterator[tuple[Path, str]]:
-    """Give every generated file with its text: the pages, and the guides that are notebooks with their outputs."""
+    """Give every generated file with its text: pages, and notebooks with their outputs."""
     for name, make in PAGES.items():
         yield FOLDER / name, MARK + make()
     for path in notebooks():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -18,9 +17,9 @@ MODULES = (
 _LISTS = ("Args:", "Raises:", "Attributes:")
 _INTRODUCTION = """# Python API
 
-`import emmclab` gives the names of the first section. The [notebook](../guides/python.ipynb) shows them at work. Data
-frames need an extra: `pip install 'emmclab[dataframes]'` brings pandas, polars and pyarrow. Every error is an
-`EmmclabError` that names file, line and field where they are known, and a hint.
+`import emmclab` gives the names of the first section. The [notebook](../guides/python.ipynb) shows them at
+work. Data frames need an extra: `pip install 'emmclab[dataframes]'` brings pandas, polars and pyarrow.
+Every error is an `EmmclabError` that names file, line and field where they are known, and a hint.
 """
 
 
@@ -39,7 +38,9 @@ def python_api() -> str:
         for own, thing in found:
             parts.append(f"\n### {own}\n\n{_described(thing, own)}")
             if inspect.isclass(thing):
-                parts += [f"\n#### {own}.{method}\n\n{_described(bare, method)}" for method, bare in _methods(thing)]
+                parts += [
+                    f"\n#### {own}.{method}\n\n{_described(bare, method)}" for method, bare in _methods(thing)
+                ]
     return "".join(parts)
 
 
@@ -71,7 +72,11 @@ def _methods(thing: type) -> Iterator[tuple[str, Any]]:
 
 def _described(thing: Any, name: str) -> str:
     function = thing.fget if isinstance(thing, property) else thing
-    heading = f"property `{name}`\n\n" if isinstance(thing, property) else f"```python\n{_signature(thing, name)}\n```\n\n"
+    heading = (
+        f"property `{name}`\n\n"
+        if isinstance(thing, property)
+        else f"```python\n{_signature(thing, name)}\n```\n\n"
+    )
     return heading + _body(inspect.getdoc(function) or "")
 
 
@@ -81,21 +86,35 @@ def _signature(thing: Any, name: str) -> str:
         signature = inspect.signature(thing)
     except ValueError:
         return name
-    shown = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
-    whole = f"{name}{signature.replace(parameters=shown)}"
-    if inspect.isclass(thing):
-        whole = whole.partition(" -> ")[0]
-    # Annotations are strings in this code.
-    whole = re.sub(r"'([^']*)'", r"\1", whole)
+    shown = [
+        parameter.replace(annotation=_bare(parameter.annotation))
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
+    gives = inspect.Signature.empty if inspect.isclass(thing) else _bare(signature.return_annotation)
+    whole = f"{name}{signature.replace(parameters=shown, return_annotation=gives)}"
     if len(whole) <= 100 or not shown:
         return whole
     opened, _, result = whole.partition("(")
-    texts = [re.sub(r"'([^']*)'", r"\1", str(parameter)) for parameter in shown]
+    texts = [str(parameter) for parameter in shown]
     first_keyword = next((at for at, one in enumerate(shown) if one.kind is one.KEYWORD_ONLY), None)
     if first_keyword is not None and not any(one.kind is one.VAR_POSITIONAL for one in shown):
         texts.insert(first_keyword, "*")
     _, _, result = whole.rpartition(")")
     return f"{opened}(\n" + "".join(f"    {text},\n" for text in texts) + f"){result}"
+
+
+class _Bare(str):
+    """An annotation as it stands in the code, where annotations are strings."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _bare(annotation: Any) -> Any:
+    return _Bare(annotation) if isinstance(annotation, str) else annotation
 
 
 def _body(text: str) -> str:

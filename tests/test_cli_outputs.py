@@ -1,4 +1,4 @@
-"""Where output goes: stdout by `-`, compressed by the ending, nothing lost where streams are closed, nothing obeyed."""
+"""Outputs: stdout by `-`, compression by ending, closed streams, and names that a terminal would obey."""
 
 from __future__ import annotations
 
@@ -29,9 +29,15 @@ def unzstd(path: Path) -> bytes:
 
 @pytest.mark.parametrize(
     ("ending", "opened"),
-    [("gz", lambda path: gzip.decompress(path.read_bytes())), ("xz", lambda path: lzma.decompress(path.read_bytes())), ("zst", unzstd)],
+    [
+        ("gz", lambda path: gzip.decompress(path.read_bytes())),
+        ("xz", lambda path: lzma.decompress(path.read_bytes())),
+        ("zst", unzstd),
+    ],
 )
-def test_text_is_compressed_by_its_ending(ending: str, opened: Callable[[Path], bytes], trace: Path, tmp_path: Path) -> None:
+def test_text_is_compressed_by_its_ending(
+    ending: str, opened: Callable[[Path], bytes], trace: Path, tmp_path: Path
+) -> None:
     plain, packed = tmp_path / "x.csv", tmp_path / f"x.csv.{ending}"
     for out in (plain, packed):
         assert emmclab("convert", trace, out).returncode == 0
@@ -74,7 +80,10 @@ def test_convert_writes_to_stdout(to: str, trace: Path, tmp_path: Path) -> None:
     file = tmp_path / f"x.{ending}"
     assert emmclab("convert", trace, file, "--to", to).returncode == 0
     done = subprocess.run(
-        [*COMMAND, "convert", str(trace), "-", "--to", to], capture_output=True, env=environment(), check=False
+        [*COMMAND, "convert", str(trace), "-", "--to", to],
+        capture_output=True,
+        env=environment(),
+        check=False,
     )
     assert done.returncode == 0
     assert done.stdout == file.read_bytes()
@@ -91,10 +100,17 @@ def test_stdout_is_appended_to_where_the_shell_says_so(trace: Path, tmp_path: Pa
 
 def test_a_pipe_goes_through_convert(trace: Path) -> None:
     first = subprocess.run(
-        [*COMMAND, "convert", str(trace), "-", "--to", "csv"], capture_output=True, env=environment(), check=True
+        [*COMMAND, "convert", str(trace), "-", "--to", "csv"],
+        capture_output=True,
+        env=environment(),
+        check=True,
     )
     second = subprocess.run(
-        [*COMMAND, "profile", "-", "--json"], input=first.stdout, capture_output=True, env=environment(), check=True
+        [*COMMAND, "profile", "-", "--json"],
+        input=first.stdout,
+        capture_output=True,
+        env=environment(),
+        check=True,
     )
     assert json.loads(second.stdout)[0]["requests"] == 400
 
@@ -143,7 +159,6 @@ COMMANDS = [
     ["fit", "TRACE"],
     ["compare-profiles", "TRACE", "TRACE"],
     ["papers"],
-    ["query", "select 1"],
 ]
 
 
@@ -217,8 +232,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", ["head", "profile", "explain", "simulate", "compare-profiles", "convert"])
-def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(command: str, hostile: Path, tmp_path: Path) -> None:
-    more = {"compare-profiles": [hostile], "convert": [tmp_path / "out.parquet"], "simulate": ["--device", "iiswc15-hps"]}
+def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(
+    command: str, hostile: Path, tmp_path: Path
+) -> None:
+    more = {
+        "compare-profiles": [hostile],
+        "convert": [tmp_path / "out.parquet"],
+        "simulate": ["--device", "iiswc15-hps"],
+    }
     done = emmclab(command, hostile, *more.get(command, []))
     assert done.returncode == 0, done.stderr
     for text in (done.stdout, done.stderr):
@@ -265,4 +286,3 @@ def test_a_fitted_model_does_not_name_its_trace(kind: str, tmp_path: Path) -> No
     assert 'name = "fitted"' in model.read_text()
     named = emmclab("fit", source, "--name", "chat")
     assert 'name = "chat"' in named.stdout
-

@@ -89,7 +89,9 @@ def test_foreign_names_are_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/guides").glob("*.ipynb")), ids=lambda path: path.name)
-def test_the_outputs_of_a_notebook_are_those_of_this_code(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_outputs_of_a_notebook_are_those_of_this_code(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     from notebooks import executed
 
@@ -100,7 +102,15 @@ def test_the_guide_covers_what_python_offers() -> None:
     notebook = json.loads((ROOT / "docs/guides/python.ipynb").read_text())
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     code = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
-    for call in ("emmclab.read", "to_polars", "from_polars", ".simulate(", "capacity=", "run_study", "Study.parse"):
+    for call in (
+        "emmclab.read",
+        "to_polars",
+        "from_polars",
+        ".simulate(",
+        "capacity=",
+        "run_study",
+        "Study.parse",
+    ):
         assert call in code, call
     assert "/work" not in json.dumps(notebook) and "/home" not in json.dumps(notebook)
 
@@ -117,5 +127,11 @@ def test_the_reference_has_every_public_name() -> None:
     page = (ROOT / "docs/reference/python.md").read_text()
     for name in set(emmclab.__all__) - {"__version__", "VictimPolicy", "VictimView"}:
         assert f"\n### {name}\n" in page, name
-    for method in ("Trace.from_polars", "Trace.from_arrow", "Trace.from_pandas", "Device.preset", "Study.parse"):
+    for method in (
+        "Trace.from_polars",
+        "Trace.from_arrow",
+        "Trace.from_pandas",
+        "Device.preset",
+        "Study.parse",
+    ):
         assert f"\n#### {method}\n" in page, method

@@ -1,4 +1,4 @@
-"""README's Python examples run where README says: with what `make demo` installs, and with the extra it names."""
+"""README's Python examples run with what `make demo` installs, and with the extra that it names."""
 
 from __future__ import annotations
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import emmclab as package
-from conftest import COMMAND, ROOT, emmclab, emmclab_json, environment
+from conftest import ROOT, emmclab, emmclab_json
 from emmclab.fields import LEDGER_MEANINGS, TABLES
 from emmclab.quantity import duration, size
 from test_house_rules import complain, place, tracked
@@ -64,13 +61,18 @@ def test_a_trace_below_a_second_has_a_duration_and_idle_time(short: Path) -> Non
 
 
 def test_durations_and_sizes_are_in_the_unit_that_fits() -> None:
-    assert [duration(value) for value in (0.0000123, 0.5, 61.0, 7200.0)] == ["12.3 us", "500 ms", "61 s", "2 h"]
+    assert [duration(value) for value in (0.0000123, 0.5, 61.0, 7200.0)] == [
+        "12.3 us",
+        "500 ms",
+        "61 s",
+        "2 h",
+    ]
     assert size(63_668 * 1024) == "62.2 MB"
 
 
 def test_bins_are_in_the_unit_that_fits(tmp_path: Path) -> None:
     path = tmp_path / "slow.csv"
-    rows = [f"{at * 300_000_000_000},{at % 3 * 8},8,write" for at in range(120)]
+    rows = [f"{at * 300_000_000_000},{at % 3 * 8},8,write" for at in range(60)]
     path.write_text("\n".join(["arrival_ns,sector,sectors,op", *rows, ""]))
     figures = package.profile(path)["figures"]
     bins = [row["bin"] for rows in figures.values() for row in rows if "bin" in row]
@@ -179,11 +181,9 @@ def test_an_impossible_capacity_is_refused(wrong: str, trace: Path) -> None:
         package.Device.preset("nexus5", capacity=wrong)
 
 
-def test_flags_that_a_format_cannot_record_are_not_zero(trace: Path, tmp_path: Path) -> None:
+def test_flags_that_a_format_cannot_record_are_not_zero(trace: Path) -> None:
     flags = {row["flag"]: row for row in package.profile(trace).figure("flags")}
     assert flags["packed"]["pct"] == 0
     assert flags["sync"]["pct"] is None and flags["flush"]["requests"] is None
     recorded = {row["flag"]: row for row in package.profile(package.bundled()[3]).figure("flags")}
-    assert all(row["pct"] is not None for name, row in recorded.items() if name not in ("packed",))
-    json.dumps(flags)
-    assert os.path.isdir(tmp_path)
+    assert all(row["pct"] is not None for row in recorded.values())

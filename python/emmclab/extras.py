@@ -1,4 +1,4 @@
-"""Libraries that come with an extra of the package: imported where they are needed, and named where they are missing."""
+"""Libraries that an extra of the package brings: imported where they are needed."""
 
 from __future__ import annotations
 

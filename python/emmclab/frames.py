@@ -11,7 +11,7 @@ from emmclab.extras import EXTRAS, missing
 
 
 class ArrowTable(Protocol):
-    """What hands its columns over without a copy: frames of polars and pandas, tables of pyarrow and DuckDB."""
+    """What hands its columns over: frames of polars and pandas, tables of pyarrow and DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the table."""
@@ -40,7 +40,9 @@ def _frame(table: Any, name: str) -> _core.Frame:
             f"a {type(table).__name__} is not a table of Arrow columns",
             kind="config",
             field="table",
-            hint="call its `collect()` first" if lazy else "give a frame of polars or pandas, or a table of pyarrow",
+            hint="call its `collect()` first"
+            if lazy
+            else "give a frame of polars or pandas, or a table of pyarrow",
         )
     try:
         return _core.Frame(table, name)

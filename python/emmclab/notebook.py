@@ -1,6 +1,6 @@
 """What notebooks show of traces, profiles, results and studies: small tables, on light and dark ground.
 
-All text is escaped; there is no script, no file and no colour of its own beside the one that the notebook has.
+All text is escaped; there is no script and no file, and colours are those of the notebook.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def profile_html(profile: Profile) -> str:
         cells = [field.text(profile[field.name]) for field in fields]
         parts.append(_grid([field.heading for field in fields], [cells], title))
     shown = {"yes": "yes", "no": "no", "unknown": "–"}
-    findings = [[finding["title"], shown[finding["shown"]], finding["meaning"]] for finding in profile.findings]
+    findings = [
+        [finding["title"], shown[finding["shown"]], finding["meaning"]] for finding in profile.findings
+    ]
     parts.append(
         f"<details><summary>{len(findings)} findings</summary>"
         + _grid(["finding", "shown", "by these figures"], findings, left=True)
@@ -93,7 +95,9 @@ def study_html(study: Study) -> str:
     for grid in study.grids:
         axes = [f"{key} = {', '.join(map(str, values))}" for key, values in grid.axes.items()]
         seeds = ", ".join(map(str, grid.seeds or study.seeds))
-        rows.append([grid.name, ", ".join(grid.devices), "; ".join(axes) or "–", ", ".join(grid.modes), seeds])
+        rows.append(
+            [grid.name, ", ".join(grid.devices), "; ".join(axes) or "–", ", ".join(grid.modes), seeds]
+        )
     facts = [("about", study.about or "–"), ("inputs", ", ".join(study.inputs))]
     headings = ["grid", "devices", "settings", "modes", "seeds"]
     return _title("Study", study.name) + _pairs(facts) + _grid(headings, rows, left=True)
@@ -113,14 +117,18 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<table style="{_TABLE}">{rows}</table>'
 
 
-def _grid(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", left: bool = False) -> str:
+def _grid(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", left: bool = False
+) -> str:
     """Lay out rows below their headings; numbers to the right."""
     align = "left" if left else "right"
     head = "".join(
         f'<th style="{_CELL};text-align:{align};font-weight:500">{escape(one)}</th>' for one in headings
     )
     body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL};text-align:{align}">{escape(cell)}</td>' for cell in row) + "</tr>"
+        "<tr>"
+        + "".join(f'<td style="{_CELL};text-align:{align}">{escape(cell)}</td>' for cell in row)
+        + "</tr>"
         for row in rows
     )
     title = f'<caption style="text-align:left;color:inherit">{escape(caption)}</caption>' if caption else ""
@@ -141,4 +149,3 @@ def _milliseconds(value: float | None) -> str:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f} %"
-

@@ -33,8 +33,9 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
         found.append(
             (
                 "Idle time",
-                f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} collections of a "
-                f"block ({duration(gc['block_ms'] / 1e3)} each) fit into single gaps, "
+                f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
+                f"{gc['blocks_that_fit']:,} collections of a block ({duration(gc['block_ms'] / 1e3)} each) "
+                "fit into single gaps, "
                 f"{gc['blocks_needed']:,} are needed for the bytes written",
             )
         )

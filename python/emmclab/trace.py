@@ -57,7 +57,7 @@ class Trace:
     """
 
     def __init__(self, name: str, open_stream: Callable[[], _core.Reader], *, once: bool = False) -> None:
-        """Make a trace of a stream that can be opened again, unless `once`; the first opening finds bad input."""
+        """Make a trace of a stream that can be opened again, unless `once`; opening it finds bad input."""
         self.name = name
         self._once = once
         self._open_stream = open_stream
@@ -83,11 +83,11 @@ class Trace:
 
     @staticmethod
     def from_arrow(table: ArrowTable, name: str = "frame") -> Trace:
-        """Take a table in memory as a trace: pyarrow, polars, pandas, DuckDB, or any with an Arrow C interface.
+        """Take a table in memory as a trace: of pyarrow, polars, pandas, DuckDB, or any Arrow library.
 
-        Columns are those of `to_arrow` (docs/reference/trace-columns.md): `arrival_ns`, `sector`, `sectors` and
-        `op` are needed, rows stand in order of arrival, times are whole nanoseconds. Columns of other names
-        are left out, and named in the note of the header. The table is streamed, and columns that have the
+        Columns are those of `to_arrow` (docs/reference/trace-columns.md): `arrival_ns`, `sector`, `sectors`
+        and `op` are needed, rows stand in order of arrival, times are whole nanoseconds. Other columns are
+        left out, and named in the note of the header. The table is streamed, and columns that have the
         type of a trace are not copied. A stream (`pyarrow.RecordBatchReader`) can be read once.
 
         Args:

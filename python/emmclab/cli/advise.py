@@ -16,7 +16,17 @@ from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.show_runs import show_provenance
-from emmclab.cli.simulation import (Capacity, DeviceName, Fold, Images, Mode, Precondition, Settings, Wrap, configured)
+from emmclab.cli.simulation import (
+    Capacity,
+    DeviceName,
+    Fold,
+    Images,
+    Mode,
+    Precondition,
+    Settings,
+    Wrap,
+    configured,
+)
 
 
 def register(app: typer.Typer) -> None:

@@ -10,7 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
-from emmclab.cli.simulation import (Capacity, Replay, Settings, configured, device_names)
+from emmclab.cli.simulation import Capacity, Replay, Settings, configured, device_names
 from emmclab.device import Result
 from emmclab.errors import ConfigError
 

@@ -28,12 +28,12 @@ class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen e
 
 
 def harmless(text: str) -> str:
-    """Give a text that moves no cursor and changes no colour: names in traces may hold any character.
+    r"""Give a text that moves no cursor and changes no colour: names in traces may hold any character.
 
     Everything that is printed for people passes through here; colours are added behind it.
 
-    >>> harmless("a\\x1b[31mb\\tc")
-    'a␛[31mb\\tc'
+    >>> harmless("a\x1b[31mb\tc")
+    'a␛[31mb\tc'
     """
     return text.translate(_CONTROLS)
 
@@ -70,5 +70,5 @@ def put(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON; the same value gives the same bytes."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # JSON escapes the control characters of ASCII by itself; the others are escaped here, so that none is lost.
+    # JSON escapes the control characters of ASCII itself; the others are escaped here: none is lost.
     put(text.translate({number: f"\\u{number:04x}" for number in _CONTROLS if number >= 0x7F}))

@@ -18,7 +18,8 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/], "
-        "[cyan]emmclab convert trace.dat trace.csv.zst[/], [cyan]emmclab convert trace.dat - --to csv | head[/]"
+        "[cyan]emmclab convert trace.dat trace.csv.zst[/], "
+        "[cyan]emmclab convert trace.dat - --to csv | head[/]"
     )(with_groups(convert))
 
 

@@ -36,7 +36,14 @@ def devices(capacity: Capacity = None, as_json: AsJson = False) -> None:
     table.add_column("Description")
     for row in rows:
         pages = " + ".join(f"{size:g}" for size in row["page_kb"])
-        table.add_row(row["name"], _gb(row["flash_gb"]), _gb(row["capacity_gb"]), pages, str(row["planes"]), Text(row["about"]))
+        table.add_row(
+            row["name"],
+            _gb(row["flash_gb"]),
+            _gb(row["capacity_gb"]),
+            pages,
+            str(row["planes"]),
+            Text(row["about"]),
+        )
     console = stdout()
     console.print(table)
     console.print("timing.parallelism selects what is a way: chip, die or plane", style="dim")

@@ -80,7 +80,10 @@ def explain(
         return
     if capacity is not None:
         raise ConfigError(
-            f"`{what}` is not a device", kind="config", field="--capacity", hint="give it with the name of a device"
+            f"`{what}` is not a device",
+            kind="config",
+            field="--capacity",
+            hint="give it with the name of a device",
         )
     if not trace.exists() and _is_word(str(trace)):
         _explain_word(str(trace), as_json)

@@ -37,12 +37,15 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
+    except SystemExit as end:
+        # Typer ends so at a closed pipe, and so does its console for help.
+        if end.code == FAILED_RUN:
+            return CLOSED_PIPE
+        raise
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted; unfinished files were removed")
         return INTERRUPTED
     except EmmclabError as error:
-        if error.errno == errno.EPIPE:
-            return CLOSED_PIPE
         _report(str(error), error.hint)
         return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
     except typer.TyperException as error:
@@ -92,7 +95,7 @@ def _replace_closed() -> _Nowhere | None:
     nowhere = _Nowhere() if sys.stdout is None else None
     for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
         if stream is None:
-            # The number is free: the lowest free one is given. Reading only, so that a write of the core fails.
+            # The lowest free number is given. For reading only, so that a write of the core fails.
             while os.open(os.devnull, os.O_RDONLY) < number:
                 pass
     if nowhere is not None:

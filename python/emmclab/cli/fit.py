@@ -25,11 +25,15 @@ def fit(
     trace: TraceFile,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Output file: the model; default, and `-`: stdout."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Output file: the model; default, and `-`: stdout."
+        ),
     ] = None,
     name: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Name of the model; that of the trace stays out unless given here."),
+        typer.Option(
+            metavar="NAME", help="Name of the model; that of the trace stays out unless given here."
+        ),
     ] = FITTED,
     reading: Reading,
 ) -> None:

@@ -13,7 +13,7 @@ from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
-from emmclab.cli.simulation import (Capacity, Settings, configured, device_names)
+from emmclab.cli.simulation import Capacity, Settings, configured, device_names
 from emmclab.device import presets
 from emmclab.errors import ConfigError
 from emmclab.probe import Disk, Probe, Simulated, probe

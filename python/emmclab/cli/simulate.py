@@ -9,7 +9,17 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.simulation import (Capacity, DeviceName, Drain, Layers, Replay, Second, Settings, configured, layered)
+from emmclab.cli.simulation import (
+    Capacity,
+    DeviceName,
+    Drain,
+    Layers,
+    Replay,
+    Second,
+    Settings,
+    configured,
+    layered,
+)
 
 
 def register(app: typer.Typer) -> None:

@@ -181,7 +181,7 @@ def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], 
 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
-    """Take a device by name or path, change its settings, all checked at once, and scale it; print its notes."""
+    """Take a device by name or path, set values, checked together, and scale it; print its notes."""
     values: dict[str, str | float | bool] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

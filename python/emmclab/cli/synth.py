@@ -36,7 +36,9 @@ def synth(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Argument(metavar="OUT", help="The trace; its ending selects the format; `-` for stdout, with --to."),
+        typer.Argument(
+            metavar="OUT", help="The trace; its ending selects the format; `-` for stdout, with --to."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same trace.")] = 1,
     requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,

@@ -69,6 +69,9 @@ class Study:
     grids: tuple[Grid, ...]
     seeds: tuple[int, ...] = (1,)
 
+    def __repr__(self) -> str:
+        return f"<Study {self.name!r}: {len(self.inputs)} inputs, {len(self.grids)} grids>"
+
     def _repr_html_(self) -> str:
         from emmclab.notebook import study_html
 
