@@ -52,15 +52,14 @@ def calibrate(
             text = path.read_text(errors="replace")
             return _result(_core.calibrate_fio(text, name, path.name, capacity_gb, seed))
         source = read(path)
-    stream = source.open()
-    if not isinstance(stream, _core.Reader):
+    if source.is_synthetic:
         raise UnsupportedError(
             "a synthesised trace has no measured service times",
             kind="unsupported",
             hint="give a recorded trace",
         )
     described = source.header["source"] or source.name
-    return _result(_core.calibrate_trace(stream, name, described, capacity_gb, seed, skip_packed))
+    return _result(_core.calibrate_trace(source.stored(), name, described, capacity_gb, seed, skip_packed))
 
 
 def is_fio(path: Path) -> bool:

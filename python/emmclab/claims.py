@@ -14,7 +14,7 @@ from emmclab.papers.sources import restated
 from emmclab.study.results import Results
 
 REPRODUCED = "reproduced"
-DIRECTION = "in direction"
+DIRECTION = "same trend, different size"
 NOT = "not reproduced"
 RESTATED = "restated"
 CANNOT = "cannot be checked"
@@ -22,7 +22,7 @@ NOT_YET = "not yet"
 #: Verdicts of claims that could have failed.
 TESTED = (REPRODUCED, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
-#: A claim in direction has at least half and at most twice the published effect.
+#: A claim of the same trend has at least half and at most twice the published effect.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
 _NONE = "–"
 _INFINITE = float("inf")
@@ -33,7 +33,7 @@ class Check:
     """A value held against the published one.
 
     A value is exact within `within` of `published`, or between `at_least` and `at_most` where the paper
-    states such a bound. It is right in direction if its effect, the distance from `neutral`, is 0.5 to 2
+    states such a bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2
     times the published one; a count or a range has no neutral value and states its own bounds, `least` and
     `most`. `part` names, in words, the part of the claim that stays open where the value cannot be measured.
     """
@@ -177,13 +177,13 @@ def parse(text: str, name: str) -> list[Rule]:
 
 
 def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool = True) -> str:
-    """Judge measured values; with a part not checked (or not `whole`) a claim holds in direction at most.
+    """Judge measured values; with a part not checked (or not `whole`) a claim shows the same trend at most.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
-    ['reproduced', 'in direction', 'not reproduced']
+    ['reproduced', 'same trend, different size', 'not reproduced']
     >>> verdict((*checks, Check("loss", 3)), {"gain": 83.0})
-    'in direction'
+    'same trend, different size'
     """
     known = [check for check in checks if check.value in values]
     if not known:
@@ -282,7 +282,7 @@ def headline(claims: Iterable[Claim]) -> str:
     found = counts(claims)
     tested = sum(found[name] for name in TESTED)
     return (
-        f"{tested} claims tested: {found[REPRODUCED]} reproduced, {found[DIRECTION]} in direction, "
-        f"{found[NOT]} not; {found[RESTATED]} restated; {found[CANNOT]} cannot be checked"
+        f"{tested} claims tested: {found[REPRODUCED]} reproduced, {found[DIRECTION]} same trend but "
+        f"different size, {found[NOT]} not; {found[RESTATED]} restated; {found[CANNOT]} cannot be checked"
         + (f"; {found[NOT_YET]} not yet" if found[NOT_YET] else "")
     )

@@ -47,13 +47,16 @@ class Device:
         self._config = config
 
     @staticmethod
-    def preset(name: str) -> Device:
-        """Take a device that comes with emmclab.
+    def preset(name: str, capacity: str | None = None) -> Device:
+        """Take a device that comes with emmclab, scaled to a capacity such as `128GB` where one is given.
 
         >>> len(presets()) >= 7
         True
+        >>> Device.preset("nexus5", capacity="64GB").name
+        'nexus5-64GB'
         """
-        return Device(_core.DeviceConfig.preset(name))
+        device = Device(_core.DeviceConfig.preset(name))
+        return device if capacity is None else device.with_capacity(capacity)
 
     @staticmethod
     def file(path: str | PathLike[str]) -> Device:
@@ -62,7 +65,7 @@ class Device:
         >>> Device.file("no-such-device.toml")
         Traceback (most recent call last):
         ...
-        emmclab.errors.InputError: no-such-device.toml: No such file or directory
+        emmclab.errors.InputError: no-such-device.toml: file not found
 
         Raises:
             ConfigError: with every unknown key, wrong type and impossible value at once.
@@ -79,6 +82,28 @@ class Device:
         'nexus5'
         """
         return Device.file(name) if "/" in name or name.endswith(".toml") else Device.preset(name)
+
+    def with_capacity(self, capacity: str) -> Device:
+        """Scale the device to a capacity: the blocks of each group in a plane, in proportion; nothing else.
+
+        The capacity, such as `128GB` of 1,024 MB each, becomes a part of the name.
+
+        Raises:
+            ConfigError: it is not a size, or no number of blocks gives a device of this capacity.
+
+        >>> 64 <= Device.preset("nexus5").with_capacity("64GB").capacity_bytes / 2**30 < 65
+        True
+        """
+        return Device(self._config.with_capacity(capacity.strip()))
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The capacity that the host sees.
+
+        >>> Device.preset("iiswc15-hps").capacity_bytes == 32 * 2**30
+        True
+        """
+        return self._config.capacity
 
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
         """Set values by dotted key, as `{"timing.parallelism": "both"}`; all are checked together.
@@ -154,10 +179,10 @@ class Device:
         return self._config.to_toml()
 
     def explain(self) -> list[dict[str, str]]:
-        """Give every setting with its value, unit, origin and meaning.
+        """Give every setting with its value, unit, origin, meaning, and the words or range that it allows.
 
         >>> sorted(Device.preset("nexus5").explain()[0])
-        ['doc', 'key', 'origin', 'unit', 'value']
+        ['allowed', 'doc', 'key', 'origin', 'unit', 'value']
         """
         rows: list[dict[str, str]] = json.loads(self._config.explain())
         return rows
@@ -380,6 +405,11 @@ class Result(Document):
     def __repr__(self) -> str:
         mean = f"{self['response.mean_response_ms']:.2f} ms mean response"
         return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
+
+    def _repr_html_(self) -> str:
+        from emmclab.notebook import result_html
+
+        return result_html(self)
 
     def shown(self, path: str) -> Any:
         """Give a field to show; None for times of an operation that did not occur and energy without figures.

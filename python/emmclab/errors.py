@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno as numbers
 from os import fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 #: What can be done where the operating system refuses, by its error number.
 _HINTS = {
-    numbers.ENOENT: "check the path; the folder of an output has to exist",
+    numbers.ENOENT: "check the path",
     numbers.EISDIR: "name a file, not a folder",
     numbers.ENOTDIR: "name a folder; a part of this path is a file",
     numbers.EEXIST: "something of this name is there already; name another",
@@ -70,10 +71,12 @@ class InputError(EmmclabError, OSError):
         """Make one of an error of the operating system; `file` and `hint` override its own.
 
         >>> InputError.of(FileNotFoundError(2, "No such file or directory", "gone.txt")).hint
-        'check the path; the folder of an output has to exist'
+        'check the path'
         """
         name = error.filename if file is None else fspath(file)
         said = error.strerror or str(error)
+        if error.errno == numbers.ENOENT and name:
+            said = "file not found" if Path(name).absolute().parent.exists() else "folder not found"
         usual = _HINTS.get(error.errno or 0, "check the path, and the disk or device that it is on")
         return cls(
             f"{name}: {said}" if name else said,

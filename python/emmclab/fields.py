@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from emmclab.quantity import significant
+
 
 class Field(NamedTuple):
     """A column of a published table; `name` is its field in JSON, Parquet and Python."""
@@ -21,12 +23,17 @@ class Field(NamedTuple):
         return f"{self.label}, {self.unit}" if self.unit else self.label
 
     def text(self, value: float | None) -> str:
-        """Print a value with the column's digits; a missing one is a dash.
+        """Print a value with the column's digits, a small one with three significant digits; a dash for none.
 
         >>> SIZE_FIELDS[0].text(63668.0), SIZE_FIELDS[4].text(None)
         ('63,668', '–')
+        >>> TIMING_FIELDS[0].text(0.6534), TIMING_FIELDS[4].text(0.0042)
+        ('0.653', '0.0042')
         """
-        return "–" if value is None else f"{value:,.{self.digits}f}"
+        if value is None:
+            return "–"
+        small = value and abs(value) < (100 if self.digits == 0 else 0.1)
+        return significant(value, least=self.digits) if small else f"{value:,.{self.digits}f}"
 
 
 #: Table III (IISWC 2015, section III-B).
@@ -73,7 +80,7 @@ TIMING_FIELDS = (
 
 #: Meaning of the counts of a ledger, by field.
 LEDGER_MEANINGS = {
-    "seen": "records of the input: lines, rows or events",
+    "seen": "records of the input: lines of a text, rows of a table, events of a recording",
     "paired": "requests whose arrival and completion events were matched",
     "kept": "requests in the trace",
     "skipped": "bad records left out under `--lenient`, and records of a kind that is no request",

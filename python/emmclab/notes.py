@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emmclab.profile import Profile
+from emmclab.quantity import duration, size
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
@@ -12,7 +13,8 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
         found.append(
             (
                 "Working set",
-                f"{pages['unique_kb']:,} KB in unique 4 KB pages, {pages['written_kb']:,} KB of them written",
+                f"{size(pages['unique_kb'] * 1024)} in unique 4 KB pages, "
+                f"{size(pages['written_kb'] * 1024)} of them written",
             )
         )
     hot = [row for row in profile.figure("hot_pages") if row["op"] == "write"]
@@ -31,8 +33,9 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
         found.append(
             (
                 "Idle time",
-                f"{gc['idle_s']:,.0f} s ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} collections of a "
-                f"block ({gc['block_ms']:,.0f} ms) fit into single gaps, "
+                f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
+                f"{gc['blocks_that_fit']:,} collections of a block ({duration(gc['block_ms'] / 1e3)} each) "
+                "fit into single gaps, "
                 f"{gc['blocks_needed']:,} are needed for the bytes written",
             )
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from emmclab.document import Document
 from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
+from emmclab.quantity import size
 
 
 class Text(str):
@@ -29,7 +30,7 @@ class Profile(Document):
     """
 
     def __repr__(self) -> str:
-        return f"<Profile {self.name!r}: {self['requests']:,} requests, {self['data_size_kb']:,.0f} KB>"
+        return f"<Profile {self.name!r}: {self['requests']:,} requests, {size(self['data_size_kb'] * 1024)}>"
 
     @property
     def name(self) -> str:
@@ -111,15 +112,9 @@ class Profile(Document):
         write_report([self], path)
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from emmclab.notebook import profile_html
 
-        parts = [f"<p><b>{escape(self.name)}</b>: {escape(ledger_line(self['ledger']))}</p>"]
-        for title, fields in TABLES:
-            head = "".join(f"<th>{escape(field.heading)}</th>" for field in fields)
-            row = "".join(f"<td>{field.text(self[field.name])}</td>" for field in fields)
-            row = f"<tr><th>{escape(self.name)}</th>{row}</tr>"
-            parts.append(f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{row}</table>")
-        return "".join(parts)
+        return profile_html(self)
 
 
 def ledger_line(ledger: Mapping[str, int]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import inspect
 import json
 import threading
@@ -15,13 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.extras import library
 from emmclab.files import digest, folder_aside, printable, written
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import pandas
     import polars
     import pyarrow
+
+    from emmclab.frames import ArrowTable
 
 Header = dict[str, str | None]
 Ledger = dict[str, int]
@@ -54,22 +57,82 @@ class Trace:
     True
     """
 
-    def __init__(self, name: str, open_stream: Callable[[], _core.Reader]) -> None:
-        """Make a trace of a stream that can be opened again; the first opening finds bad input."""
+    def __init__(self, name: str, open_stream: Callable[[], _core.Reader], *, once: bool = False) -> None:
+        """Make a trace of a stream that can be opened again, unless `once`; opening it finds bad input."""
         self.name = name
+        self._once = once
         self._open_stream = open_stream
         stream = open_stream()
         self._unread: _core.Reader | None = stream
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
         self._ledger: Ledger | None = None
-        of_files = isinstance(stream, _core.Reader)
-        self.recognised: list[tuple[str, str]] = stream.recognised() if of_files else []
+        self._of_files = isinstance(stream, _core.Reader)
+        self._can_repeat = hasattr(stream, "repeat")
+        self.recognised: list[tuple[str, str]] = stream.recognised() if self._of_files else []
         """For each file its format, and what that was recognised by: `content`, `--format` or `--columns`."""
-        self._files = stream.files() if of_files else []
+        self._files = stream.files() if self._of_files else []
+        self._aside: AbstractContextManager[Path] | None = None
+        self._copy: Path | None = None
 
     def __repr__(self) -> str:
         return f"<Trace {self.name!r} ({self.header['format']})>"
+
+    def _repr_html_(self) -> str:
+        from emmclab.notebook import trace_html
+
+        return trace_html(self)
+
+    @staticmethod
+    def from_arrow(table: ArrowTable, name: str = "frame") -> Trace:
+        """Take a table in memory as a trace: of pyarrow, polars, pandas, DuckDB, or any Arrow library.
+
+        Columns are those of `to_arrow` (docs/reference/trace-columns.md): `arrival_ns`, `sector`, `sectors`
+        and `op` are needed, rows stand in order of arrival, times are whole nanoseconds. Other columns are
+        left out, and named in the note of the header. The table is streamed, and columns that have the
+        type of a trace are not copied. A stream (`pyarrow.RecordBatchReader`) can be read once.
+
+        Args:
+            table: has `__arrow_c_stream__` or `__arrow_c_array__`.
+            name: of the trace; stands in results and errors.
+
+        Raises:
+            FormatError: a column is missing or has an impossible type, or, in a pass, a value is missing or
+                impossible, or a row stands after its place; `line` is the row, from 1.
+            ConfigError: this is no table of columns.
+            UnsupportedError: a library that the table needs is missing, or a stream is read again.
+
+        >>> trace = read(bundled()[0])
+        >>> again = Trace.from_arrow(trace.to_arrow(), "again")
+        >>> again.profile()["requests"] == trace.profile()["requests"]
+        True
+        """
+        from emmclab.frames import is_stream, opener
+
+        return Trace(name, opener(table, name), once=is_stream(table))
+
+    @staticmethod
+    def from_polars(frame: polars.DataFrame, name: str = "frame") -> Trace:
+        """Take a polars frame as a trace; as `from_arrow`.
+
+        >>> trace = read(bundled()[0])
+        >>> Trace.from_polars(trace.to_polars()).ledger["kept"] == trace.ledger["kept"]
+        True
+        """
+        return Trace.from_arrow(frame, name)
+
+    @staticmethod
+    def from_pandas(frame: pandas.DataFrame, name: str = "frame") -> Trace:
+        """Take a pandas frame as a trace; as `from_arrow`. Times that are missing need an integer type.
+
+        pandas turns whole numbers with gaps into floats, which cannot hold nanoseconds and are refused:
+        `Int64` and Arrow types keep them.
+
+        >>> trace = read(bundled()[0])
+        >>> Trace.from_pandas(trace.to_pandas()).ledger["kept"] == trace.ledger["kept"]
+        True
+        """
+        return Trace.from_arrow(frame, name)
 
     @property
     def ledger(self) -> Ledger:
@@ -82,6 +145,15 @@ class Trace:
             for _ in self.batches():
                 pass
         return dict(self._ledger or {})
+
+    @property
+    def counted(self) -> Ledger | None:
+        """The ledger, where the trace has been read to its end.
+
+        >>> read(bundled()[0]).counted is None
+        True
+        """
+        return None if self._ledger is None else dict(self._ledger)
 
     @property
     def clock_jumps(self) -> list[dict[str, Any]]:
@@ -107,12 +179,21 @@ class Trace:
 
     @property
     def is_pipe(self) -> bool:
-        """Whether the trace comes from a pipe, which can be read but once.
+        """Whether the trace comes from a pipe or another stream, which can be read but once.
 
         >>> read(bundled()[0]).is_pipe
         False
         """
-        return not all(path.is_file() for path in self._files)
+        return self._once or not all(path.is_file() for path in self._files)
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the trace is made by a model or benchmark, rather than recorded.
+
+        >>> read(bundled()[0]).is_synthetic
+        False
+        """
+        return self._can_repeat and not self._of_files
 
     def open(self) -> _core.Reader:
         """Open the trace at its beginning, as a stream of batches.
@@ -196,7 +277,8 @@ class Trace:
                 writer.write(batch)
             left_out, lost = writer.losses()
             writer.finish(self.ledger, self.header)
-            written.append(fspath(path))
+            if fspath(path) != "-":
+                written.append(fspath(path))
         except BaseException:
             writer.abort()
             raise
@@ -210,7 +292,28 @@ class Trace:
         True
         """
         refuse_pipes([self], "read twice")
-        return Trace(self.name, lambda: self.open().repeat(passes))
+        # A table in memory has no way to repeat itself.
+        source = self.open if self._can_repeat else self.stored
+        return Trace(self.name, lambda: source().repeat(passes))
+
+    def stored(self) -> _core.Reader:
+        """Open the trace as a stream of files; one that is made or in memory gets a temporary file.
+
+        >>> from emmclab.workload import Workload
+        >>> Workload.preset("Music").trace().stored().next() is not None
+        True
+        """
+        if self._of_files:
+            return self.open()
+        if self._copy is None:
+            import tempfile
+
+            # A generator holds the folder: the folder goes with the trace.
+            self._aside = folder_aside(Path(tempfile.gettempdir()))
+            self._copy = self._aside.__enter__() / "copy.parquet"
+            self.write(self._copy)
+            written.pop()  # A temporary file is none that a command keeps.
+        return _core.Reader(self._copy)
 
     def to_arrow(self) -> pyarrow.Table:
         """Give the whole trace as a pyarrow table, without a copy.
@@ -219,7 +322,7 @@ class Trace:
         >>> trace.to_arrow().num_rows == trace.ledger["kept"]
         True
         """
-        arrow = _library("pyarrow")
+        arrow = library("pyarrow")
         return arrow.Table.from_batches([arrow.record_batch(batch) for batch in self.batches()])
 
     def to_polars(self) -> polars.DataFrame:
@@ -229,10 +332,8 @@ class Trace:
         >>> frame.columns[:2]
         ['arrival_ns', 'start_ns']
         """
-        library = _library("polars")
-        frame: polars.DataFrame = library.concat(
-            [library.DataFrame(b) for b in self.batches()], rechunk=False
-        )
+        module = library("polars")
+        frame: polars.DataFrame = module.concat([module.DataFrame(b) for b in self.batches()], rechunk=False)
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -242,7 +343,7 @@ class Trace:
         >>> len(trace.to_pandas()) == trace.ledger["kept"]
         True
         """
-        return self.to_arrow().to_pandas(types_mapper=_library("pandas").ArrowDtype)
+        return self.to_arrow().to_pandas(types_mapper=library("pandas").ArrowDtype)
 
 
 def read(
@@ -329,29 +430,10 @@ def combine(traces: Sequence[Trace]) -> Trace:
             hint="name two or more traces, or leave out `--combine`",
         )
 
-    import tempfile
-
     refuse_pipes(traces, "combined with another")
-    # A generator: what it holds is removed with it.
-    aside: contextlib.AbstractContextManager[Path] | None = None
-    folder = Path()
-
-    def opened(place: int, trace: Trace) -> _core.Reader:
-        nonlocal aside, folder
-        stream = trace.open()
-        if isinstance(stream, _core.Reader):
-            return stream
-        # A generated trace has no file to read from again: it gets a temporary one.
-        if aside is None:
-            aside = folder_aside(Path(tempfile.gettempdir()))
-            folder = aside.__enter__()
-        path = folder / f"{place}.parquet"
-        if not path.exists():
-            trace.write(path)
-        return _core.Reader(path)
 
     def open_stream() -> _core.Reader:
-        return _core.Reader.combine([opened(place, trace) for place, trace in enumerate(traces)])
+        return _core.Reader.combine([trace.stored() for trace in traces])
 
     return Trace("/".join(trace.name for trace in traces), open_stream)
 
@@ -427,16 +509,7 @@ def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
     for trace in traces:
         if trace.is_pipe:
             raise UnsupportedError(
-                f"{trace.name} comes from a pipe and cannot be {what}",
+                f"{trace.name} is a pipe or another stream and cannot be {what}",
                 kind="unsupported",
-                hint="write it to a file first",
+                hint="write it to a file first, or make a table of it",
             )
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UnsupportedError(
-            f"this needs the Python library {name}", kind="unsupported", hint=f"run `pip install {name}`"
-        ) from error

@@ -186,13 +186,17 @@ def workloads() -> list[str]:
     return list(_core.workload_presets())
 
 
-def fit(trace: Trace, progress: Progress | None = None) -> Workload:
-    """Take a model from a trace in one pass.
+#: The name of a fitted model where none is given: that of a file may tell of people and dates.
+FITTED = "fitted"
 
-    >>> fit(Workload.preset("Email").trace()).name
-    'Email'
+
+def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -> Workload:
+    """Take a model from a trace in one pass; nothing in it names the trace, unless `name` does.
+
+    >>> fit(Workload.preset("Email").trace(), name="mail").name
+    'mail'
     """
-    fitter = _core.Fitter(trace.name)
+    fitter = _core.Fitter(name)
     for batch in trace.batches(progress):
         fitter.update(batch)
     return Workload(fitter.finish())

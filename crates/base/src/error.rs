@@ -73,7 +73,7 @@ impl Error {
     /// An operating-system error on `path`; where the bytes rather than the system are at fault, a syntax error.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         let kind = if error.kind() == Cause::InvalidData { Kind::Syntax } else { Kind::Io };
-        let said = error.to_string();
+        let said = if error.kind() == Cause::NotFound { missing(path).to_owned() } else { error.to_string() };
         let mut out = Self::new(kind, said.split(" (os error").next().unwrap_or_default()).in_file(path);
         out.0.source = Some(Box::new(error));
         out
@@ -107,6 +107,13 @@ impl Error {
         self.0.column = (column > 0).then_some(column);
         let text = String::from_utf8_lossy(&value[..value.len().min(80)]).into_owned();
         self.0.value = Some(if value.len() > 80 { format!("{text}...") } else { text });
+        self
+    }
+
+    /// The field as a whole, where no value of it is at fault.
+    #[must_use]
+    pub fn in_field(mut self, field: &str) -> Self {
+        self.0.field = Some(field.to_owned());
         self
     }
 
@@ -144,10 +151,16 @@ impl Error {
     }
 }
 
+/// What of a path is missing.
+fn missing(path: &Path) -> &'static str {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_none_or(Path::exists) { "file not found" } else { "folder not found" }
+}
+
 /// The hint for a refusal of the operating system where the caller knows nothing better.
 fn usual_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
-        Cause::NotFound => "check the path; the folder of an output has to exist",
+        Cause::NotFound => "check the path",
         Cause::PermissionDenied => "check the permissions of the file and its folder",
         Cause::StorageFull | Cause::QuotaExceeded => {
             "free some space or write elsewhere; nothing was left behind"

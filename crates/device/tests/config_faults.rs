@@ -50,7 +50,7 @@ fn all_faults_are_listed_at_once_with_the_nearest_key() {
         "5 faults",
         "`nam`; did you mean `name`",
         "geometry.channels",
-        "did you mean `parallelism`",
+        "did you mean `timing.parallelism`",
         "programmed, transferred",
         "must be a number",
     ] {
@@ -93,17 +93,17 @@ fn contradictions_and_impossible_values_are_refused() {
             "at most",
         ),
         (&[("mapping.unit_kb", "8")], "must fit a page"),
-        (&[("geometry.block_groups.0.program_us", "nan")], "must lie in"),
-        (&[("geometry.block_groups.0.program_us", "-1")], "must lie in"),
+        (&[("geometry.block_groups.0.program_us", "nan")], "must be 0 to 100,000,000"),
+        (&[("geometry.block_groups.0.program_us", "-1")], "must be 0 to 100,000,000"),
         (&[("timing.same_offset", "true"), ("timing.parallelism", "none")], "multi-plane"),
         (&[("power.wake_us", "3000")], "never sleeps"),
         (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
         (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),
         (&[("geometry.block_groups.0.spare_blocks", "3")], "never go bad"),
         (&[("mapping.scheme", "pages")], "bast, fast, superblock"),
-        (&[("mapping.scheme", "fast"), ("mapping.log_blocks", "1")], "must lie in 2"),
+        (&[("mapping.scheme", "fast"), ("mapping.log_blocks", "1")], "must be 2 to"),
         (&[("mapping.scheme", "bast"), ("mapping.log_blocks", "18")], "needs 276: 257 for data, 18 for logs"),
-        (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "must lie in 1..=1024"),
+        (&[("mapping.scheme", "superblock"), ("mapping.superblock_blocks", "0")], "must be 1 to 1,024"),
         (&[("mapping.scheme", "block"), ("gc.policy", "fifo")], "merged and not collected"),
         (&[("mapping.scheme", "dftl"), ("mapping.cached_entries", "0")], "cached_entries"),
         (&[("mapping.scheme", "block"), ("mapping.cached_maps", "1")], "has no such setting"),
@@ -126,7 +126,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("cache.size_kb", "512"), ("mapping.scheme", "dftl")], "by the page map"),
         (&[("cache.size_kb", "512"), ("controller.scheduling", "read_first")], "read_first"),
         (&[("gc.hpi", "false")], "idle collection"),
-        (&[("gc.idle_free_blocks", "1"), ("gc.idle_after_us", "5")], "must lie above"),
+        (&[("gc.idle_free_blocks", "1"), ("gc.idle_after_us", "5")], "must be above"),
         (&[("gc.urgent_free_blocks", "4000000")], "only"),
         (&[("gc.policy", "none"), ("gc.urgent_free_blocks", "2")], "none"),
         (&[("slc.blocks", "16")], "slc.mode"),
@@ -171,11 +171,11 @@ fn a_setting_of_another_policy_is_refused_by_the_name_of_its_owner() {
         assert!(error.contains(owner) && error.contains("no such setting"), "{settings:?}: {error}");
     }
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    for (value, part) in [("0", "must lie in 1..="), ("'x'", "whole number"), ("1.5", "whole number")] {
+    for (value, part) in [("0", "must be 1 to "), ("'x'", "whole number"), ("1.5", "whole number")] {
         let error = config.set_all(&[("gc.policy", "windowed_greedy"), ("gc.window", value)]).unwrap_err();
         assert!(error.to_string().contains(part), "{value}: {error}");
     }
-    assert!(config.set("gc.windo", "5").unwrap_err().to_string().contains("did you mean `window`"));
+    assert!(config.set("gc.windo", "5").unwrap_err().to_string().contains("did you mean `gc.window`"));
 }
 
 #[test]
@@ -254,4 +254,53 @@ fn the_card_of_implication_1_is_a_third_as_fast_as_the_phone_in_every_part() {
     for (phone, card) in phone.iter().zip(&card) {
         assert!((card - 3.0 * phone).abs() < 0.05, "{card} is not three times {phone}");
     }
+}
+
+#[test]
+fn a_preset_takes_another_capacity_in_proportion() {
+    for (preset, gb) in [("iiswc15-hps", 128), ("nexus5", 64), ("emmc51-tlc", 128), ("small-1gb", 2)] {
+        let before = DeviceConfig::preset(preset).unwrap();
+        let after = before.with_capacity(gb << 30, "X").unwrap();
+        let (capacity, wanted) = (after.capacity().0, gb << 30);
+        assert!((wanted..wanted + wanted / 50).contains(&capacity), "{preset}: {capacity}");
+        let ratio = |config: &DeviceConfig| {
+            let groups = &config.settings().geometry.block_groups;
+            groups
+                .iter()
+                .map(|group| f64::from(group.blocks) / f64::from(groups[0].blocks))
+                .collect::<Vec<_>>()
+        };
+        for (one, other) in ratio(&before).iter().zip(ratio(&after)) {
+            assert!((one / other - 1.0).abs() < 0.01, "{preset}");
+        }
+        assert_eq!(after.name(), format!("{preset}-X"));
+        let row =
+            after.explain().into_iter().find(|row| row.key == "geometry.block_groups.0.blocks").unwrap();
+        assert_eq!(row.origin, "--capacity X");
+    }
+}
+
+#[test]
+fn an_impossible_capacity_is_refused_with_what_the_device_has() {
+    for bytes in [0, 1 << 12, 1 << 60, u64::MAX] {
+        let error = DeviceConfig::preset("small-1gb").unwrap().with_capacity(bytes, "X").unwrap_err();
+        assert_eq!(error.kind(), Kind::Config, "{bytes}");
+        assert!(error.hint_text().unwrap().contains("small-1gb"), "{bytes}");
+    }
+}
+
+#[test]
+fn explain_lists_what_a_setting_allows() {
+    let rows = DeviceConfig::preset("small-1gb").unwrap().explain();
+    let allowed = |key: &str| rows.iter().find(|row| row.key == key).unwrap().allowed.clone();
+    assert!(allowed("gc.policy").contains("greedy, "));
+    assert!(allowed("geometry.block_groups.0.cell_mode").contains("tlc"));
+    assert!(allowed("timing.parallelism").contains("interleave"));
+}
+
+#[test]
+fn a_near_key_is_named_in_full() {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    let error = config.set("gc.polcy", "fifo").unwrap_err();
+    assert!(error.to_string().contains("did you mean `gc.policy`?"), "{error}");
 }

@@ -31,7 +31,7 @@ impl schemars::JsonSchema for Size {
     }
 }
 
-const UNITS: [(&str, u32); 4] = [("GB", 30), ("MB", 20), ("KB", 10), ("B", 0)];
+const UNITS: [(&str, u32); 5] = [("TB", 40), ("GB", 30), ("MB", 20), ("KB", 10), ("B", 0)];
 
 impl Size {
     /// Whole KB.
@@ -63,7 +63,7 @@ impl TryFrom<Given> for Size {
 impl std::str::FromStr for Size {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let none = || format!("`{text}` is no size; write it as 256MiB, 32KB or a number of bytes");
+        let none = || format!("`{text}` is not a size; write it as 256MiB, 32KB or a number of bytes");
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let number: u64 = text[..split].parse().map_err(|_| none())?;
         let unit = text[split..].trim().to_ascii_uppercase().replace("IB", "B");

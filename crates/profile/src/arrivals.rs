@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Flags, Largest, MOST_JUMPS, Nanos, Request};
 
-use crate::bins::{Doubling, label, pct};
+use crate::bins::{Doubling, pct, time_label};
 use crate::merge::Join;
 use crate::report::InterArrivalRow;
 use crate::{FEW_GAPS, elapsed};
@@ -160,7 +160,7 @@ impl Arrivals {
         self.gaps.bins().filter_map(move |bin| {
             let (low_ms, high_ms) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
             Some(InterArrivalRow {
-                bin: label(low_ms, high_ms, "ms"),
+                bin: time_label(low_ms / 1e3, high_ms.map(|high| high / 1e3)),
                 low_ms,
                 high_ms,
                 gaps: bin.count,

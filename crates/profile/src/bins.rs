@@ -78,13 +78,40 @@ impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
     }
 }
 
-/// The name of a range in `unit`.
-pub(crate) fn label(low: f64, high: Option<f64>, unit: &str) -> String {
+/// Units of time, each with its length in seconds, the longest first.
+const TIMES: [(&str, f64); 7] =
+    [("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)];
+/// Units of size, each in bytes, the largest first.
+const SIZES: [(&str, f64); 4] = [("GB", 1_073_741_824.0), ("MB", 1_048_576.0), ("KB", 1_024.0), ("B", 1.0)];
+
+/// The name of a range of times in seconds, in the unit that suits its upper edge.
+pub(crate) fn time_label(low_s: f64, high_s: Option<f64>) -> String {
+    label(low_s, high_s, &TIMES)
+}
+
+/// The name of a range of sizes in KB.
+pub(crate) fn size_label(low_kb: f64, high_kb: Option<f64>) -> String {
+    label(low_kb * 1_024.0, high_kb.map(|high| high * 1_024.0), &SIZES)
+}
+
+fn label(low: f64, high: Option<f64>, units: &[(&str, f64)]) -> String {
+    let largest = high.unwrap_or(low);
+    let fits = units.iter().find(|(_, length)| largest >= *length * (1.0 - 1e-9)).or(units.last());
+    let (unit, length) = fits.copied().unwrap_or(("", 1.0));
+    let low_text = three_digits(low / length);
     match high {
-        Some(high) if low == 0.0 => format!("<= {high} {unit}"),
-        Some(high) => format!("{low} - {high} {unit}"),
-        None => format!("> {low} {unit}"),
+        Some(high) if low == 0.0 => format!("<= {} {unit}", three_digits(high / length)),
+        Some(high) => format!("{low_text} - {} {unit}", three_digits(high / length)),
+        None => format!("> {low_text} {unit}"),
     }
+}
+
+/// A number with three significant digits, or all those in front of the point.
+fn three_digits(value: f64) -> String {
+    let digits = value.abs().max(1e-9).log10().floor() as i32;
+    let places = (2 - digits).clamp(0, 9) as usize;
+    let text = format!("{value:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// `part` of `whole` in percent; `None` where there is no whole.
@@ -101,5 +128,28 @@ mod tests {
         type Kb = Doubling<4, 4>;
         assert_eq!([0, 1, 4, 5, 8, 9, 16, 17, u64::MAX].map(Kb::index), [0, 0, 0, 1, 1, 2, 2, 3, 3]);
         assert_eq!((0..4).map(Kb::edges).next_back(), Some((16, None)));
+    }
+
+    #[test]
+    fn a_range_is_named_in_the_unit_that_suits_it() {
+        for (low, high, name) in [
+            (0.0, Some(0.001), "<= 1 ms"),
+            (0.001, Some(0.002), "1 - 2 ms"),
+            (0.000_5, Some(0.001), "0.5 - 1 ms"),
+            (0.000_064, Some(0.000_128), "64 - 128 us"),
+            (0.512, Some(1.024), "0.512 - 1.02 s"),
+            (262.144, Some(524.288), "4.37 - 8.74 min"),
+            (8192.0, None, "> 2.28 h"),
+        ] {
+            assert_eq!(time_label(low, high), name);
+        }
+        for (low, high, name) in [
+            (0.0, Some(4.0), "<= 4 KB"),
+            (64.0, Some(128.0), "64 - 128 KB"),
+            (512.0, Some(1024.0), "0.5 - 1 MB"),
+            (1024.0, None, "> 1 MB"),
+        ] {
+            assert_eq!(size_label(low, high), name);
+        }
     }
 }

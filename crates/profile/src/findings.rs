@@ -158,7 +158,7 @@ const RULES: [Rule; 11] = [
         number: 2,
         title: "Garbage collection fits into idle time",
         holds_if: "idle gaps hold, whole and each by itself, as many block reclaims as the trace's writes will cost",
-        unit: "blocks that fit, per block needed",
+        unit: "times the idle time that collection needs",
         missing: NO_TIMES,
         judge: idle_collection,
     },
@@ -296,10 +296,10 @@ fn far_apart(context: &Context) -> Verdict {
         measured,
         holds(measured),
         format!(
-            "there is much time between requests for work in the background; {above:.1} % of the gaps exceed 16 ms"
+            "mean gap {measured:.1} ms, above the paper's {LONG_GAP_MS:.0} ms; {above:.1} % exceed 16 ms: there is time for work in the background"
         ),
         format!(
-            "on average requests follow closely, though {above:.1} % of the gaps exceed 16 ms (the paper: above 20 % in most traces)"
+            "mean gap {measured:.1} ms, below the paper's {LONG_GAP_MS:.0} ms; {above:.1} % exceed 16 ms (the paper: above 20 % in most traces)"
         ),
     ))
 }
@@ -334,7 +334,7 @@ fn idle_collection(context: &Context) -> Verdict {
     Some(either(
         measured,
         measured >= 1.0,
-        format!("{facts}: collect early, in idle time, and nobody notices"),
+        format!("{facts}: collect early, in idle time"),
         format!("{facts}: some of it will be felt, unless it is cut into smaller steps"),
     ))
 }
@@ -346,9 +346,11 @@ fn large_buffer(context: &Context) -> Verdict {
         temporal,
         holds,
         format!(
-            "few returns to hit on; still, 16 MB that keep the latest pages would hit {hit:.1} % of page touches"
+            "a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches; few start addresses return"
         ),
-        format!("a buffer may pay: 16 MB that keep the latest pages would hit {hit:.1} % of page touches"),
+        format!(
+            "a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches; many start addresses return"
+        ),
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Bytes, Op, Request, SECTOR_BYTES};
 
-use crate::bins::{Doubling, label, pct};
+use crate::bins::{Doubling, pct, size_label, time_label};
 use crate::elapsed;
 use crate::latency::Distribution;
 use crate::report::{LatencyRow, OperationRow, SizeRow, ThroughputRow};
@@ -129,7 +129,7 @@ impl Operation {
             let (low_kb, high_kb) = (kb(bin.low), bin.high.map(kb));
             Some(SizeRow {
                 op,
-                bin: label(low_kb, high_kb, "KB"),
+                bin: size_label(low_kb, high_kb),
                 low_kb,
                 high_kb,
                 requests: bin.count,
@@ -204,7 +204,7 @@ fn latency_rows(bins: &LatencyBins, op: &'static str) -> impl Iterator<Item = La
         let (low_ms, high_ms) = (bin.low as f64 / NS_PER_MS, bin.high.map(|high| high as f64 / NS_PER_MS));
         Some(LatencyRow {
             op,
-            bin: label(low_ms, high_ms, "ms"),
+            bin: time_label(low_ms / 1e3, high_ms.map(|high| high / 1e3)),
             low_ms,
             high_ms,
             requests: bin.count,

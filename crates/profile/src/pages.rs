@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use emmclab_trace::{Op, Request};
 use roaring::RoaringTreemap;
 
-use crate::bins::{Doubling, label, pct};
+use crate::bins::{Doubling, pct, time_label};
 use crate::merge::Join;
 use crate::page_table::{LEAF_PAGES, Page, PageTable};
 use crate::report::{HotPagesRow, UpdateRow, WorkingSet};
@@ -193,7 +193,7 @@ impl Pages {
             below += bin.count;
             let (low_s, high_s) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
             Some(UpdateRow {
-                bin: label(low_s, high_s, "s"),
+                bin: time_label(low_s, high_s),
                 low_s,
                 high_s,
                 page_writes: bin.count,

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use emmclab_trace::{Largest, MOST_JUMPS, Nanos, Request};
 
-use crate::bins::{Doubling, label, pct};
+use crate::bins::{Doubling, pct, time_label};
 use crate::merge::Join;
 use crate::options::GcCost;
 use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
@@ -221,7 +221,7 @@ impl Queue {
         let rows = self.gaps.bins().enumerate().filter_map(|(index, bin)| {
             let (low_ms, high_ms) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
             Some(IdleGapRow {
-                bin: label(low_ms, high_ms, "ms"),
+                bin: time_label(low_ms / 1e3, high_ms.map(|high| high / 1e3)),
                 low_ms,
                 high_ms,
                 gaps: bin.count,

@@ -5,7 +5,7 @@
 
 use emmclab_trace::{Largest, Request};
 
-use crate::bins::label;
+use crate::bins::time_label;
 use crate::merge::Join;
 use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeRow};
@@ -126,7 +126,7 @@ impl WakeUp {
             let (low_ms, high_ms) = (low as f64 / 1e6, high.map(|high| high as f64 / 1e6));
             let delay_ms = |pct| Some(upper_edge_ns(delays.bucket_at(gap..gap + 1, pct)?) as f64 / 1e6);
             Some(WakeRow {
-                bin: label(low_ms, high_ms, "ms"),
+                bin: time_label(low_ms / 1e3, high_ms.map(|high| high / 1e3)),
                 low_ms,
                 high_ms,
                 requests,

@@ -11,6 +11,7 @@ mod benchmark;
 mod calibrate;
 mod direct;
 mod errors;
+mod frame;
 mod json;
 mod pair;
 mod presets;
@@ -36,13 +37,15 @@ mod _core {
     #[pymodule_export]
     use crate::direct::{PyDirectIo, bandwidths};
     #[pymodule_export]
+    use crate::frame::PyFrame;
+    #[pymodule_export]
     use crate::pair::PyPair;
     #[pymodule_export]
     use crate::presets::published_csv;
     #[pymodule_export]
     use crate::profile::{PyProfiler, published_tables};
     #[pymodule_export]
-    use crate::reader::{PyReader, formats, ledger_labels, trace_columns};
+    use crate::reader::{PyReader, csv_columns, formats, ledger_labels, trace_columns};
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_trace::formats::FORMATS;
+use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
 use emmclab_trace::{Column, Combiner, Header, Ledger, MendClock, ReadOptions, TraceInput};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -146,6 +146,22 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             out.set_item("known_by", format.known_by)?;
             out.set_item("reads", true)?;
             out.set_item("writes", format.writes.is_some())?;
+            Ok(out)
+        })
+        .collect()
+}
+
+/// The names that columns of a CSV can have: name, units, needed, about.
+#[pyfunction]
+pub(crate) fn csv_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    CSV_COLUMNS
+        .iter()
+        .map(|column| {
+            let out = PyDict::new(py);
+            out.set_item("name", column.name)?;
+            out.set_item("units", column.units)?;
+            out.set_item("needed", column.needed)?;
+            out.set_item("about", column.about)?;
             Ok(out)
         })
         .collect()

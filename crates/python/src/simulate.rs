@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_device::{DeviceConfig, Quiet, presets};
-use emmclab_layers::LayerConfig;
+use emmclab_layers::{LayerConfig, Size};
 use emmclab_replay::{
     ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, preflight, prepare, prepare_by_traces,
 };
@@ -52,6 +52,22 @@ impl PyDeviceConfig {
             config.set_all(&pairs)?;
             Ok(Self(config))
         })
+    }
+
+    /// The same device scaled to a capacity, as `128GB`.
+    fn with_capacity(&self, py: Python<'_>, capacity: &str) -> PyResult<Self> {
+        run(py, || {
+            let bytes = capacity.parse::<Size>().map_err(|problem| {
+                Error::new(Kind::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB")
+            })?;
+            self.0.with_capacity(bytes.0, capacity).map(Self)
+        })
+    }
+
+    /// The capacity that the host sees, in bytes.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.0.capacity().0
     }
 
     /// The device's name.

@@ -2,12 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, Result};
 use tempfile::NamedTempFile;
 
 use crate::aside;
+use crate::compression::{Compression, Encoder};
 
 /// A file written aside, synced, and renamed into place by [`AtomicFile::commit`]; dropped without it, it is gone. What is
 /// no regular file, as `/dev/null` or a pipe, stays what it is and is written as it comes.
@@ -15,7 +17,7 @@ pub struct AtomicFile {
     path: PathBuf,
     /// Where a link leads.
     target: PathBuf,
-    out: BufWriter<Out>,
+    out: Encoder<BufWriter<Out>>,
 }
 
 enum Out {
@@ -61,7 +63,35 @@ impl AtomicFile {
             aside::create(folder).map(Out::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
-        Ok(Self { path: path.to_owned(), target, out: BufWriter::with_capacity(1 << 18, out) })
+        Ok(Self {
+            path: path.to_owned(),
+            target,
+            out: Encoder::Plain(BufWriter::with_capacity(1 << 18, out)),
+        })
+    }
+
+    /// Starts writing to the standard output, which is written as it comes, whether it is a file or not.
+    ///
+    /// # Errors
+    /// Where the standard output is closed.
+    pub fn stdout() -> Result<Self> {
+        let path = PathBuf::from("standard output");
+        let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| Error::io(&path, error))?;
+        let out = Encoder::Plain(BufWriter::with_capacity(1 << 18, Out::Straight(File::from(out))));
+        Ok(Self { target: path.clone(), path, out })
+    }
+
+    /// Compresses what will be written; nothing has been written yet.
+    ///
+    /// # Errors
+    /// Where the encoder cannot start.
+    pub fn compressed(self, compression: Option<Compression>) -> Result<Self> {
+        let Self { path, target, out } = self;
+        let encoded = out.finish().and_then(|out| Encoder::new(out, compression));
+        match encoded {
+            Ok(out) => Ok(Self { path, target, out }),
+            Err(error) => Err(Error::io(&path, error)),
+        }
     }
 
     /// Where the file will appear.
@@ -75,7 +105,8 @@ impl AtomicFile {
     /// Where the disk is full or fails; the old file, if any, is then untouched.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
-        let out = self.out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
+        let out = self.out.finish().map_err(|error| Error::io(&path, error))?;
+        let out = out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
         let Out::Aside(temp) = out else { return Ok(()) };
         set_default_permissions(temp.as_file()).map_err(|error| Error::io(&path, error))?;
         temp.as_file().sync_all().map_err(|error| Error::io(&path, error))?;

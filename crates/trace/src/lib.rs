@@ -6,6 +6,7 @@
 
 mod ahead;
 mod arrow_batch;
+mod arrow_source;
 mod aside;
 mod atomic_file;
 mod batch;
@@ -14,6 +15,7 @@ mod builder;
 mod clock;
 mod columns;
 mod combine;
+mod compression;
 mod events;
 pub mod formats;
 mod header;
@@ -34,6 +36,7 @@ pub use builder::BatchBuilder;
 pub use clock::{ClockJump, ClockJumps, Direction, Gaps, Largest, MOST_JUMPS, MendClock, Place};
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
+pub use compression::Compression;
 pub use emmclab_base::{
     Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector, interrupt,
 };

@@ -76,16 +76,30 @@ impl TraceReader {
             MendClock::Jumps => Mending::Unplanned(Box::new(options.clone())),
             MendClock::Above(limit) => Mending::Planned(Box::new(Mender::above(limit, in_file_order))),
         });
-        Ok(Self {
+        let mut reader = Self::of_source(path, source, guard, recognised);
+        reader.clock.mending = mending;
+        reader.window = options.reorder_window.unwrap_or(REORDER_WINDOW);
+        Ok(reader)
+    }
+
+    /// A trace from a source that is open; `path` stands in errors.
+    pub(crate) fn of_source(
+        path: &Path,
+        source: Box<dyn Source>,
+        guard: formats::UnitGuard,
+        recognised: Recognised,
+    ) -> Self {
+        let in_file_order = source.in_file_order();
+        Self {
             clock: Clock {
                 gaps: Gaps::default(),
                 file: FileClock::new(in_file_order),
                 in_file_order,
-                mending,
+                mending: None,
             },
             recognised,
             path: path.to_owned(),
-            window: options.reorder_window.unwrap_or(REORDER_WINDOW),
+            window: REORDER_WINDOW,
             guard,
             source,
             read: Vec::new(),
@@ -99,7 +113,7 @@ impl TraceReader {
             ended: false,
             kept: 0,
             reordered: 0,
-        })
+        }
     }
 
     /// The next batch, or `None` at the end.

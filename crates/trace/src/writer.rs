@@ -8,6 +8,7 @@ use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::builder::BatchBuilder;
 use crate::columns::Column;
+use crate::compression::Compression;
 use crate::formats::{self, Holds};
 use crate::header::Header;
 use crate::ledger::Ledger;
@@ -16,7 +17,7 @@ use crate::sink::Sink;
 /// How to write.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// Name of a format; by the ending of the file name where `None`.
+    /// Name of a format, which may end in that of a compression (`csv.gz`); by the ending of the file name where `None`.
     pub format: Option<String>,
 }
 
@@ -39,21 +40,32 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Starts a trace at `path`.
+    /// Starts a trace at `path`; `-` is the standard output. A name that ends in `.gz`, `.zst` or `.xz` compresses.
     ///
     /// # Errors
     /// Where the format is unknown or cannot be written, or the folder cannot be written to.
     pub fn create(path: &Path, header: &Header, options: &WriteOptions) -> Result<Self> {
-        let format = match &options.format {
-            Some(name) => formats::by_name(name, &[])?,
-            None => formats::by_extension(path)?,
+        let (_, by_path) = Compression::split(&path.to_string_lossy());
+        let (format, compression) = match &options.format {
+            Some(name) => {
+                let (name, by_name) = Compression::split(name);
+                (formats::by_name(name, &[])?, by_name.or(by_path))
+            }
+            None => (formats::by_extension(path)?, by_path),
         };
         let Some((holds, create)) = &format.writes else {
             let names: Vec<_> = formats::writable().map(|format| format.name).collect();
             return Err(Error::new(Kind::Unsupported, format!("`{}` can only be read", format.name))
                 .hint(format!("these can be written: {}", names.join(", "))));
         };
-        let sink = create(AtomicFile::create(path)?, header)?;
+        if compression.is_some() && formats::compresses_itself(format) {
+            let message = format!("`{}` compresses by itself", format.name);
+            return Err(Error::new(Kind::Unsupported, message)
+                .in_file(path)
+                .hint("leave out the second ending"));
+        }
+        let file = if path == Path::new("-") { AtomicFile::stdout() } else { AtomicFile::create(path) };
+        let sink = create(file?.compressed(compression)?, header)?;
         Ok(Self { sink, holds: *holds, left_out: 0, values: Default::default() })
     }
 

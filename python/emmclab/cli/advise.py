@@ -17,6 +17,7 @@ from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.show import framed
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
+    Capacity,
     DeviceName,
     Fold,
     Images,
@@ -40,6 +41,7 @@ def advise(
     traces: TraceFiles,
     device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
     by: Annotated[
         str, typer.Option(metavar="mean|p99|waf|lifetime", help="Figure by which the options are ranked.")
     ] = "mean",
@@ -60,7 +62,7 @@ def advise(
     reading: Reading,
 ) -> None:
     """Simulate design options under a trace and rank them, with the cost of each."""
-    configuration = configured(device, settings)
+    configuration = configured(device, settings, capacity)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:
 

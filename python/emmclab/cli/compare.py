@@ -10,12 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
-from emmclab.cli.simulation import (
-    Replay,
-    Settings,
-    configured,
-    device_names,
-)
+from emmclab.cli.simulation import Capacity, Replay, Settings, configured, device_names
 from emmclab.device import Result
 from emmclab.errors import ConfigError
 
@@ -40,6 +35,7 @@ def compare(
         ),
     ] = "iiswc15-4ps,iiswc15-8ps,iiswc15-hps",
     settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
     replay: Replay,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report page.")] = None,
     as_json: AsJson = False,
@@ -54,7 +50,7 @@ def compare(
             field="--devices",
             hint="as `--devices iiswc15-4ps,iiswc15-hps`",
         )
-    configurations = [configured(name, settings) for name in names]
+    configurations = [configured(name, settings, capacity) for name in names]
     sources = distinct([reading.open(path) for path in traces])
     results = [replay.run(device, [source]) for source in sources for device in configurations]
     for result in results[:: len(configurations)]:

@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from emmclab import _core
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, say
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
+from emmclab.cli.outputs import To, TraceOutput, report, to_stdout
 from emmclab.errors import ConfigError
 from emmclab.profile import ledger_line
 
 
-def _writable_formats(incomplete: str) -> list[str]:
-    return [
-        entry["name"] for entry in _core.formats() if entry["writes"] and entry["name"].startswith(incomplete)
-    ]
-
-
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/]")(
-        with_groups(convert)
-    )
+    app.command(
+        epilog="Examples: [cyan]emmclab convert log106_Messaging.txt messaging.parquet[/], "
+        "[cyan]emmclab convert trace.dat trace.csv.zst[/], "
+        "[cyan]emmclab convert trace.dat - --to csv | head[/]"
+    )(with_groups(convert))
 
 
 def convert(
     *,
     trace: TraceFile,
-    output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file to write; its ending selects the format.")
-    ],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Write this format, whatever the ending.", autocompletion=_writable_formats
-        ),
-    ] = None,
+    output: TraceOutput,
+    to: To = None,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Write a trace in another format. The output file appears only when it is complete."""
+    to_stdout(output, as_json)
     with contextlib.suppress(FileNotFoundError):
         if output.samefile(trace):
             raise ConfigError(
@@ -62,7 +50,7 @@ def convert(
         place = {"input": str(trace), "output": str(output), "header": header}
         print_json(place | {"clock_jumps": source.clock_jumps} | written._asdict())
     else:
-        stdout().print(f"{output}: {ledger_line(written.ledger)}", markup=False, soft_wrap=True)
+        report(output, f"{output}: {ledger_line(written.ledger)}")
     if written.left_out:
         _note(f"{written.left_out:,} requests were left out: the format cannot store their operation")
     if written.lost:

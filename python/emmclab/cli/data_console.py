@@ -1,20 +1,32 @@
-"""The console that data go to."""
+"""The consoles that results and messages go to."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 
-from emmclab.cli.console import ClosedPipe
+from emmclab.cli.console import ClosedPipe, harmless
 
 #: Wider than any table.
 _UNBOUNDED = 10_000
 
 
-class DataConsole(Console):
+class HarmlessConsole(Console):
+    """A console on which only its own control sequences take effect, none of the text that is printed."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            segment if segment.control else segment._replace(text=harmless(segment.text))
+            for segment in buffer
+        )
+
+
+class DataConsole(HarmlessConsole):
     """A console that prints every digit; a closed pipe ends the command with its exit code."""
 
     def print(self, *objects: Any, **options: Any) -> None:

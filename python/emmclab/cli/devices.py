@@ -11,34 +11,59 @@ from rich.text import Text
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
+from emmclab.cli.simulation import Capacity
 from emmclab.device import Device, presets
+from emmclab.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab explain nexus5[/] prints every setting of a device.")(devices)
+    app.command(
+        epilog="Examples: [cyan]emmclab explain nexus5[/] prints every setting of a device, "
+        "[cyan]emmclab devices --capacity 128GB[/] what each is at that capacity."
+    )(devices)
 
 
-def devices(as_json: AsJson = False) -> None:
-    """List the simulated devices that come with emmclab."""
-    rows = [_row(name) for name in presets()]
+def devices(capacity: Capacity = None, as_json: AsJson = False) -> None:
+    """List the simulated devices that come with emmclab, or what each is at another capacity."""
+    rows = [_row(name, capacity) for name in presets()]
     if as_json:
         print_json(rows)
         return
     table = framed("Devices")
-    for heading in ("Name", "Flash\nGB", "Pages\nKB", "Planes"):
+    for heading in ("Name", "Flash\nGB", "Capacity\nGB", "Pages\nKB", "Planes"):
         table.add_column(heading, justify="left" if heading == "Name" else "right")
     table.add_column("Description")
     for row in rows:
         pages = " + ".join(f"{size:g}" for size in row["page_kb"])
-        table.add_row(row["name"], f"{row['flash_gb']:,.1f}", pages, str(row["planes"]), Text(row["about"]))
+        table.add_row(
+            row["name"],
+            _gb(row["flash_gb"]),
+            _gb(row["capacity_gb"]),
+            pages,
+            str(row["planes"]),
+            Text(row["about"]),
+        )
     console = stdout()
     console.print(table)
     console.print("timing.parallelism selects what is a way: chip, die or plane", style="dim")
 
 
-def _row(name: str) -> dict[str, Any]:
-    settings = tomllib.loads(Device.preset(name).to_toml())
+def _gb(amount: float | None) -> str:
+    return "–" if amount is None else f"{amount:,.1f}"
+
+
+def _row(name: str, capacity: str | None) -> dict[str, Any]:
+    """Describe a preset; without sizes where it cannot have the capacity."""
+    device, possible = Device.preset(name), True
+    if capacity is not None:
+        try:
+            device = device.with_capacity(capacity)
+        except ConfigError as error:
+            if error.field != "capacity":
+                raise
+            possible = False
+    settings = tomllib.loads(device.to_toml())
     geometry = settings["geometry"]
     planes = 1
     for part in ("channels", "chips_per_channel", "dies_per_chip", "planes_per_die"):
@@ -46,9 +71,10 @@ def _row(name: str) -> dict[str, Any]:
     groups = geometry["block_groups"]
     plane_kb = sum(group["page_kb"] * group["blocks"] * group["pages_per_block"] for group in groups)
     return {
-        "name": name,
+        "name": device.name,
         "about": settings["about"],
         "planes": planes,
         "page_kb": [group["page_kb"] for group in groups],
-        "flash_gb": planes * plane_kb / 2**20,
+        "flash_gb": planes * plane_kb / 2**20 if possible else None,
+        "capacity_gb": device.capacity_bytes / 2**30 if possible else None,
     }

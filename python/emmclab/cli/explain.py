@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -19,11 +20,12 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
-from emmclab.cli.simulation import noted
+from emmclab.cli.simulation import Capacity, configured
 from emmclab.device import Device
 from emmclab.errors import ConfigError, InputError
-from emmclab.fields import JUMP_FIELDS, jump_cells
+from emmclab.fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.glossary import Term, define, glossary, words
+from emmclab.quantity import size
 
 #: Why a file was read as the format it was read as.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
@@ -56,6 +58,7 @@ def explain(
     whole_glossary: Annotated[
         bool, typer.Option("--glossary", help="Print every word with its meaning.")
     ] = False,
+    capacity: Capacity = None,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
@@ -71,12 +74,17 @@ def explain(
             hint="name a trace, a device or a word, or give --glossary",
         )
     trace = what
-    if not trace.exists() and str(trace) in _core.device_presets():
-        _explain_device(Device.preset(str(trace)), as_json)
+    is_preset = not trace.exists() and str(trace) in _core.device_presets()
+    if is_preset or trace.suffix == ".toml":
+        _explain_device(configured(str(trace), [], capacity), as_json)
         return
-    if trace.suffix == ".toml":
-        _explain_device(noted(lambda: Device.file(trace)), as_json)
-        return
+    if capacity is not None:
+        raise ConfigError(
+            f"`{what}` is not a device",
+            kind="config",
+            field="--capacity",
+            hint="give it with the name of a device",
+        )
     if not trace.exists() and _is_word(str(trace)):
         _explain_word(str(trace), as_json)
         return
@@ -151,9 +159,13 @@ def _explain_device(device: Device, as_json: bool) -> None:
     if as_json:
         print_json(settings)
         return
-    table = _headed(f"Settings of {device.name}", "Setting", "Value", "Unit", "From", "Meaning")
+    title = f"Settings of {device.name}, {size(device.capacity_bytes)}; [allowed values]"
+    table = _headed(escape(title), "Setting", "Value", "Unit", "From", "Meaning")
     for setting in settings:
-        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin", "doc")))
+        meaning = Text(setting["doc"])
+        if setting["allowed"]:
+            meaning.append(f" [{setting['allowed']}]", "dim")
+        table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin")), meaning)
     stdout().print(table)
 
 
@@ -175,10 +187,10 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
         facts.add_row(name, Text(header[name] or "not recorded"))
     console.print(facts)
     labels = _core.ledger_labels()
-    ledger = _headed("Ledger", "Count", "Of")
+    ledger = _headed("Ledger", "Count", "", "Of")
     ledger.columns[0].justify = "right"
     for name, count in explained["ledger"].items():
-        ledger.add_row(f"{count:,}", labels[name])
+        ledger.add_row(f"{count:,}", labels[name], LEDGER_MEANINGS.get(name, ""))
     console.print(ledger)
     if explained["clock_jumps"]:
         jumps = _headed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS))

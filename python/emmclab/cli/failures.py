@@ -30,15 +30,24 @@ _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS
 def run(command: Callable[..., Any], arguments: list[str]) -> int:
     """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
     signal.signal(signal.SIGTERM, _terminate)
+    closed = _replace_closed()
     _prepare_stdout()
     try:
         code = command(args=arguments, prog_name="emmclab", standalone_mode=False)
         if code == INTERRUPTED:  # Typer's answer to Ctrl-C.
             raise KeyboardInterrupt
         sys.stdout.flush()
+        if closed is not None and closed.lost:
+            _report("the standard output is closed", "redirect it, as `> result.txt` or `> /dev/null`")
+            return FAILED_RUN
         return code if isinstance(code, int) else 0
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
+    except SystemExit as end:
+        # Typer ends so at a closed pipe, and so does its console for help.
+        if end.code == FAILED_RUN:
+            return CLOSED_PIPE
+        raise
     except (KeyboardInterrupt, typer.Abort):
         say(f"interrupted; {_kept()}")
         return INTERRUPTED
@@ -80,11 +89,43 @@ def _kept() -> str:
     return f"complete: {', '.join(written[:3])}{more}"
 
 
+class _Nowhere(io.TextIOBase):
+    """What stands in for a stream that was closed before the start; takes note of what is lost."""
+
+    encoding = "utf-8"
+    lost = False
+
+    def write(self, text: str) -> int:
+        self.lost = self.lost or bool(text)
+        return len(text)
+
+    def fileno(self) -> int:
+        return 1
+
+
+def _replace_closed() -> _Nowhere | None:
+    """Put something in the place of closed standard streams; give what replaces stdout.
+
+    Python has None there, and the next file opened would get the number of the stream, and what is printed.
+    """
+    nowhere = _Nowhere() if sys.stdout is None else None
+    for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
+        if stream is None:
+            # The lowest free number is given. For reading only, so that a write of the core fails.
+            while os.open(os.devnull, os.O_RDONLY) < number:
+                pass
+    if nowhere is not None:
+        sys.stdout = nowhere
+    if sys.stderr is None:
+        sys.stderr = _Nowhere()
+    return nowhere
+
+
 def _settle_stdout() -> None:
     """Drop what stdout did not take, so that the interpreter does not complain once more when it ends."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except (OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

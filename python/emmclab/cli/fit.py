@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,8 @@ import typer
 from emmclab.cli.console import say
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
-from emmclab.files import write_whole
+from emmclab.cli.outputs import STDOUT, write_text
+from emmclab.workload import FITTED
 from emmclab.workload import fit as fit_workload
 
 
@@ -25,18 +25,25 @@ def fit(
     trace: TraceFile,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Output file: the model; default: stdout."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Output file: the model; default, and `-`: stdout."
+        ),
     ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Name of the model; that of the trace stays out unless given here."
+        ),
+    ] = FITTED,
     reading: Reading,
 ) -> None:
-    """Fit a workload model to a trace: its behaviour without its addresses, names and times."""
+    """Fit a workload model to a trace: its behaviour without its addresses, names and dates."""
     recorded = reading.open(trace)
     with Meter(f"fit {recorded.name}") as meter:
-        model = fit_workload(recorded, progress=meter)
+        model = fit_workload(recorded, progress=meter, name=name)
     reading.note_mended(recorded.name, recorded.ledger)
-    if output is None:
-        sys.stdout.write(model.to_toml())
+    write_text(output, model.to_toml())
+    if output is None or output == STDOUT:
         return
-    write_whole(output, model.to_toml())
     line = f"{output}: model {model.digest}; `emmclab synth {output} OUT` makes traces of it"
     say(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -63,12 +64,18 @@ class Machine:
                 field="--buffer-kb",
                 hint="1 to 1048576",
             )
+        remote = bool(self.ssh or self.adb or self.serial)
         return _core.Recorder(
-            list(self.device or []),
+            [name if remote else _mount_point(name) for name in self.device or []],
             ssh=(self.ssh, list(self.ssh_option or [])) if self.ssh else None,
             adb=(self.serial or "") if self.adb or self.serial else None,
             buffer_kb=self.buffer_kb,
         )
+
+
+def _mount_point(name: str) -> str:
+    """Give a mount point of this host as the kernel lists it; names of devices stay."""
+    return os.path.realpath(name) if os.path.ismount(name) else name
 
 
 def parse_duration(text: str, option: str = "--duration") -> float:

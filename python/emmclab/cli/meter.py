@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from emmclab.cli.console import stderr
+from emmclab.cli.console import say, stderr
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -49,7 +49,7 @@ class Meter:
         else:
             self._next = now + _LINE_S
             share = f"{100 * done / total:.0f} %, " if total else ""
-            print(f"{self.what}: {share}{rate}", file=sys.stderr, flush=True)
+            say(f"{self.what}: {share}{rate}")
 
     def _update_bar(self, done: int, total: int | None, rate: str) -> None:
         if self._bar is None:

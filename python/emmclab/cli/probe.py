@@ -13,7 +13,7 @@ from emmclab.cli.console import print_json, stderr, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
-from emmclab.cli.simulation import Settings, configured, device_names
+from emmclab.cli.simulation import Capacity, Settings, configured, device_names
 from emmclab.device import presets
 from emmclab.errors import ConfigError
 from emmclab.probe import Disk, Probe, Simulated, probe
@@ -42,6 +42,7 @@ def probe_command(
         ),
     ],
     settings: Settings = [],  # noqa: B006 (typer takes it as the default of a repeated option)
+    capacity: Capacity = None,
     write: Annotated[
         bool,
         typer.Option(
@@ -72,7 +73,7 @@ def probe_command(
     path = Path(target)
     # A bare word that is no file can only be a preset; if it is not, the error lists them.
     if target in presets() or target.endswith(".toml") or ("/" not in target and not path.exists()):
-        found = _run(Simulated(configured(target, settings)), True, span_mb, _SIMULATED_MB, seed)
+        found = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:
         if settings:
             raise ConfigError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
 from rich.columns import Columns
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -72,6 +73,7 @@ def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _tables(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print Tables III and IV; fields stand in rows where they do not fit beside each other."""
     for title, fields in TABLES:
         table = framed(title)
         table.add_column("Application")
@@ -79,16 +81,52 @@ def _tables(console: Console, profiles: Sequence[Profile]) -> None:
             table.add_column(
                 field.label.replace(" ", "\n", 1) + (f"\n{field.unit}" if field.unit else ""), justify="right"
             )
-        for profile in profiles:
-            table.add_row(Text(profile.name), *(field.text(profile[field.name]) for field in fields))
-            if published := published_row(profile.name):
-                row = (as_printed(field, published[field.name]) for field in fields)
-                if fields is SIZE_FIELDS:
-                    table.caption = "published means are rounded down to a multiple of 0.5 KB"
-                    table.caption_justify = "left"
-                table.add_row(Text("  published"), *row, style="dim")
-        console.print()
-        console.print(table)
+        rows = [row for profile in profiles for row in _rows_of(profile, fields)]
+        for name, cells, style in rows:
+            table.add_row(Text(name), *cells, style=style)
+        tables = [table] if _fits(console, table) else list(_turned(console, title, fields, rows))
+        if fields is SIZE_FIELDS and len(rows) > len(profiles):
+            tables[-1].caption = "published means are rounded down to a multiple of 0.5 KB"
+            tables[-1].caption_justify = "left"
+        for one in tables:
+            console.print()
+            console.print(one)
+
+
+#: A row of a table: its name, its cells and their style.
+_Row = tuple[str, list[str], str | None]
+
+
+def _rows_of(profile: Profile, fields: Sequence[Field]) -> Iterator[_Row]:
+    """Give the figures of a profile, then those that the paper published of it."""
+    yield profile.name, [field.text(profile[field.name]) for field in fields], None
+    if published := published_row(profile.name):
+        yield "  published", [as_printed(field, published[field.name]) for field in fields], "dim"
+
+
+def _fits(console: Console, table: Table) -> bool:
+    """Whether a table needs no more columns than the console has."""
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width
+
+
+def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequence[_Row]) -> Iterator[Table]:
+    """Give the same figures with a row for each field, as many columns in a table as fit."""
+    start = 0
+    while start < len(rows):
+        best = None
+        for end in range(start + 1, len(rows) + 1):
+            table = framed(title)
+            table.add_column("")
+            for name, _, style in rows[start:end]:
+                table.add_column(Text(name.strip()), justify="right", style=style or "")
+            for number, field in enumerate(fields):
+                table.add_row(field.heading, *(cells[number] for _, cells, _ in rows[start:end]))
+            if best is not None and not _fits(console, table):
+                break
+            best, following = table, end
+        assert best is not None  # noqa: S101 - a table of one column is always taken
+        yield best
+        start = following
 
 
 def _clock(console: Console, profiles: Sequence[Profile]) -> None:
@@ -205,7 +243,7 @@ def _notes(console: Console, profile: Profile) -> None:
 
 def _findings(console: Console, profile: Profile) -> None:
     console.print()
-    console.print(Text("Findings", "bold"))
+    console.print(Text("Findings: does the trace show what the paper found?", "bold"))
     for finding in profile.findings:
         value = "" if finding["measured"] is None else f" ({finding['measured']:,.2f} {finding['unit']})"
         console.print(Text.assemble(_MARKS[finding["shown"]], f"  {_title(finding)}{value}"))

@@ -10,6 +10,7 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.simulation import (
+    Capacity,
     DeviceName,
     Drain,
     Layers,
@@ -33,6 +34,7 @@ def simulate(
     traces: TraceFiles,
     device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
     second: Second = None,
     drain: Drain = False,
@@ -49,7 +51,7 @@ def simulate(
 ) -> None:
     """Replay traces (several: together, on one clock) on a simulated eMMC device."""
     own, layer_settings = layered(settings, layers)
-    configuration = configured(device, own)
+    configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
     beside = None if second is None else configured(second, [])
     software = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}

@@ -42,6 +42,15 @@ Settings = Annotated[
         rich_help_panel="Device",
     ),
 ]
+Capacity = Annotated[
+    str | None,
+    typer.Option(
+        "--capacity",
+        metavar="SIZE",
+        help="Scale the device to this capacity, as 128GB: blocks in proportion; 1 GB is 1,024 MB.",
+        rich_help_panel="Device",
+    ),
+]
 Mode = Annotated[
     str,
     typer.Option(
@@ -171,8 +180,8 @@ def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], 
     return [text for text in settings if text not in own], values
 
 
-def configured(name: str, settings: Sequence[str]) -> Device:
-    """Take a device by name or path and change its settings, all checked at once; print its notes."""
+def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
+    """Take a device by name or path, set values, checked together, and scale it; print its notes."""
     values: dict[str, str | float | bool] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -184,7 +193,8 @@ def configured(name: str, settings: Sequence[str]) -> Device:
                 hint="as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
-    return noted(lambda: Device.named(name).set(values) if values else Device.named(name))
+    device = noted(lambda: Device.named(name).set(values) if values else Device.named(name))
+    return device if capacity is None else device.with_capacity(capacity)
 
 
 def noted(make: Callable[[], Device]) -> Device:

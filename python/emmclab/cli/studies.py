@@ -147,4 +147,13 @@ def recorded_traces(paths: list[Path]) -> list[str]:
             raise ConfigError(f"{path}: there is no such file", kind="config", field="--trace")
     if paths or "EMMCLAB_TRACES" not in os.environ:
         return [str(path) for path in paths]
-    return [str(path) for path in sorted(Path(os.environ["EMMCLAB_TRACES"]).glob("nexus5/*.txt"))]
+    folder = Path(os.environ["EMMCLAB_TRACES"])
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: there is no such folder",
+            kind="config",
+            file=str(folder),
+            field="EMMCLAB_TRACES",
+            hint="let EMMCLAB_TRACES name the folder of recorded traces, or unset it",
+        )
+    return [str(path) for path in sorted(folder.glob("nexus5/*.txt"))]

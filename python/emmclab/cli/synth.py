@@ -9,7 +9,8 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Format
+from emmclab.cli.options import AsJson
+from emmclab.cli.outputs import To, to_stdout
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.workload import Workload, workloads
@@ -34,7 +35,10 @@ def synth(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="The trace; its ending selects the format.")
+        Path | None,
+        typer.Argument(
+            metavar="OUT", help="The trace; its ending selects the format; `-` for stdout, with --to."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same trace.")] = 1,
     requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
@@ -44,7 +48,8 @@ def synth(
     rate_pct: Annotated[
         int, typer.Option(min=1, metavar="PERCENT", help="Rate of arrivals, percent of the workload's own.")
     ] = 100,
-    format: Format = None,
+    to: To = None,
+    format: Annotated[str | None, typer.Option("--format", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Generate a trace from the model of a workload; without a name, list the workloads."""
@@ -62,10 +67,12 @@ def synth(
         raise ConfigError(
             f"a trace of {duration} s", kind="config", field="--duration", hint="give 0 to 1e9 s"
         )
+    to_stdout(out, as_json)
     model = Workload.named(name)
     trace = model.trace(seed, requests=requests, duration_s=duration, rate_pct=rate_pct)
     with Meter(f"synthesise {model.name}") as meter:
-        ledger = trace.write(out, format, progress=meter).ledger
+        # The option had the name of the one for inputs before.
+        ledger = trace.write(out, to or format, progress=meter).ledger
     made = {
         "workload": model.name,
         "model": model.digest,

@@ -80,6 +80,14 @@ class Study:
     #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
     definition: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Study {self.name!r}: {len(self.inputs)} inputs, {len(self.grids)} grids>"
+
+    def _repr_html_(self) -> str:
+        from emmclab.notebook import study_html
+
+        return study_html(self)
+
     @staticmethod
     def named(name: str) -> Study:
         """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""

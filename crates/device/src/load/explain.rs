@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::schema::{json_schema, resolve};
+use super::schema::{allowed, json_schema, resolve};
 use crate::settings::Settings;
 
 /// One setting, explained.
@@ -22,6 +22,8 @@ pub struct Row {
     pub origin: String,
     /// What it means.
     pub doc: String,
+    /// The words that it can be, or its range; empty where no words or range are declared.
+    pub allowed: String,
 }
 
 /// Values by dotted path, in the order of the file.
@@ -85,6 +87,7 @@ pub(super) fn rows(settings: &Settings, origins: &BTreeMap<String, String>) -> V
             unit: unit(&key),
             origin: origins.get(&key).cloned().unwrap_or_else(|| "default".to_owned()),
             doc: doc(&key, &schema),
+            allowed: allowed(&key, &schema),
             value: value.to_string(),
             key,
         })

@@ -2,6 +2,25 @@
 
 /// Longest time of a setting: 100 s; more is a slip of units.
 pub(super) const MAX_US: f64 = 1e8;
+
+/// A range for people: `0 to 4,294,967,295`.
+pub(super) fn range(least: u64, most: u64) -> String {
+    format!("{} to {}", grouped(least), grouped(most))
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Problems found so far.
 #[derive(Default)]
 pub(super) struct Faults(Vec<String>);
@@ -28,7 +47,16 @@ impl Faults {
 
     pub(super) fn amount(&mut self, key: &str, value: f64, most: f64) {
         if !value.is_finite() || value < 0.0 || value > most {
-            self.add(format!("`{key}` is {value}; it must lie in 0..={most}"));
+            self.add(format!("`{key}` is {value}; it must be {}", range(0, most as u64)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_range_is_written_for_people() {
+        assert_eq!(super::range(0, u64::from(u32::MAX)), "0 to 4,294,967,295");
+        assert_eq!(super::range(2, 100), "2 to 100");
     }
 }

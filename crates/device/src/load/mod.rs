@@ -13,14 +13,18 @@ mod validate_mapping;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Bytes, Error, Kind, Result};
 use toml::{Table, Value};
 
+use crate::geometry::Geometry;
 use crate::settings::Settings;
 pub use explain::Row;
 use presets::closest;
 pub use presets::{Preset, presets};
 pub use schema::json_schema;
+
+/// Attempts at a capacity; each closes the gap that the one before left.
+const CAPACITY_STEPS: u32 = 16;
 
 /// The settings of a device, with where each came from.
 #[derive(Clone, Debug)]
@@ -161,6 +165,62 @@ impl DeviceConfig {
         }
         *self = Self::check(given, origins, notes)?;
         Ok(())
+    }
+
+    /// The same device with another capacity: the blocks of each group in a plane grow or shrink in proportion, up to the
+    /// next count that holds `bytes`. Its name then ends in `label`, which is `bytes` in words.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where no number of blocks gives a possible device.
+    pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
+        let now = Geometry::new(&self.settings).capacity().0;
+        let groups = &self.settings.geometry.block_groups;
+        let impossible = |problem: String| {
+            Error::new(Kind::Config, problem).of_field("capacity", 0, label.as_bytes()).hint(format!(
+                "`{}` has {}; give a capacity nearer to that",
+                self.name(),
+                Bytes(now)
+            ))
+        };
+        if bytes == 0 {
+            return Err(impossible("is no capacity".to_owned()));
+        }
+        // Spares stay spares: blocks that are kept back grow with the others.
+        let scaled =
+            |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
+        let mut factor = bytes as f64 / now as f64;
+        for _ in 0..CAPACITY_STEPS {
+            let name = format!("{}-{label}", self.name());
+            let mut pairs = vec![("name".to_owned(), format!("\"{name}\""))];
+            for (index, group) in groups.iter().enumerate() {
+                let key = format!("geometry.block_groups.{index}");
+                pairs.push((format!("{key}.blocks"), scaled(group.blocks, factor).to_string()));
+                if group.spare_blocks > 0 {
+                    pairs.push((
+                        format!("{key}.spare_blocks"),
+                        scaled(group.spare_blocks, factor).to_string(),
+                    ));
+                }
+            }
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            let mut out = self.clone();
+            out.set_all(&pairs).map_err(|error| impossible(format!("is no possible capacity: {error}")))?;
+            for (key, _) in &pairs {
+                out.origins.insert((*key).to_owned(), format!("--capacity {label}"));
+            }
+            let reached = Geometry::new(&out.settings).capacity().0;
+            if reached >= bytes {
+                return Ok(out);
+            }
+            // Blocks in SLC mode and rounding take a part that does not grow.
+            factor += (bytes - reached) as f64 / now as f64 + 1e-9;
+        }
+        Err(impossible("cannot be reached".to_owned()))
+    }
+
+    /// The capacity that the host sees, in bytes.
+    pub fn capacity(&self) -> Bytes {
+        Geometry::new(&self.settings).capacity()
     }
 
     /// What the user should know of the settings: keys that had another name before.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
-use super::faults::Faults;
+use super::faults::{Faults, range};
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
 use crate::settings::{PolicyKind, PolicyOptions, Settings};
 
@@ -65,7 +65,7 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
             if let Some(setting) = kind.settings.iter().find(|setting| setting.key == option) {
                 let (least, most) = setting.range;
                 if !(least..=most).contains(value) {
-                    faults.add(format!("`{section}.{option}` is {value}; it must lie in {least}..={most}"));
+                    faults.add(format!("`{section}.{option}` is {value}; it must be {}", range(least, most)));
                 }
                 continue;
             }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
+use super::faults::range;
 use super::presets::closest;
 use super::registries;
 use crate::settings::Settings;
@@ -43,11 +44,35 @@ fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut V
             true
         } else {
             let guess = closest(key, known.keys().map(String::as_str));
-            let guess = guess.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let parent = path.strip_suffix(key).unwrap_or_default();
+            let guess = guess.map(|near| format!("; did you mean `{parent}{near}`?")).unwrap_or_default();
             faults.push(format!("there is no setting `{path}`{guess}"));
             false
         }
     });
+}
+
+/// What the setting at a dotted `key` allows: its words, or its range; empty where any value of its type is fine.
+pub(super) fn allowed(key: &str, root: &Json) -> String {
+    let node = key.split('.').fold(root, |node, part| {
+        let next = match part.parse::<usize>() {
+            Ok(_) => node.get("items"),
+            Err(_) => node.get("properties").and_then(|all| all.get(part)),
+        };
+        resolve(next.unwrap_or(&Json::Null), root)
+    });
+    let words = words(node);
+    if !words.is_empty() {
+        return words.join(", ");
+    }
+    match node.get("type").and_then(Json::as_str) {
+        Some("boolean") => "true, false".to_owned(),
+        Some("integer") => {
+            let least = node.get("minimum").and_then(Json::as_u64).unwrap_or(0);
+            node.get("maximum").and_then(Json::as_u64).map_or_else(String::new, |most| range(least, most))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Words that an enumeration allows.
@@ -86,7 +111,7 @@ fn check(path: &str, value: &mut Value, node: &Json, root: &Json, faults: &mut V
                 i64::from(u32::MAX)
             };
             if !(0..=most).contains(&*number) {
-                faults.push(format!("`{path}` is {number}; it must lie in 0..={most}"));
+                faults.push(format!("`{path}` is {number}; it must be {}", range(0, most.cast_unsigned())));
             }
         }
         ("number", Value::Integer(_) | Value::Float(_))

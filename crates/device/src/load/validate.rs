@@ -169,7 +169,7 @@ fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
         if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0) && gc.high_watermark <= gc.low_watermark
         {
             faults.add(format!(
-                "`gc.high_watermark` is {} but must lie above `gc.low_watermark` ({}) for incremental or idle collection",
+                "`gc.high_watermark` is {} but must be above `gc.low_watermark` ({}) for incremental or idle collection",
                 gc.high_watermark, gc.low_watermark
             ));
         }

@@ -57,10 +57,10 @@ fn host(settings: &Settings, faults: &mut Faults) {
         );
     }
     if host.merge_max_kb > 0 && (host.merge_max_kb < 4 || host.merge_max_kb > MOST_KB) {
-        faults.add(format!("`host.merge_max_kb` is {}; it must lie in 4..={MOST_KB}", host.merge_max_kb));
+        faults.add(format!("`host.merge_max_kb` is {}; it must be 4 to {MOST_KB}", host.merge_max_kb));
     }
     if packs && (host.packed_max_kb < 8 || host.packed_max_kb > MOST_KB) {
-        faults.add(format!("`host.packed_max_kb` is {}; it must lie in 8..={MOST_KB}", host.packed_max_kb));
+        faults.add(format!("`host.packed_max_kb` is {}; it must be 8 to {MOST_KB}", host.packed_max_kb));
     }
 }
 
@@ -126,7 +126,7 @@ fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
     if gc.idle_free_blocks > 0 && gc.idle_free_blocks <= gc.low_watermark {
         faults.add(format!(
-            "`gc.idle_free_blocks` is {} but must lie above `gc.low_watermark` ({})",
+            "`gc.idle_free_blocks` is {} but must be above `gc.low_watermark` ({})",
             gc.idle_free_blocks, gc.low_watermark
         ));
     }

@@ -22,6 +22,7 @@ mod msr;
 mod parquet;
 mod perfetto;
 mod pixel;
+mod recorded;
 mod rwbs;
 mod spc1;
 mod ssdsim;
@@ -34,17 +35,20 @@ mod walk;
 
 use std::path::{Path, PathBuf};
 
+pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
 pub use format::{Create, Format, ReadOptions, Times};
 pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
 pub use parquet::parquet_error;
+pub use recorded::recorded_flags;
 pub use rwbs::parse as parse_rwbs;
 pub use time_unit::TimeUnit;
 
 use emmclab_base::{Error, Kind, Result};
 
 use crate::clock::MendClock;
+use crate::compression::Compression;
 use crate::header::Recognised;
 use crate::source::Source;
 
@@ -93,14 +97,24 @@ pub fn writable() -> impl Iterator<Item = &'static Format> {
 /// # Errors
 /// [`Kind::UnknownFormat`] with the endings there are.
 pub fn by_extension(path: &Path) -> Result<&'static Format> {
-    let ending =
-        path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let name = path.to_string_lossy();
+    let (name, _) = Compression::split(&name);
+    let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let ending = ending.unwrap_or_default();
     writable().find(|format| format.extensions.contains(&ending.as_str())).ok_or_else(|| {
         let endings: Vec<_> =
             writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
         Error::new(Kind::UnknownFormat, format!("`{}` does not name the format to write", path.display()))
-            .hint(format!("name it with --format or end the file name in one of: {}", endings.join(", ")))
+            .hint(format!(
+                "name it with --to, or end the file name in one of: {}; text also with .gz, .zst or .xz behind it",
+                endings.join(", ")
+            ))
     })
+}
+
+/// Whether a format needs no compression around it.
+pub(crate) fn compresses_itself(format: &Format) -> bool {
+    std::ptr::eq(format, &raw const parquet::FORMAT)
 }
 
 /// A trace that is open for reading.
@@ -138,9 +152,11 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         None => {
             let mut all = options.further.iter().chain(FORMATS).copied();
             let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
-                Error::new(Kind::UnknownFormat, "this is no trace format that is known here").hint(
-                    "name it with --format (see `emmclab formats`), or describe its columns with --columns",
-                )
+                csv::unknown_heading(input.head()).map(|error| error.at_line(1)).unwrap_or_else(|| {
+                    Error::new(Kind::UnknownFormat, "unrecognised trace format").hint(
+                        "name it with --format (see `emmclab formats`), or describe its columns with --columns",
+                    )
+                })
             });
             (found?, "content")
         }

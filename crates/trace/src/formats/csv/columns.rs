@@ -89,15 +89,92 @@ fn named(name: &str) -> Option<Named> {
     Some(Named::Known(known))
 }
 
+/// A name that a column can have, for the reference and for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnName {
+    /// The name, without the unit that may follow it.
+    pub name: &'static str,
+    /// Endings that give its unit; where it has none, an option gives it.
+    pub units: &'static [&'static str],
+    /// Whether a file needs it (or another one with the same text here).
+    pub needed: &'static str,
+    /// What its values mean.
+    pub about: &'static str,
+}
+
+const TIMES: &[&str] = &["_s", "_ms", "_us", "_ns"];
+const BYTES: &[&str] = &["_bytes", "_kb"];
+
+/// Every name that a column can have.
+pub static NAMES: [ColumnName; 16] = {
+    const fn name(
+        name: &'static str,
+        units: &'static [&'static str],
+        needed: &'static str,
+        about: &'static str,
+    ) -> ColumnName {
+        ColumnName { name, units, needed, about }
+    }
+    [
+        name("arrival", TIMES, "time", "when the request was generated"),
+        name("start", TIMES, "", "when the driver fetched it"),
+        name("issue", TIMES, "", "when it was submitted to the device"),
+        name("complete", TIMES, "", "when the device had finished it"),
+        name("response", TIMES, "", "from arrival to completion, in place of `complete`"),
+        name("service", TIMES, "", "from start to completion, in place of `complete`"),
+        name("sector", &[], "address", "first sector of 512 bytes"),
+        name("offset", BYTES, "address", "first byte, in place of `sector`"),
+        name("sectors", &[], "length", "sectors of 512 bytes"),
+        name("size", BYTES, "length", "length, in place of `sectors`"),
+        name("op", &[], "operation", "read, write, discard, flush, secure_erase, or letters as in `WS`"),
+        name("flags", &[], "", "number with a bit for each flag"),
+        name("pid", &[], "", "id of the process behind it"),
+        name("process", &[], "", "name of that process"),
+        name("device", &[], "", "name of the device it went to"),
+        name("-", &[], "", "a column that is passed over"),
+    ]
+};
+
+/// The fewest columns that a heading can have.
+pub(super) const LEAST: usize = 4;
+
 /// Column names as they stand in a heading or in `--columns`.
-fn names(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',').map(str::trim)
+fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
+    list.split(char::from(separator)).map(|name| name.trim().trim_matches('"'))
 }
 
 /// Whether a heading names columns, and enough of them.
-pub(super) fn is_heading(line: &str) -> bool {
-    names(line).count() >= 4 && names(line).all(|name| named(name).is_some())
+pub(super) fn is_heading(line: &str, separator: u8) -> bool {
+    names(line, separator).count() >= LEAST && names(line, separator).all(|name| named(name).is_some())
 }
+
+/// The error for a line that looks like a heading but has names that are not known.
+pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
+    let is_word = |name: &str| {
+        let letters = |c: char| c.is_ascii_alphanumeric() || " _-./%()[]".contains(c);
+        name.len() <= 40 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(letters)
+    };
+    let known = |name: &str| named(name).is_some();
+    if names(line, separator).count() < LEAST - 1
+        || !names(line, separator).all(|name| is_word(name) || known(name))
+    {
+        return None;
+    }
+    let (column, first) = names(line, separator).enumerate().find(|(_, name)| !known(name))?;
+    let others = names(line, separator).filter(|name| !known(name)).skip(1).collect::<Vec<_>>();
+    let others = if others.is_empty() { String::new() } else { format!(" (nor are: {})", others.join(", ")) };
+    let problem = format!("unrecognised trace format: as CSV, this is not a column name{others}");
+    Some(
+        Error::new(Kind::UnknownFormat, problem)
+            .of_field("heading", column as u64 + 1, first.as_bytes())
+            .hint(HINT),
+    )
+}
+
+/// How to name columns; a test holds the names to [`NAMES`].
+const HINT: &str = "name the columns in order with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` passes \
+                    one over; the names are arrival, start, issue, complete, response, service (each with _s, _ms, _us or \
+                    _ns), sector or offset, sectors or size, op, flags, pid, process, device";
 
 /// Bytes in a unit of size.
 fn size_unit(name: &str) -> Result<u64> {
@@ -116,20 +193,18 @@ fn size_unit(name: &str) -> Result<u64> {
 ///
 /// # Errors
 /// An unknown name, a column twice, a needed one that is missing, a unit that is missing or not needed.
-pub(super) fn meanings(list: &str, options: &ReadOptions) -> Result<Vec<Meaning>> {
+pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<Meaning>> {
     let config = |problem: String| Error::new(Kind::Config, problem);
     let unit = options.time_unit.as_deref().map(TimeUnit::by_name).transpose()?;
     let size_unit = options.size_unit.as_deref().map(size_unit).transpose()?;
     let (mut unit_used, mut size_unit_used) = (false, false);
     let mut columns = Vec::new();
-    for (i, name) in names(list).enumerate() {
+    for (i, name) in names(list, separator).enumerate() {
         let place = |error: Error| error.of_field("--columns", i as u64 + 1, name.as_bytes());
         let no_unit = || place(config("does not say its unit".into()));
         let column = match named(name) {
             None => {
-                return Err(place(config("is no column name".into())).hint(
-                    "name the columns with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` passes one over",
-                ));
+                return Err(place(config("is not a column name".into())).hint(HINT));
             }
             Some(Named::Known(column)) => column,
             Some(Named::TimeWithoutUnit(moment)) => {
@@ -174,5 +249,31 @@ fn same(one: Meaning, other: Meaning) -> bool {
     match (one, other) {
         (Meaning::Time(one, _), Meaning::Time(other, _)) => one == other,
         _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_is_listed_is_known_and_named_in_the_hint() {
+        for ColumnName { name, units, .. } in NAMES {
+            assert!(named(name).is_some(), "{name}");
+            for unit in units {
+                assert!(named(&format!("{name}{unit}")).is_some(), "{name}{unit}");
+            }
+            assert!(name == "-" || HINT.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn prose_and_numbers_are_no_heading() {
+        for line in ["1,2,3,4", "Well, well: that is it, then; no?", "a,b", ""] {
+            assert!(unknown_names(line, b',').is_none(), "{line}");
+        }
+        let error = unknown_names("time_us,rw,sector,len", b',').unwrap();
+        assert_eq!(error.field(), Some("heading"));
+        assert!(error.to_string().contains("(column 1): `time_us`") && error.to_string().contains("rw, len"));
     }
 }

@@ -32,15 +32,25 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a line, split at commas outside of quotes.
+/// What may stand between two fields; the first one that gives enough of them is the file's.
+const SEPARATORS: [u8; 3] = *b",;\t";
+
+/// The separator of a file by its first line, given how many fields a line has at least.
+pub(super) fn separator(line: &[u8], least: usize) -> u8 {
+    let splits = |separator: &u8| line.split(|byte| byte == separator).count() >= least;
+    SEPARATORS.into_iter().find(splits).unwrap_or(SEPARATORS[0])
+}
+
+/// The fields of a line, split at separators outside of quotes.
 pub(super) struct Fields<'a> {
+    separator: u8,
     /// `None` behind the last field.
     rest: Option<&'a [u8]>,
 }
 
 impl<'a> Fields<'a> {
-    pub fn of(line: &'a [u8]) -> Self {
-        Self { rest: Some(line) }
+    pub fn of(line: &'a [u8], separator: u8) -> Self {
+        Self { separator, rest: Some(line) }
     }
 
     /// The next field, if there is one.
@@ -51,7 +61,7 @@ impl<'a> Fields<'a> {
             return self.quoted(quoted).map(Some);
         }
         // Fields are short: a search by words would take longer.
-        let end = rest.iter().position(|byte| *byte == b',');
+        let end = rest.iter().position(|byte| *byte == self.separator);
         self.rest = end.map(|end| &rest[end + 1..]);
         Ok(Some(Field { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
     }
@@ -71,15 +81,15 @@ impl<'a> Fields<'a> {
         }
         self.rest = match &from[end + 1..] {
             [] => None,
-            [b',', more @ ..] => Some(more),
-            other => return bad("a comma is missing behind the quote", other),
+            [separator, more @ ..] if *separator == self.separator => Some(more),
+            other => return bad("a separator is missing behind the quote", other),
         };
         Ok(Field { raw: &from[..end], quoted: true })
     }
 
     /// How many fields a line has.
-    pub fn count(line: &[u8]) -> Result<usize> {
-        let (mut fields, mut count) = (Fields::of(line), 0);
+    pub fn count(line: &[u8], separator: u8) -> Result<usize> {
+        let (mut fields, mut count) = (Fields::of(line, separator), 0);
         while fields.next()?.is_some() {
             count += 1;
         }
@@ -92,7 +102,7 @@ mod tests {
     use super::*;
 
     fn all(line: &str) -> Result<Vec<(String, bool)>> {
-        let (mut fields, mut all) = (Fields::of(line.as_bytes()), Vec::new());
+        let (mut fields, mut all) = (Fields::of(line.as_bytes(), b','), Vec::new());
         while let Some(field) = fields.next()? {
             all.push((field.text().into_owned(), field.is_missing()));
         }
@@ -106,7 +116,14 @@ mod tests {
         assert_eq!(texts, ["1", "", "", "a,b", r#"say "hi""#, r#"a"b"#, ""]);
         let missing: Vec<_> = fields.iter().map(|(_, missing)| *missing).collect();
         assert_eq!(missing, [false, true, false, false, false, false, true]);
-        assert_eq!(Fields::count(br#""""",2"#).unwrap(), 2);
+        assert_eq!(Fields::count(br#""""",2"#, b',').unwrap(), 2);
+    }
+
+    #[test]
+    fn the_separator_is_the_first_that_gives_enough_fields() {
+        for (line, found) in [("a,b,c,d", b','), ("a;b;c;d,e", b';'), ("a\tb\tc\td", b'\t'), ("a b", b',')] {
+            assert_eq!(separator(line.as_bytes(), 4), found, "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! or with its own unit as in `arrival_ns`, `start_us`, `response_ms`, `complete_s`. Place: `sector` and `sectors` of
 //! 512 bytes, or `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`,
 //! `size_kb`. Then `op`, `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op
-//! are needed. A field in double quotes may hold commas; a quote in it is doubled. An empty field is a missing value.
+//! are needed. Fields are separated by commas, semicolons or tabs, as the first line is. A field in double quotes may hold
+//! separators; a quote in it is doubled. An empty field is a missing value.
 
 mod columns;
 mod fields;
@@ -13,8 +14,9 @@ mod writer;
 
 use std::path::Path;
 
-use columns::{MOMENTS, Meaning, Moment, is_heading, meanings};
-use fields::{Field, Fields};
+pub use columns::{ColumnName, NAMES};
+use columns::{LEAST, MOMENTS, Meaning, Moment, is_heading, meanings};
+use fields::{Field, Fields, separator};
 
 use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
@@ -33,7 +35,7 @@ use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
     name: "csv",
-    about: "CSV with named columns, in a heading or in --columns",
+    about: "CSV with named columns, in a heading or in --columns; separated by commas, semicolons or tabs",
     known_by: "a heading of four or more names, all known",
     extensions: &["csv"],
     times: Times::Open(TimeUnit::Nanos),
@@ -43,15 +45,28 @@ pub(super) static FORMAT: Format = Format {
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
-    std::str::from_utf8(first_line(head)).is_ok_and(is_heading)
+    let heading = first_line(head);
+    std::str::from_utf8(heading).is_ok_and(|text| is_heading(text, separator(heading, LEAST)))
+}
+
+/// The error for a text whose first line looks like a heading with names that are not known; `None` for other content.
+pub(super) fn unknown_heading(head: &[u8]) -> Option<Error> {
+    let heading = first_line(head);
+    columns::unknown_names(std::str::from_utf8(heading).ok()?, separator(heading, columns::LEAST))
 }
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     let heading = first_line(input.head()).to_owned();
-    let list = options.columns.clone().unwrap_or_else(|| text(&heading).into_owned());
-    let columns = meanings(&list, options)?;
+    let (columns, separator) = if let Some(list) = &options.columns {
+        let columns = meanings(list, b',', options)?;
+        let separator = separator(&heading, columns.len());
+        (columns, separator)
+    } else {
+        let separator = separator(&heading, LEAST);
+        (meanings(&text(&heading), separator, options)?, separator)
+    };
     // With --columns a heading may still stand in the file: its arrival is no number.
-    let (mut fields, mut arrival) = (Fields::of(&heading), None);
+    let (mut fields, mut arrival) = (Fields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
         if matches!(column, Meaning::Time(Moment::Arrival, _)) {
@@ -60,12 +75,14 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     }
     let skip_first = options.columns.is_none()
         || arrival.is_some_and(|field| !is_decimal(field.raw) && !field.raw.starts_with(b"-"));
-    let reader = Csv { columns, process: LastName::default(), device: LastName::default(), skip_first };
+    let reader =
+        Csv { columns, separator, process: LastName::default(), device: LastName::default(), skip_first };
     Ok(Box::new(LineSource::new(reader, input, options)))
 }
 
 struct Csv {
     columns: Vec<Meaning>,
+    separator: u8,
     process: LastName,
     device: LastName,
     skip_first: bool,
@@ -91,9 +108,9 @@ impl Csv {
     /// Reads the fields of a line; stops at the first bad one.
     fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>> {
         let mut row = Row::default();
-        let mut fields = Fields::of(line);
+        let mut fields = Fields::of(line, self.separator);
         for (meaning, column) in self.columns.iter().zip(1..) {
-            let field = fields.next()?.ok_or_else(|| wrong_count(line, &self.columns))?;
+            let field = fields.next()?.ok_or_else(|| self.wrong_count(line))?;
             let raw = field.raw;
             if raw.is_empty() && !matches!(meaning, Meaning::Process | Meaning::Device) {
                 continue;
@@ -117,7 +134,7 @@ impl Csv {
                 Meaning::Device => row.device = Some(field),
             }
         }
-        if fields.next()?.is_some() { Err(wrong_count(line, &self.columns)) } else { Ok(row) }
+        if fields.next()?.is_some() { Err(self.wrong_count(line)) } else { Ok(row) }
     }
 }
 
@@ -125,7 +142,7 @@ impl Csv {
     /// The error for a time that cannot be; a completion may stand in the line as a duration.
     #[cold]
     fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
-        let mut fields = Fields::of(line);
+        let mut fields = Fields::of(line, self.separator);
         for (meaning, column) in self.columns.iter().zip(1..) {
             let field = fields.next().ok().flatten();
             let named = matches!(meaning, Meaning::Time(moment, _) if moment.name() == name);
@@ -135,15 +152,15 @@ impl Csv {
         }
         Error::new(Kind::Value, problem).of_field(name, 0, b"")
     }
-}
 
-#[cold]
-fn wrong_count(line: &[u8], columns: &[Meaning]) -> Error {
-    match Fields::count(line) {
-        Err(error) => error,
-        Ok(count) => {
-            let problem = format!("has {count} fields where {} columns are named", columns.len());
-            Error::new(Kind::Syntax, problem).of_field("", count as u64, line)
+    #[cold]
+    fn wrong_count(&self, line: &[u8]) -> Error {
+        match Fields::count(line, self.separator) {
+            Err(error) => error,
+            Ok(count) => {
+                let problem = format!("has {count} fields where {} columns are named", self.columns.len());
+                Error::new(Kind::Syntax, problem).of_field("", count as u64, line)
+            }
         }
     }
 }
@@ -154,9 +171,9 @@ impl LineFormat for Csv {
             context.no_record();
             return Ok(());
         }
-        let row = self.row(line).map_err(|error| match Fields::count(line) {
+        let row = self.row(line).map_err(|error| match Fields::count(line, self.separator) {
             // A field more or less explains better what is wrong with the others.
-            Ok(count) if count != self.columns.len() => wrong_count(line, &self.columns),
+            Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;
         let missing = |name: &str| Error::new(Kind::Value, "is missing").of_field(name, 0, b"");

@@ -1,0 +1,54 @@
+//! Traces out of other libraries' memory, through the Arrow C interfaces.
+
+use std::sync::{Mutex, PoisonError};
+
+use emmclab_trace::TraceReader;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3_arrow::input::AnyRecordBatch;
+
+use crate::batch::PyBatch;
+use crate::errors::run;
+use crate::reader::{header_to_python, ledger_to_python};
+
+/// A table of requests in memory, as a stream of batches.
+#[pyclass(name = "Frame", module = "emmclab._core")]
+pub(crate) struct PyFrame(Mutex<TraceReader>);
+
+impl PyFrame {
+    /// The mutex is there only to make the class shareable, and is never contended.
+    fn inner(&mut self) -> &mut TraceReader {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyFrame {
+    /// `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` stands in the header and in errors.
+    #[new]
+    fn new(py: Python<'_>, table: AnyRecordBatch, name: String) -> PyResult<Self> {
+        let records = table.into_reader()?;
+        run(py, || TraceReader::of_arrow(records, &name)).map(|reader| Self(Mutex::new(reader)))
+    }
+
+    /// The next batch, or None at the end.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
+        py.check_signals()?;
+        Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
+    }
+
+    /// What was seen and kept so far.
+    fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        ledger_to_python(py, &self.inner().ledger())
+    }
+
+    /// Where the trace comes from.
+    fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        header_to_python(py, &self.inner().header())
+    }
+
+    /// There are no bytes of a file to count.
+    fn progress(&self) -> (u64, Option<u64>) {
+        (0, None)
+    }
+}

@@ -1,0 +1,292 @@
+//! A trace in the memory of another library, handed over as Arrow record batches.
+//!
+//! Columns are those of [`Column`]; text may be plain, large, a view or a dictionary, and integers of any width that
+//! hold the values. Others are left out and named in the note of the header. Values of the types in [`Batch::schema`]
+//! are shared, not copied.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, RecordBatch, RecordBatchReader, UInt8Array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Schema, UInt32Type};
+use emmclab_base::{Error, Kind, Op, Request, Result};
+
+use crate::batch::{BATCH_ROWS, Batch};
+use crate::columns::Column;
+use crate::formats::{ReadOptions, Times, UnitGuard};
+use crate::header::{Header, Recognised};
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::reader::TraceReader;
+use crate::source::{Progress, Source};
+
+/// The name of this origin in headers; no file has it.
+const FORMAT: &str = "arrow";
+/// What pandas calls the column that holds the labels of its rows.
+const PANDAS_INDEX: &str = "__index_level_";
+
+impl TraceReader {
+    /// A trace from record batches, whose rows stand in order of arrival; `name` goes into the header and into errors.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] where a column is missing or of a type that cannot hold its values.
+    pub fn of_arrow(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
+        let path = Path::new(name);
+        let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
+        let guard = UnitGuard::new(Times::Stored, &ReadOptions::default())?;
+        Ok(Self::of_source(path, Box::new(source), guard, Recognised { format: FORMAT, by: "its columns" }))
+    }
+}
+
+struct ArrowSource {
+    records: Box<dyn RecordBatchReader + Send>,
+    /// Parts of the last record batch that have not been given yet.
+    parts: VecDeque<RecordBatch>,
+    header: Header,
+    processes: Arc<Names>,
+    devices: Arc<Names>,
+    last_arrival: i64,
+    rows: u64,
+}
+
+impl ArrowSource {
+    fn new(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
+        let left_out = check_columns(&records.schema())?;
+        let header = Header {
+            source: name.to_owned(),
+            format: FORMAT.to_owned(),
+            clock: "relative".to_owned(),
+            note: (!left_out.is_empty()).then(|| format!("columns left out: {}", left_out.join(", "))),
+            ..Header::default()
+        };
+        Ok(Self {
+            records,
+            parts: VecDeque::new(),
+            header,
+            processes: Arc::default(),
+            devices: Arc::default(),
+            last_arrival: i64::MIN,
+            rows: 0,
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let part = loop {
+            if let Some(part) = self.parts.pop_front() {
+                break part;
+            }
+            let Some(record) = self.records.next() else { return Ok(None) };
+            let record = record.map_err(|error| Error::new(Kind::Syntax, error.to_string()))?;
+            let rows = record.num_rows();
+            let starts = (0..rows).step_by(BATCH_ROWS);
+            self.parts.extend(starts.map(|at| record.slice(at, BATCH_ROWS.min(rows - at))));
+        };
+        let before = self.rows;
+        let record = conform(&part).map_err(|(row, error)| error.at_line(before + row as u64 + 1))?;
+        let batch = Batch::from_record_batch(&record, &mut self.processes, &mut self.devices)?;
+        let last = self.last_arrival;
+        batch.check_order(&mut self.last_arrival).map_err(|error| {
+            let row = descent(batch.arrivals(), last).map_or(0, |row| row + 1);
+            error.at_line(before + row as u64)
+        })?;
+        if let Some((row, error)) = batch.first_fault() {
+            return Err(error.at_line(before + row as u64 + 1));
+        }
+        self.rows += batch.len() as u64;
+        Ok(Some(batch))
+    }
+}
+
+/// The first row whose arrival is before that of the row before it, or before `last`.
+fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
+    std::iter::once(&last).chain(arrivals).zip(arrivals).position(|(before, now)| now < before)
+}
+
+/// Whether each column of the schema can be taken; the names of columns that are none of a trace.
+fn check_columns(schema: &Schema) -> Result<Vec<String>> {
+    let names = || schema.fields().iter().map(|field| field.name().as_str());
+    let unknown: Vec<&str> =
+        names().filter(|name| Column::by_name(name).is_none() && !name.starts_with(PANDAS_INDEX)).collect();
+    for column in Column::ALL {
+        let Ok(field) = schema.field_with_name(column.name()) else {
+            if let Some(near) = unknown.iter().find(|name| is_meant(name, column)) {
+                return Err(Error::new(
+                    Kind::Syntax,
+                    format!("is not a column of a trace; `{}` is", column.name()),
+                )
+                .in_field(near)
+                .hint(format!("rename it to `{}`: {}", column.name(), meaning(column))));
+            }
+            if column.optional() {
+                continue;
+            }
+            let there: Vec<&str> = names().collect();
+            return Err(Error::new(Kind::Syntax, "this column is missing").in_field(column.name()).hint(
+                format!(
+                    "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
+                    meaning(column),
+                    there.join(", ")
+                ),
+            ));
+        };
+        if !takes(column, field.data_type()) {
+            let found = field.data_type().to_string();
+            return Err(Error::new(Kind::Syntax, "is a type that this column cannot have")
+                .of_field(column.name(), 0, found.as_bytes())
+                .hint(format!("give {}", meaning(column))));
+        }
+    }
+    Ok(unknown.into_iter().map(str::to_owned).collect())
+}
+
+/// Whether an unknown name is likely that of a column without its unit, or in another one.
+fn is_meant(name: &str, column: Column) -> bool {
+    let word = column.name().trim_end_matches("_ns");
+    let name = name.to_ascii_lowercase();
+    name == word
+        || (column.name() != word
+            && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
+}
+
+/// What a column holds, for hints.
+fn meaning(column: Column) -> String {
+    let kind = if is_text(&column.data_type()) { "text" } else { "whole numbers" };
+    let unit = column.unit();
+    let unit = if unit.is_empty() { String::new() } else { format!(" in {unit}") };
+    format!("{kind}{unit}, {}", column.about())
+}
+
+fn is_text(found: &DataType) -> bool {
+    match found {
+        DataType::Dictionary(_, value) => is_text(value),
+        found => matches!(found, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+    }
+}
+
+/// Whether values of a type can stand in a column. Floating-point numbers cannot: they round nanoseconds.
+fn takes(column: Column, found: &DataType) -> bool {
+    // A column of nothing but missing values has no type of its own.
+    let empty = column.optional() && column != Column::Flags && *found == DataType::Null;
+    empty || if is_text(&column.data_type()) { is_text(found) } else { found.is_integer() }
+}
+
+/// The columns of a trace in the types of [`Batch::schema`]; an error comes with its row.
+fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Error)> {
+    let wanted = Batch::schema();
+    let mut fields = Vec::new();
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for column in Column::ALL {
+        let Some(array) = record.column_by_name(column.name()) else { continue };
+        let needed = !column.optional() || column == Column::Flags;
+        let nulls = if needed { array.null_count() } else { 0 };
+        if let Some(row) = (0..array.len()).find(|row| nulls > 0 && array.is_null(*row)) {
+            let error = Error::new(Kind::Value, "has no value here").in_field(column.name());
+            return Err((row, error.hint("fill in the missing values, or drop these rows")));
+        }
+        let array = match column {
+            Column::Op => operations(array)?,
+            column => cast(array, column)?,
+        };
+        fields.push(wanted.field(column as usize).clone());
+        columns.push(array);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(|error| (0, refused(&error)))
+}
+
+fn refused(error: &arrow::error::ArrowError) -> Error {
+    Error::new(Kind::Value, error.to_string())
+}
+
+fn cast(array: &ArrayRef, column: Column) -> std::result::Result<ArrayRef, (usize, Error)> {
+    let target = column.data_type();
+    if array.data_type() == &target {
+        return Ok(array.clone());
+    }
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    // Text first becomes plain text: not every kind can become a dictionary in one step.
+    let plain = match (&target, array.data_type()) {
+        (DataType::Dictionary(..), found) if *found != DataType::Utf8 => {
+            cast_with_options(array, &DataType::Utf8, &strict)
+        }
+        _ => Ok(array.clone()),
+    };
+    plain.and_then(|plain| cast_with_options(&plain, &target, &strict)).map_err(|_| {
+        let lenient = cast_with_options(array, &target, &CastOptions::default());
+        let row = lenient
+            .ok()
+            .and_then(|cast| (0..cast.len()).find(|row| cast.is_null(*row) && array.is_valid(*row)));
+        let error = Error::new(Kind::Value, format!("holds a value that is not of type {target}"));
+        (row.unwrap_or(0), error.in_field(column.name()).hint(format!("give {}", meaning(column))))
+    })
+}
+
+/// Operations by name as their codes. A name that no row uses, as categories have them, is no fault.
+fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
+    let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
+    let named = if array.data_type() == &by_number {
+        array.clone()
+    } else {
+        let strict = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(array, &DataType::Utf8, &strict)
+            .and_then(|plain| cast_with_options(&plain, &by_number, &strict))
+            .map_err(|error| (0, refused(&error)))?
+    };
+    let (Some(named), Some(values)) = (
+        named.as_dictionary_opt::<UInt32Type>(),
+        named.as_dictionary_opt::<UInt32Type>().and_then(|named| named.values().as_string_opt::<i32>()),
+    ) else {
+        return Err((0, Error::new(Kind::Syntax, "is not text").in_field("op")));
+    };
+    let code = |key: u32| {
+        let name = values.value(key as usize);
+        Op::ALL.into_iter().find(|op| op.name() == name).map(|op| op as u8)
+    };
+    let codes: Vec<Option<u8>> = (0..values.len() as u32).map(code).collect();
+    let keys = named.keys().values();
+    let codes = keys.iter().enumerate().map(|(row, key)| {
+        codes[*key as usize].ok_or_else(|| {
+            let names = Op::ALL.map(Op::name).join(", ");
+            let error = Error::new(Kind::Value, "is not an operation");
+            (
+                row,
+                error
+                    .of_field("op", 0, values.value(*key as usize).as_bytes())
+                    .hint(format!("write one of: {names}")),
+            )
+        })
+    });
+    let codes = UInt8Array::from(codes.collect::<std::result::Result<Vec<u8>, _>>()?);
+    let names = arrow::array::StringArray::from_iter_values(Op::ALL.map(Op::name));
+    let coded = DictionaryArray::try_new(codes, Arc::new(names)).map_err(|error| (0, refused(&error)))?;
+    Ok(Arc::new(coded))
+}
+
+impl Source for ArrowSource {
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let batch = self.next()?;
+        out.extend(batch.iter().flat_map(Batch::iter));
+        Ok(batch.is_some())
+    }
+
+    fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
+        Some(self.next())
+    }
+
+    fn names(&self) -> (&Names, &Names) {
+        (&self.processes, &self.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger { seen: self.rows, kept: self.rows, ..Ledger::default() }
+    }
+
+    fn header(&self) -> Header {
+        self.header.clone()
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}

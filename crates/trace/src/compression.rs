@@ -1,0 +1,87 @@
+//! Compression of an output, by the ending of its name.
+
+use std::io::{self, Write};
+
+use flate2::write::GzEncoder;
+use liblzma::write::XzEncoder;
+
+/// Effort of xz, as its command has it.
+const XZ_LEVEL: u32 = 6;
+
+/// How an output is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// gzip.
+    Gzip,
+    /// Zstandard.
+    Zstd,
+    /// xz.
+    Xz,
+}
+
+impl Compression {
+    /// Endings of names, without the dot; those of one compression stand together, the usual one first.
+    pub const ENDINGS: [(&'static str, Compression); 4] =
+        [("gz", Self::Gzip), ("zst", Self::Zstd), ("zstd", Self::Zstd), ("xz", Self::Xz)];
+
+    /// The compression that a name ends in, and the name without that ending.
+    pub fn split(name: &str) -> (&str, Option<Compression>) {
+        let ended = name.rsplit_once('.').and_then(|(rest, ending)| {
+            let ending = ending.to_ascii_lowercase();
+            Self::ENDINGS
+                .iter()
+                .find(|(known, _)| *known == ending)
+                .map(|(_, compression)| (rest, *compression))
+        });
+        ended.map_or((name, None), |(rest, compression)| (rest, Some(compression)))
+    }
+}
+
+/// Compresses what is written to it, or passes it on.
+pub(crate) enum Encoder<W: Write> {
+    Plain(W),
+    Gzip(GzEncoder<W>),
+    Zstd(zstd::Encoder<'static, W>),
+    Xz(XzEncoder<W>),
+}
+
+impl<W: Write> Encoder<W> {
+    /// Starts compressing into `out`. The same bytes give the same output: no time or name is stored.
+    pub(crate) fn new(out: W, compression: Option<Compression>) -> io::Result<Self> {
+        Ok(match compression {
+            None => Self::Plain(out),
+            Some(Compression::Gzip) => Self::Gzip(GzEncoder::new(out, flate2::Compression::default())),
+            Some(Compression::Zstd) => Self::Zstd(zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL)?),
+            Some(Compression::Xz) => Self::Xz(XzEncoder::new(out, XZ_LEVEL)),
+        })
+    }
+
+    /// Ends the compressed stream and gives back what it was written to.
+    pub(crate) fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Plain(out) => Ok(out),
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+            Self::Xz(encoder) => encoder.finish(),
+        }
+    }
+
+    fn inner(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Plain(out) => out,
+            Self::Gzip(encoder) => encoder,
+            Self::Zstd(encoder) => encoder,
+            Self::Xz(encoder) => encoder,
+        }
+    }
+}
+
+impl<W: Write> Write for Encoder<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner().flush()
+    }
+}

@@ -1,0 +1,71 @@
+"""Outputs of commands: a file, whose ending names format and compression, or `-` for stdout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab import _core
+from emmclab.cli.console import put, say
+from emmclab.errors import ConfigError, InputError
+from emmclab.files import write_whole
+
+#: The name that stands for stdout.
+STDOUT = Path("-")
+
+
+def _writable_formats(incomplete: str) -> list[str]:
+    return [
+        entry["name"] for entry in _core.formats() if entry["writes"] and entry["name"].startswith(incomplete)
+    ]
+
+
+TraceOutput = Annotated[
+    Path,
+    typer.Argument(
+        metavar="OUT",
+        help="Output file; its ending selects the format, .gz, .zst or .xz behind it compress text. "
+        "`-` for stdout, with --to.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="NAME",
+        help="Format of the output, whatever its ending, as csv or csv.gz.",
+        autocompletion=_writable_formats,
+    ),
+]
+
+
+def to_stdout(output: Path, as_json: bool = False) -> None:
+    """Refuse stdout as an output where it is closed, or where the report in JSON goes there too."""
+    if output != STDOUT:
+        return
+    if as_json:
+        raise ConfigError(
+            "the trace and the report in JSON would both go to stdout",
+            kind="config",
+            field="--json",
+            hint="name an output file, or leave out --json",
+        )
+    # What replaces a closed stdout belongs to no file.
+    if not hasattr(sys.stdout, "buffer"):
+        raise InputError("the standard output is closed", kind="io", file="-", hint="name an output file")
+
+
+def report(output: Path, text: str) -> None:
+    """Print what was written: on stdout, or on stderr where the output itself went to stdout."""
+    (say if output == STDOUT else put)(text)
+
+
+def write_text(output: Path | None, text: str) -> None:
+    """Write a text whole to a file, or to stdout for `-` and for none."""
+    if output is None or output == STDOUT:
+        put(text.removesuffix("\n"))
+    else:
+        write_whole(output, text)

@@ -1,0 +1,40 @@
+"""Libraries that an extra of the package brings: imported where they are needed."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from emmclab.errors import UnsupportedError
+
+#: The extra that brings each library, as pyproject.toml has it.
+EXTRAS = {"pandas": "dataframes", "polars": "dataframes", "pyarrow": "dataframes"}
+
+
+def library(name: str) -> Any:
+    """Import a library of an extra.
+
+    Raises:
+        UnsupportedError: it is missing; the hint is the line that brings it.
+
+    >>> library("pyarrow").__name__
+    'pyarrow'
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise missing(name) from error
+
+
+def missing(name: str) -> UnsupportedError:
+    """Say that a library is missing, and the line that brings it into this environment.
+
+    >>> missing("polars").hint.partition(" -m ")[2]
+    "pip install 'emmclab[dataframes]'`"
+    """
+    return UnsupportedError(
+        f"this needs the Python library {name}",
+        kind="unsupported",
+        hint=f"run `{sys.executable} -m pip install 'emmclab[{EXTRAS[name]}]'`",
+    )

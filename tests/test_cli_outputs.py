@@ -1,0 +1,288 @@
+"""Outputs: stdout by `-`, compression by ending, closed streams, and names that a terminal would obey."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import emmclab as package
+from conftest import COMMAND, PATIENCE_S, biotracer, emmclab, environment
+
+MODEL = "Messaging"
+ENDINGS = {"csv": "csv", "fio": "iolog", "ssdsim": "ssdsim", "mqsim": "mqsim", "biotracer": "biotracer"}
+
+
+def unzstd(path: Path) -> bytes:
+    """Reads a Zstandard file with the reader of the project, as CSV."""
+    out = path.with_name("plain.csv")
+    package.convert(path, out, format="csv")
+    return out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("ending", "opened"),
+    [
+        ("gz", lambda path: gzip.decompress(path.read_bytes())),
+        ("xz", lambda path: lzma.decompress(path.read_bytes())),
+        ("zst", unzstd),
+    ],
+)
+def test_text_is_compressed_by_its_ending(
+    ending: str, opened: Callable[[Path], bytes], trace: Path, tmp_path: Path
+) -> None:
+    plain, packed = tmp_path / "x.csv", tmp_path / f"x.csv.{ending}"
+    for out in (plain, packed):
+        assert emmclab("convert", trace, out).returncode == 0
+    assert opened(packed) == plain.read_bytes()
+    assert packed.stat().st_size < plain.stat().st_size / 2
+    assert package.read(packed).rows() == package.read(plain).rows()
+    again = tmp_path / f"again.csv.{ending}"
+    assert emmclab("convert", trace, again).returncode == 0
+    assert again.read_bytes() == packed.read_bytes()
+
+
+def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> None:
+    writable = {entry["name"] for entry in package._core.formats() if entry["writes"]} - {"parquet"}
+    assert writable
+    for name in sorted(writable):
+        plain, packed = tmp_path / f"x.{name}", tmp_path / f"y.{name}.gz"
+        for out in (plain, packed):
+            done = emmclab("convert", trace, out, "--to", name)
+            assert done.returncode == 0, done.stderr
+        assert gzip.decompress(packed.read_bytes()) == plain.read_bytes(), name
+
+
+def test_parquet_is_not_compressed_twice(trace: Path, tmp_path: Path) -> None:
+    done = emmclab("convert", trace, tmp_path / "x.parquet.gz")
+    assert done.returncode == 2
+    assert "compresses by itself" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_compression_leaves_nothing(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text(biotracer(30) + "1\t\t2\n")
+    assert emmclab("convert", bad, tmp_path / "x.csv.zst").returncode == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+
+
+@pytest.mark.parametrize("to", ["csv", "fio", "parquet", "csv.gz"])
+def test_convert_writes_to_stdout(to: str, trace: Path, tmp_path: Path) -> None:
+    ending = {"parquet": "parquet"}.get(to, f"x.{to}")
+    file = tmp_path / f"x.{ending}"
+    assert emmclab("convert", trace, file, "--to", to).returncode == 0
+    done = subprocess.run(
+        [*COMMAND, "convert", str(trace), "-", "--to", to],
+        capture_output=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout == file.read_bytes()
+    assert b"400 seen" in done.stderr
+
+
+def test_stdout_is_appended_to_where_the_shell_says_so(trace: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("before\n")
+    command = f"{' '.join(COMMAND)} convert {trace} - --to csv >> {log}"
+    subprocess.run(command, shell=True, env=environment(), check=True, capture_output=True)
+    assert log.read_text().startswith("before\narrival_ns,")
+
+
+def test_a_pipe_goes_through_convert(trace: Path) -> None:
+    first = subprocess.run(
+        [*COMMAND, "convert", str(trace), "-", "--to", "csv"],
+        capture_output=True,
+        env=environment(),
+        check=True,
+    )
+    second = subprocess.run(
+        [*COMMAND, "profile", "-", "--json"],
+        input=first.stdout,
+        capture_output=True,
+        env=environment(),
+        check=True,
+    )
+    assert json.loads(second.stdout)[0]["requests"] == 400
+
+
+def test_stdout_needs_a_format_and_no_second_use(trace: Path) -> None:
+    nameless = emmclab("convert", trace, "-")
+    assert nameless.returncode == 2 and "--to" in nameless.stderr
+    both = emmclab("convert", trace, "-", "--to", "csv", "--json")
+    assert both.returncode == 2 and "would both go to stdout" in both.stderr
+
+
+def test_synth_and_fit_write_to_stdout(trace: Path) -> None:
+    made = emmclab("synth", MODEL, "-", "--to", "csv", "--requests", 20)
+    assert made.returncode == 0, made.stderr
+    assert len(made.stdout.splitlines()) == 21
+    fitted, plain = emmclab("fit", trace, "-o", "-"), emmclab("fit", trace)
+    assert fitted.returncode == 0 and fitted.stdout == plain.stdout != ""
+
+
+def test_the_option_of_a_wrong_ending_is_that_of_the_output(trace: Path, tmp_path: Path) -> None:
+    for words in (("convert", trace, tmp_path / "x.foo"), ("synth", MODEL, tmp_path / "x.foo")):
+        done = emmclab(*words)
+        assert done.returncode == 2
+        assert "--to" in done.stderr and "--format" not in done.stderr
+
+
+COMMANDS = [
+    ["--help"],
+    ["--version"],
+    ["profile", "TRACE"],
+    ["profile", "TRACE", "--json"],
+    ["profile", "TRACE", "--help"],
+    ["convert", "TRACE", "OUT"],
+    ["convert", "TRACE", "-", "--to", "csv"],
+    ["head", "TRACE"],
+    ["explain", "TRACE"],
+    ["explain", "nexus5"],
+    ["formats"],
+    ["simulate", "TRACE", "--device", "iiswc15-hps"],
+    ["compare", "TRACE", "--devices", "iiswc15-hps,iiswc15-4ps"],
+    ["advise", "TRACE", "--device", "iiswc15-hps"],
+    ["devices"],
+    ["layers"],
+    ["published"],
+    ["synth"],
+    ["fit", "TRACE"],
+    ["compare-profiles", "TRACE", "TRACE"],
+    ["papers"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-", "<&- >&-", "> /dev/full"])
+def test_a_closed_or_full_stream_ends_without_a_traceback(
+    words: list[str], closing: str, trace: Path, tmp_path: Path
+) -> None:
+    places = {"TRACE": str(trace), "OUT": str(tmp_path / "out.csv")}
+    line = " ".join([*COMMAND, *(places.get(word, f"'{word}'") for word in words), closing])
+    if closing == "2>&-":
+        line += " > /dev/null"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr and "bug in emmclab" not in done.stderr
+    assert done.stdout == ""
+    if closing == "2>&-":
+        assert done.returncode == 0
+    else:
+        assert done.returncode in (0, 1, 2)
+        assert done.returncode != 0 or not done.stderr.startswith("error")
+    if words[0] == "convert" and words[2] == "OUT":
+        assert (tmp_path / "out.csv").read_text().startswith("arrival_ns,")
+
+
+def test_results_for_a_closed_stdout_are_a_failed_run(trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    line = f"{' '.join(COMMAND)} profile {trace} --html {page} >&-"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 1
+    assert "standard output is closed" in done.stderr
+    assert "</html>" in page.read_text()
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if "OUT" not in words], ids=" ".join)
+def test_a_reader_that_has_gone_ends_a_command_quietly(words: list[str], trace: Path, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    places = {"TRACE": str(trace)}
+    done = subprocess.run(
+        [*COMMAND, *(places.get(word, word) for word in words)],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    os.close(write)
+    assert "Traceback" not in done.stderr and "error:" not in done.stderr
+    assert done.returncode in (0, 141)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace whose names would move the cursor, set the title and turn the text round."""
+    folder = tmp_path_factory.mktemp("hostile")
+    name = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
+    rows = [f"{at * 1_000_000},{8 * at},8,write,{name},dev\x1b[2J" for at in range(50)]
+    path = folder / "evil\x1b[5m.csv"
+    path.write_text("\n".join(["arrival_ns,sector,sectors,op,process,device", *rows, ""]))
+    return path
+
+
+@pytest.mark.parametrize("command", ["head", "profile", "explain", "simulate", "compare-profiles", "convert"])
+def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(
+    command: str, hostile: Path, tmp_path: Path
+) -> None:
+    more = {
+        "compare-profiles": [hostile],
+        "convert": [tmp_path / "out.parquet"],
+        "simulate": ["--device", "iiswc15-hps"],
+    }
+    done = emmclab(command, hostile, *more.get(command, []))
+    assert done.returncode == 0, done.stderr
+    for text in (done.stdout, done.stderr):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text), command
+    assert done.returncode == 0
+
+
+def test_errors_and_json_hold_no_control_characters_either(hostile: Path) -> None:
+    wrong = emmclab("profile", "no\x1b[31m such\x9b file")
+    assert wrong.returncode == 2
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", wrong.stderr)
+    exact = emmclab("head", hostile, "--json")
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", exact.stdout)
+    assert json.loads(exact.stdout)[0]["process"] == "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
+
+
+TELLING = "Alice-2024-03-05-oncology"
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "parquet", "combined"])
+def test_a_fitted_model_does_not_name_its_trace(kind: str, tmp_path: Path) -> None:
+    source = tmp_path / f"{TELLING}.txt"
+    source.write_text(biotracer(300))
+    if kind in ("csv", "parquet"):
+        package.convert(source, tmp_path / f"{TELLING}.{kind}")
+        source = tmp_path / f"{TELLING}.{kind}"
+    if kind == "combined":
+        both = package.combine([package.read(source), package.read(source)])
+        both.write(tmp_path / "both.parquet")
+        assert TELLING in both.name
+        from emmclab.workload import fit
+
+        texts = [fit(both).to_toml()]
+        source = tmp_path / "both.parquet"
+    else:
+        texts = []
+    model = tmp_path / "model.toml"
+    assert emmclab("fit", source, "-o", model).returncode == 0
+    made = tmp_path / "made.parquet"
+    assert emmclab("synth", model, made).returncode == 0
+    texts += [model.read_text(), json.dumps(package.read(made).header), emmclab("fit", made).stdout]
+    for text in texts:
+        assert not re.search("alice|2024-03|oncology", text.casefold())
+    assert 'name = "fitted"' in model.read_text()
+    named = emmclab("fit", source, "--name", "chat")
+    assert 'name = "chat"' in named.stdout
