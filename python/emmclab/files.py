@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from emmclab.errors import FormatError, InputError
 
@@ -98,6 +100,19 @@ def write_whole(path: str | Path, text: str) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    r"""Write rows as CSV with a header; missing values stay empty.
+
+    >>> to_csv([{"time_s": 0.5, "iops": None}])
+    'time_s,iops\n0.5,\n'
+    """
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def digest(paths: Sequence[Path]) -> str | None:

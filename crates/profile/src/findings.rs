@@ -342,13 +342,12 @@ fn idle_collection(context: &Context) -> Verdict {
 fn large_buffer(context: &Context) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let hit = context.values.buffer_hit_pct.unwrap_or(0.0);
+    let buffer = format!("a {} MB buffer would hit {hit:.0} % of page touches (LRU)", BUFFER_KB / 1_024);
     Some(either(
         temporal,
         holds,
-        format!(
-            "few returns to hit on; still, 16 MB that keep the latest pages would hit {hit:.1} % of page touches"
-        ),
-        format!("a buffer may pay: 16 MB that keep the latest pages would hit {hit:.1} % of page touches"),
+        format!("{buffer}; few requests return to an address"),
+        format!("{buffer}; requests return to addresses, so that it may pay"),
     ))
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emmclab import plots
-from emmclab.files import write_whole
+from emmclab.files import to_csv, write_whole
 from emmclab.plots import Chart, Rows
 from emmclab.theme import LIGHT
 
@@ -46,5 +46,5 @@ def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
         aside = folder / f".{drawing.name}.pdf.part"
         aside.write_bytes(pdf)
         aside.replace(folder / f"{drawing.name}.pdf")
-        write_whole(folder / f"{drawing.name}.csv", plots.to_csv(drawing.rows))
+        write_whole(folder / f"{drawing.name}.csv", to_csv(drawing.rows))
     return count

@@ -5,7 +5,7 @@ that a figure is drawn from exactly the data that stand beside it.
 """
 
 from emmclab.plots.catalogue import FIGURES
-from emmclab.plots.figure import Chart, Figure, Row, Rows, rows_of, to_csv
+from emmclab.plots.figure import Chart, Figure, Row, Rows, rows_of
 from emmclab.plots.files import write_figures
 from emmclab.plots.marks import chart_of, dots, in_order, symlog, tooltip
 
@@ -20,7 +20,6 @@ __all__ = [
     "in_order",
     "rows_of",
     "symlog",
-    "to_csv",
     "tooltip",
     "write_figures",
 ]

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from emmclab.files import write_whole
+from emmclab.files import to_csv, write_whole
 from emmclab.plots.catalogue import FIGURES
-from emmclab.plots.figure import rows_of, to_csv
 from emmclab.profile import Profile
 from emmclab.theme import LIGHT
 
@@ -20,7 +19,7 @@ def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for figure in FIGURES:
-        rows = rows_of(profiles, figure.name)
+        rows = figure.rows(profiles)
         parts = [[row for row in rows if row["trace"] == p.name] for p in profiles] if figure.each else [rows]
         for part in filter(figure.can_draw, parts):
             stem = f"{figure.name}-{_file_name(part[0]['trace'])}" if figure.each else figure.name
