@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from emmclab.errors import FormatError, InputError
 
@@ -98,6 +100,19 @@ def folder_aside(parent: Path) -> Iterator[Path]:
             yield Path(name)
         finally:
             os.close(handle)
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    r"""Write rows as CSV with a header; missing values stay empty.
+
+    >>> to_csv([{"time_s": 0.5, "iops": None}])
+    'time_s,iops\n0.5,\n'
+    """
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def digest(paths: Sequence[Path]) -> str | None:

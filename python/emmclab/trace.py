@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +15,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.extras import library
 from emmclab.files import digest, folder_aside, printable, written
+from emmclab.measures import bin_ns, cache_options, percentiles_of
 from emmclab.profile import Profile
 
 if TYPE_CHECKING:
@@ -242,13 +243,50 @@ class Trace:
             rows += batch.rows(limit - len(rows))
         return rows
 
-    def profile(self, progress: Progress | None = None) -> Profile:
+    def profile(
+        self,
+        progress: Progress | None = None,
+        *,
+        percentiles: Iterable[float] | str | None = None,
+        bin: str | float | None = None,
+        cache_policies: Sequence[str] | str = (),
+        cache_sizes: Sequence[str | int] | str | None = None,
+        cache_ops: str = "all",
+        cache_exact: bool = False,
+    ) -> Profile:
         """Characterise the trace in one pass: tables, figures and findings (IISWC 2015, sections III and IV).
 
-        >>> read(bundled()[0]).profile()["write_requests_pct"] <= 100
+        Args:
+            progress: called after each batch.
+            percentiles: of response and service times, beside the usual ones, within 0.1 %: rows
+                `percentiles` of each row of `by_operation`.
+            bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic where None (at
+                most 256 bins). Doubled where there would be more than 16,384.
+            cache_policies: policies whose misses are simulated, `"all"` for every one: rows of the figure
+                `miss_ratio`, for 4 KB pages.
+            cache_sizes: sizes of these caches, as `"512KB,16MB"` or in KB; 1 MB to 4 GB where None.
+            cache_ops: requests that go through them: `all`, `read` or `write`.
+            cache_exact: follow every page also in a trace of more than 2**20 page touches, where else one
+                page in up to 64 is followed.
+
+        Raises:
+            ConfigError: an option has no meaning.
+
+        >>> trace = read(bundled()[0])
+        >>> trace.profile()["write_requests_pct"] <= 100
         True
+        >>> trace.profile(percentiles=[99.9])["by_operation"][-1]["percentiles"][0]["percentile"]
+        99.9
+        >>> rows = trace.profile(cache_policies="lru", cache_sizes="16MB").figure("miss_ratio")
+        >>> [(row["policy"], row["cache_kb"], row["sampling"]) for row in rows]
+        [('lru', 16384, 1)]
         """
-        profiler = _core.Profiler(self.name)
+        profiler = _core.Profiler(
+            self.name,
+            percentiles=percentiles_of(percentiles),
+            bin_ns=bin_ns(bin),
+            caches=cache_options(cache_policies, cache_sizes, cache_ops, exact=cache_exact),
+        )
         # Beside the pass, which leaves this processor's time to a second one.
         hashing = threading.Thread(target=lambda: self.digest, daemon=True)
         hashing.start()

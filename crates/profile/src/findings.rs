@@ -342,15 +342,12 @@ fn idle_collection(context: &Context) -> Verdict {
 fn large_buffer(context: &Context) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let hit = context.values.buffer_hit_pct.unwrap_or(0.0);
+    let buffer = format!("a {} MB buffer would hit {hit:.0} % of page touches (LRU)", BUFFER_KB / 1_024);
     Some(either(
         temporal,
         holds,
-        format!(
-            "a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches; few start addresses return"
-        ),
-        format!(
-            "a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches; many start addresses return"
-        ),
+        format!("{buffer}; few start addresses return"),
+        format!("{buffer}; many start addresses return"),
     ))
 }
 

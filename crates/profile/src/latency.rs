@@ -61,14 +61,18 @@ impl Distribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Nearest-rank percentiles in units of `unit`; the lower end of the histogram's bucket, so that whole sizes stay
+    /// A nearest-rank quantile (0 to 1) in units of `unit`; the lower end of the histogram's bucket, so that whole sizes stay
     /// whole.
-    pub fn quantiles(&self, unit: f64) -> Option<Quantiles> {
+    pub fn quantile(&self, quantile: f64, unit: f64) -> Option<f64> {
         let histogram = self.histogram.as_ref()?;
-        let at = |quantile| {
-            let value = histogram.lowest_equivalent(histogram.value_at_quantile(quantile));
-            value.min(self.max) as f64 / unit
-        };
+        let value = histogram.lowest_equivalent(histogram.value_at_quantile(quantile));
+        Some(value.min(self.max) as f64 / unit)
+    }
+
+    /// The usual percentiles in units of `unit`.
+    pub fn quantiles(&self, unit: f64) -> Option<Quantiles> {
+        self.histogram.as_ref()?;
+        let at = |quantile| self.quantile(quantile, unit).unwrap_or(0.0);
         Some(Quantiles {
             mean: self.mean()? / unit,
             p50: at(0.5),

@@ -19,7 +19,6 @@ mod alignment;
 mod arrivals;
 mod bins;
 mod clock;
-mod coarsening;
 mod findings;
 mod flags;
 mod latency;
@@ -40,6 +39,8 @@ mod reuse;
 mod timeline;
 mod wake;
 
+pub use emmclab_cache::CacheOptions;
+pub use emmclab_timeline::BinWidth;
 pub use merge::Join;
 pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;

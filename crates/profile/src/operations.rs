@@ -5,7 +5,7 @@ use emmclab_trace::{Bytes, Op, Request, SECTOR_BYTES};
 use crate::bins::{Doubling, pct, size_label, time_label};
 use crate::elapsed;
 use crate::latency::Distribution;
-use crate::report::{LatencyRow, OperationRow, SizeRow, ThroughputRow};
+use crate::report::{LatencyRow, OperationRow, PercentileRow, SizeRow, ThroughputRow};
 
 /// Sectors in a KB, as sizes are kept in sectors.
 const SECTORS_PER_KB: f64 = 2.0;
@@ -112,7 +112,12 @@ impl Operation {
         self.size_bins.at(0)
     }
 
-    pub fn row(&self, op: &'static str) -> OperationRow {
+    pub fn row(&self, op: &'static str, percentiles: &[f64]) -> OperationRow {
+        let percentile = |percentile: &f64| PercentileRow {
+            percentile: *percentile,
+            response_ms: self.response.quantile(percentile / 100.0, NS_PER_MS),
+            service_ms: self.service.quantile(percentile / 100.0, NS_PER_MS),
+        };
         OperationRow {
             op,
             requests: self.requests(),
@@ -121,6 +126,7 @@ impl Operation {
             response_ms: self.response.quantiles(NS_PER_MS),
             service_ms: self.service.quantiles(NS_PER_MS),
             size_kb: self.sizes.quantiles(SECTORS_PER_KB),
+            percentiles: percentiles.iter().map(percentile).collect(),
         }
     }
 

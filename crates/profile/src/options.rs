@@ -1,5 +1,6 @@
 //! Name of a profile, and assumptions where a trace has no data.
 
+use emmclab_timeline::BinWidth;
 use serde::Serialize;
 
 /// Settings of a profile.
@@ -9,6 +10,10 @@ pub struct ProfileOptions {
     pub name: String,
     /// Assumed cost of garbage collection.
     pub gc: GcCost,
+    /// Percentiles of response and service times to give beside the usual ones, percent.
+    pub percentiles: Vec<f64>,
+    /// Width of the bins of figures over time.
+    pub bin: BinWidth,
 }
 
 /// The assumed cost of reclaiming one erase block: read and program every valid page, then erase, one after another.

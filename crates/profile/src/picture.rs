@@ -1,8 +1,8 @@
 //! Where on the device requests go over time: a picture of at most 64 x 64 cells.
 
+use emmclab_timeline::{Cell, Coarsening};
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::coarsening::{Cell, CoarseningBins};
 use crate::report::AddressTimeRow;
 
 const TIMES: usize = 64;
@@ -14,7 +14,7 @@ const SECTOR_TO_MB: u32 = 11;
 /// trace lie over each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
-    rows: CoarseningBins<Row>,
+    rows: Coarsening<Row>,
     /// A cell is `2^shift` MB high.
     shift: u32,
 }
@@ -40,7 +40,7 @@ impl Cell for Row {
 
 impl Default for Picture {
     fn default() -> Self {
-        Self { rows: CoarseningBins::new(TIMES), shift: 0 }
+        Self { rows: Coarsening::new(TIMES), shift: 0 }
     }
 }
 
@@ -80,9 +80,8 @@ impl Picture {
     }
 
     pub fn rows(&self, origin: Nanos) -> Vec<AddressTimeRow> {
-        let width_s = self.rows.width_s();
         let mut rows = Vec::new();
-        for (time_s, row) in self.rows.iter(origin) {
+        for (time_s, width_s, row) in self.rows.iter(origin) {
             for (cell, &[reads, writes]) in (0_u64..).zip(&row.0) {
                 if reads + writes > 0 {
                     let (low_mb, high_mb) = (cell << self.shift, (cell + 1) << self.shift);

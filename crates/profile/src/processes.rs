@@ -1,13 +1,17 @@
 //! Who asks for I/O.
 
+use emmclab_timeline::{Histogram, Times};
 use emmclab_trace::{Names, Op, Request};
 
 use crate::bins::pct;
+use crate::elapsed;
 use crate::names::NameMap;
 use crate::report::ProcessRow;
 
 /// Rows in the table; further processes are summed in one.
 const ROWS: usize = 64;
+/// Names whose response times are kept, the first of a trace; at most 7 MB for times of up to a second.
+const TIMED: usize = 1_024;
 
 /// Counts for each process name.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +19,31 @@ pub(crate) struct Processes {
     names: NameMap,
     /// By index in `names`; the first is for requests without a name.
     shares: Vec<Share>,
+    /// Response times of reads and writes, for the first [`TIMED`] names.
+    times: Vec<Histogram>,
+    /// Those of all other names.
+    other_times: Histogram,
+}
+
+/// Ids of the processes of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pids {
+    #[default]
+    None,
+    One(i32),
+    /// Several, or some unknown.
+    Several,
+}
+
+impl Pids {
+    #[inline]
+    fn add(&mut self, pid: Self) {
+        *self = match (*self, pid) {
+            (Self::None, pid) => pid,
+            (known, pid) if known == pid => known,
+            _ => Self::Several,
+        };
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +53,7 @@ struct Share {
     others: u64,
     read_sectors: u64,
     write_sectors: u64,
+    pids: Pids,
 }
 
 impl Processes {
@@ -50,42 +80,66 @@ impl Processes {
             }
             _ => share.others += 1,
         }
+        share.pids.add(request.pid.map_or(Pids::Several, Pids::One));
+        if let (Some(complete), true) = (request.complete, request.op.has_data()) {
+            self.times_of(index).add(elapsed(request.arrival, complete));
+        }
+    }
+
+    /// Where response times of the name with this index are kept.
+    #[inline]
+    fn times_of(&mut self, index: usize) -> &mut Histogram {
+        if index >= TIMED {
+            return &mut self.other_times;
+        }
+        if index >= self.times.len() {
+            self.times.resize_with(index + 1, Histogram::default);
+        }
+        &mut self.times[index]
     }
 
     pub fn merge(&mut self, other: &Self) {
         let index_of = self.names.merge(&other.names);
-        for (theirs, index) in other.shares.iter().zip(index_of) {
-            let index = index as usize;
+        for (theirs, index) in other.shares.iter().zip(&index_of) {
+            let index = *index as usize;
             if index >= self.shares.len() {
                 self.shares.resize(index + 1, Share::default());
             }
             self.shares[index].add(theirs);
         }
+        for (theirs, index) in other.times.iter().zip(&index_of) {
+            self.times_of(*index as usize).merge(theirs);
+        }
+        self.other_times.merge(&other.other_times);
     }
 
     /// The processes with the most requests first; nothing where no request has a name.
     pub fn rows(&self) -> Vec<ProcessRow> {
-        let mut shares: Vec<(&str, Share)> = self
-            .shares
-            .iter()
-            .enumerate()
-            .filter(|(_, share)| share.requests() > 0)
-            .map(|(index, share)| (self.names.name(index).unwrap_or("(unknown)"), *share))
-            .collect();
         if self.shares.len() <= 1 {
             return Vec::new();
         }
-        shares.sort_by(|(a, x), (b, y)| y.requests().cmp(&x.requests()).then_with(|| a.cmp(b)));
+        let mut used: Vec<usize> =
+            (0..self.shares.len()).filter(|index| self.shares[*index].requests() > 0).collect();
+        let name = |index: usize| self.names.name(index).unwrap_or("(unknown)");
+        used.sort_by(|a, b| {
+            let (x, y) = (self.shares[*a].requests(), self.shares[*b].requests());
+            y.cmp(&x).then_with(|| name(*a).cmp(name(*b)))
+        });
         let mut all = Share::default();
-        for (_, share) in &shares {
-            all.add(share);
+        used.iter().for_each(|index| all.add(&self.shares[*index]));
+        let rest = if used.len() > ROWS { used.split_off(ROWS - 1) } else { Vec::new() };
+        let times = |index: &usize| self.times.get(*index).map(Histogram::times).unwrap_or_default();
+        let mut rows: Vec<_> =
+            used.iter().map(|index| self.shares[*index].row(name(*index), &all, &times(index))).collect();
+        if !rest.is_empty() {
+            let (mut share, mut others) = (Share::default(), self.other_times.times());
+            for index in &rest {
+                share.add(&self.shares[*index]);
+                others.add(&times(index));
+            }
+            rows.push(share.row("(others)", &all, &others));
         }
-        if shares.len() > ROWS {
-            let mut rest = Share::default();
-            shares.drain(ROWS - 1..).for_each(|(_, share)| rest.add(&share));
-            shares.push(("(others)", rest));
-        }
-        shares.into_iter().map(|(name, share)| share.row(name, &all)).collect()
+        rows
     }
 }
 
@@ -104,9 +158,10 @@ impl Share {
         self.others += other.others;
         self.read_sectors += other.read_sectors;
         self.write_sectors += other.write_sectors;
+        self.pids.add(other.pids);
     }
 
-    fn row(&self, process: &str, all: &Self) -> ProcessRow {
+    fn row(&self, process: &str, all: &Self, times: &Times) -> ProcessRow {
         ProcessRow {
             process: process.to_owned(),
             reads: self.reads,
@@ -116,6 +171,16 @@ impl Share {
             write_kb: self.write_sectors as f64 / 2.0,
             requests_pct: pct(self.requests(), all.requests()).unwrap_or(0.0),
             data_pct: pct(self.sectors(), all.sectors()).unwrap_or(0.0),
+            write_requests_pct: pct(self.writes, self.reads + self.writes),
+            pid: match self.pids {
+                Pids::One(pid) => Some(pid),
+                Pids::None | Pids::Several => None,
+            },
+            response_mean_ms: times.mean_ms(),
+            response_p50_ms: times.percentile_ms(50.0),
+            response_p90_ms: times.percentile_ms(90.0),
+            response_p99_ms: times.percentile_ms(99.0),
+            response_max_ms: times.max_ms(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use emmclab_cache::{CacheOptions, MissRatios};
 use emmclab_trace::{Batch, Error, Gaps, Header, Kind, Ledger, Nanos, Op, Request, Result};
 
 use crate::alignment::Alignment;
@@ -29,7 +30,7 @@ const AHEAD: usize = 64;
 
 /// A profile in the making: one pass over the batches of a trace in order of arrival.
 ///
-/// Everything but [`Pages`] is of bounded size; see there for what grows. Two profiles are merged as pieces of one
+/// Everything but [`Pages`] is of bounded size; see there, and [`MissRatios`] where caches are simulated, for what grows. Two profiles are merged as pieces of one
 /// recording or as recordings of their own ([`Join`]).
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -48,6 +49,7 @@ pub struct Profile {
     picture: Picture,
     processes: Processes,
     flags: FlagCounts,
+    caches: Option<Box<MissRatios>>,
 }
 
 impl Profile {
@@ -55,6 +57,7 @@ impl Profile {
     pub fn new(options: ProfileOptions) -> Self {
         Self {
             queue: Queue::new(options.gc),
+            timeline: Timeline::new(options.bin),
             options,
             gaps: Gaps::default(),
             operations: Operations::default(),
@@ -65,11 +68,20 @@ impl Profile {
             devices: NameMap::default(),
             pages: Pages::default(),
             reuse: Reuse::default(),
-            timeline: Timeline::default(),
             picture: Picture::default(),
             processes: Processes::default(),
             flags: FlagCounts::default(),
+            caches: None,
         }
+    }
+
+    /// The same with caches simulated under the requests.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for unknown policies and impossible sizes.
+    pub fn with_caches(mut self, options: &CacheOptions) -> Result<Self> {
+        self.caches = Some(Box::new(MissRatios::new(options)?));
+        Ok(self)
     }
 
     /// Adds a batch. Batches come in order of arrival.
@@ -107,6 +119,9 @@ impl Profile {
             new = self.pages.add(request, space);
             self.reuse.add(space, pages_of(request));
             self.picture.add(request);
+            if let Some(caches) = &mut self.caches {
+                caches.add(request, space);
+            }
         }
         self.timeline.add(request, found.depth, new);
     }
@@ -153,19 +168,23 @@ impl Profile {
         self.picture.merge(other.picture, aligned);
         self.processes.merge(&other.processes);
         self.flags.merge(&other.flags);
+        if let (Some(mine), Some(theirs)) = (&mut self.caches, other.caches) {
+            mine.merge(*theirs, join == Join::Consecutive);
+        }
         Ok(())
     }
 
     /// The report on what was added so far, with the trace's ledger and header as they are at the end of reading.
     pub fn finish(&self, ledger: &Ledger, header: &Header) -> ProfileReport {
         let tables = self.tables();
+        let percentiles = &self.options.percentiles;
         let mut by_operation: Vec<_> = Op::ALL
             .into_iter()
             .map(|op| (op, self.operations.of(op)))
             .filter(|(_, operation)| operation.requests() > 0)
-            .map(|(op, operation)| operation.row(op.name()))
+            .map(|(op, operation)| operation.row(op.name(), percentiles))
             .collect();
-        by_operation.push(self.operations.data().row("all"));
+        by_operation.push(self.operations.data().row("all", percentiles));
         let runs = self.sequences.summary();
         let jumps = Jumps::new(&self.gaps, header);
         let busy_and_idle_s = self.queue.busy_and_idle_s(u64::MAX);
@@ -254,21 +273,23 @@ impl Profile {
             ("all", &all),
         ];
         let origin = self.arrivals.first().unwrap_or(Nanos::ZERO);
+        let over_time = self.timeline.rows(origin, self.pages.working_set().unwrap_or_default());
         Figures {
             throughput_by_size: by_op[..2].iter().flat_map(|(op, own)| own.throughput_rows(op)).collect(),
             size_distribution: by_op.iter().flat_map(|(op, own)| own.size_rows(op)).collect(),
             response_distribution: by_op.iter().flat_map(|(op, own)| own.response_rows(op)).collect(),
             service_distribution: by_op.iter().flat_map(|(op, own)| own.service_rows(op)).collect(),
             inter_arrival_distribution: self.arrivals.rows().collect(),
-            working_set: self.timeline.working_set_rows(origin, self.pages.working_set().unwrap_or_default()),
+            working_set: over_time.working_set,
             update_interval: self.pages.interval_rows(),
             reuse_distance: self.reuse.rows(),
+            miss_ratio: self.caches.as_ref().map_or_else(Vec::new, |caches| caches.rows()),
             hot_pages: self.pages.hot_rows(),
             sequential_runs: self.sequences.rows(tables.requests),
             alignment: self.alignment.rows(),
             queue_depth: self.queue.depth_rows(),
-            queue_depth_over_time: self.timeline.depth_rows(origin),
-            io_over_time: self.timeline.io_rows(origin),
+            queue_depth_over_time: over_time.depth,
+            io_over_time: over_time.io,
             address_time: self.picture.rows(origin),
             idle_gaps: self.queue.gap_rows(),
             wake_up: self.wake_up.rows(),

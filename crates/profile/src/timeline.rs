@@ -1,25 +1,20 @@
-//! I/O, queue depth and working set over time, in at most 256 bins.
+//! I/O, queue depth and working set over time.
 
+use emmclab_timeline::{BinWidth, Cell, OverTime, OverTimeBin, OverTimeRow, Side};
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::coarsening::{Cell, CoarseningBins};
+use crate::elapsed;
 use crate::pages::NewPages;
 use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 
-/// Bins at most; at least half as many once a trace is longer than this many milliseconds.
-const BINS: usize = 256;
-
 /// Content of each bin.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline(CoarseningBins<Activity>);
+pub(crate) struct Timeline(OverTime<Activity>);
 
+/// What a bin holds beside reads and writes.
 #[derive(Clone, Debug, Default)]
 struct Activity {
-    reads: u64,
-    writes: u64,
     others: u64,
-    read_sectors: u64,
-    write_sectors: u64,
     new_pages: u64,
     new_written: u64,
     depth_known: u64,
@@ -29,11 +24,7 @@ struct Activity {
 
 impl Cell for Activity {
     fn add(&mut self, other: &Self) {
-        self.reads += other.reads;
-        self.writes += other.writes;
         self.others += other.others;
-        self.read_sectors += other.read_sectors;
-        self.write_sectors += other.write_sectors;
         self.new_pages += other.new_pages;
         self.new_written += other.new_written;
         self.depth_known += other.depth_known;
@@ -42,34 +33,36 @@ impl Cell for Activity {
     }
 }
 
-impl Activity {
-    fn requests(&self) -> u64 {
-        self.reads + self.writes + self.others
-    }
+fn is_used(bin: &OverTimeBin<Activity>) -> bool {
+    bin.requests(Side::Read) + bin.requests(Side::Write) + bin.extra.others > 0
 }
 
-impl Default for Timeline {
-    fn default() -> Self {
-        Self(CoarseningBins::new(BINS))
-    }
+/// The rows of all figures over time.
+#[derive(Debug, Default)]
+pub(crate) struct TimelineRows {
+    pub io: Vec<IoTimeRow>,
+    pub depth: Vec<DepthTimeRow>,
+    pub working_set: Vec<WorkingSetRow>,
 }
 
 impl Timeline {
+    pub fn new(width: BinWidth) -> Self {
+        Self(OverTime::new(width))
+    }
+
     #[inline]
     pub fn add(&mut self, request: &Request, depth: Option<u64>, new: NewPages) {
-        let bin = self.0.at(request.arrival);
-        let sectors = u64::from(request.sectors);
-        match request.op {
-            Op::Read => {
-                bin.reads += 1;
-                bin.read_sectors += sectors;
-            }
-            Op::Write => {
-                bin.writes += 1;
-                bin.write_sectors += sectors;
-            }
-            _ => bin.others += 1,
+        let side = match request.op {
+            Op::Read => Some(Side::Read),
+            Op::Write => Some(Side::Write),
+            _ => None,
+        };
+        if let Some(side) = side {
+            let response = request.complete.map(|complete| elapsed(request.arrival, complete));
+            self.0.add(request.arrival, side, request.sectors, response);
         }
+        let bin = self.0.extra(request.arrival);
+        bin.others += u64::from(side.is_none());
         bin.new_pages += new.touched;
         bin.new_written += new.written;
         if let Some(depth) = depth {
@@ -84,43 +77,21 @@ impl Timeline {
         self.0.merge(other.0, aligned);
     }
 
-    pub fn io_rows(&self, origin: Nanos) -> Vec<IoTimeRow> {
-        let width_s = self.0.width_s();
-        let used = self.0.iter(origin).filter(|(_, bin)| bin.requests() > 0);
-        used.map(|(time_s, bin)| IoTimeRow {
-            time_s,
-            width_s,
-            reads: bin.reads,
-            writes: bin.writes,
-            others: bin.others,
-            read_kb: bin.read_sectors as f64 / 2.0,
-            write_kb: bin.write_sectors as f64 / 2.0,
-        })
-        .collect()
-    }
-
-    pub fn depth_rows(&self, origin: Nanos) -> Vec<DepthTimeRow> {
-        let width_s = self.0.width_s();
-        let known = self.0.iter(origin).filter(|(_, bin)| bin.depth_known > 0);
-        known
-            .map(|(time_s, bin)| DepthTimeRow {
-                time_s,
-                width_s,
-                mean_depth: bin.depth_sum as f64 / bin.depth_known as f64,
-                max_depth: bin.depth_max,
-            })
-            .collect()
-    }
-
     /// Pages are new to the piece of the trace that was profiled in one go, so growth never passes the true `total`.
-    pub fn working_set_rows(&self, origin: Nanos, total: WorkingSet) -> Vec<WorkingSetRow> {
-        let width_s = self.0.width_s();
+    pub fn rows(&self, origin: Nanos, total: WorkingSet) -> TimelineRows {
+        let mut rows = TimelineRows::default();
         let (mut unique, mut written) = (0, 0);
-        let mut rows = Vec::new();
-        for (time_s, bin) in self.0.iter(origin).filter(|(_, bin)| bin.requests() > 0) {
-            unique += bin.new_pages;
-            written += bin.new_written;
-            rows.push(WorkingSetRow {
+        let bins = self.0.bins();
+        for (time_s, width_s, bin) in bins.iter(origin).filter(|(_, _, bin)| is_used(bin)) {
+            let Activity { others, new_pages, new_written, depth_known, depth_sum, depth_max } = bin.extra;
+            rows.io.push(IoTimeRow { data: OverTimeRow::new(time_s, width_s, bin), others });
+            if depth_known > 0 {
+                let mean_depth = depth_sum as f64 / depth_known as f64;
+                rows.depth.push(DepthTimeRow { time_s, width_s, mean_depth, max_depth: depth_max });
+            }
+            unique += new_pages;
+            written += new_written;
+            rows.working_set.push(WorkingSetRow {
                 time_s: time_s + width_s,
                 unique_kb: 4 * unique.min(total.unique_pages),
                 written_kb: 4 * written.min(total.written_pages),

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::{Join, Profile, ProfileOptions, published};
+use emmclab_profile::{BinWidth, CacheOptions, Join, Profile, ProfileOptions, published};
+use emmclab_trace::Nanos;
 use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::json::to_json;
+use crate::json::{from_json, to_json};
 use crate::writer::{PyHeader, header_from_python, ledger_from_python};
 
 /// A profile that grows by batches.
@@ -23,11 +24,31 @@ impl PyProfiler {
     }
 }
 
+/// Bins of so many ns, or of automatic width for 0.
+pub(crate) fn bin_width(ns: i64) -> BinWidth {
+    if ns > 0 { BinWidth::From(Nanos(ns)) } else { BinWidth::Automatic }
+}
+
 #[pymethods]
 impl PyProfiler {
+    /// A profile of nothing yet, with these percentiles beside the usual ones, bins of so many ns (0: automatic), and caches
+    /// simulated as `caches` says (JSON of the cache options).
     #[new]
-    fn new(name: String) -> Self {
-        Self(Mutex::new(Profile::new(ProfileOptions { name, ..ProfileOptions::default() })))
+    #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None))]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        percentiles: Vec<f64>,
+        bin_ns: i64,
+        caches: Option<&str>,
+    ) -> PyResult<Self> {
+        let bin = bin_width(bin_ns);
+        let profile = Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
+        run(py, || match caches {
+            Some(caches) => profile.with_caches(&from_json::<CacheOptions>(caches)?),
+            None => Ok(profile),
+        })
+        .map(|profile| Self(Mutex::new(profile)))
     }
 
     /// Adds a batch; batches come in order of arrival.
@@ -56,6 +77,12 @@ impl PyProfiler {
 struct Published {
     rows: Vec<published::PublishedRow>,
     inconsistencies: Vec<published::Inconsistency>,
+}
+
+/// The cache policies: name and what each evicts.
+#[pyfunction]
+pub(crate) fn cache_policies() -> Vec<(&'static str, &'static str)> {
+    emmclab_cache::policies().iter().map(|kind| (kind.name, kind.about)).collect()
 }
 
 /// The published Tables III and IV, and the figures in them that contradict others of their row, as JSON.

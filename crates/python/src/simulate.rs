@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use emmclab_device::{DeviceConfig, Quiet, presets};
 use emmclab_layers::{LayerConfig, Size};
 use emmclab_replay::{
-    ImageStore, ReplayOptions, RequestRows, Simulation, age_by_traces, preflight, prepare, prepare_by_traces,
+    ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, Simulation, age_by_traces, preflight,
+    prepare, prepare_by_traces,
 };
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use serde_json::json;
 use crate::batch::PyBatch;
 use crate::errors::{run, to_python};
 use crate::json::{from_json, to_json};
+use crate::profile::bin_width;
 use crate::reader::PyReader;
 use crate::victim::{Fault, PyPolicy};
 use crate::writer::ledger_from_python;
@@ -159,10 +161,10 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
 /// Layers by name with their settings as text, as `DeviceConfig.with_values` takes them.
 type Layers = Vec<(String, Vec<(String, String)>)>;
 
-/// A run, the rows that it writes where asked for, and what goes wrong in a victim policy written in Python.
+/// A run, what is kept of it where asked for, and what goes wrong in a victim policy written in Python.
 struct Running {
     simulation: Simulation,
-    rows: Option<RequestRows>,
+    recorder: Recorder,
     fault: Fault,
 }
 
@@ -191,8 +193,9 @@ impl PySimulation {
     /// of readers; `images` is a folder that keeps aged devices, of at most `images_limit` bytes; `rows` a Parquet file for one row per request; `layers`
     /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
     /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
+    /// `over_time` keeps the run over time, in bins of so many ns, or 0 for bins of automatic width.
     #[new]
-    #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None))]
+    #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -205,7 +208,9 @@ impl PySimulation {
         layers: Option<Layers>,
         second: Option<&PyDeviceConfig>,
         victim: Option<Py<PyAny>>,
+        over_time: Option<i64>,
     ) -> PyResult<Self> {
+        let over_time = over_time.map(|ns| RunOverTime::new(bin_width(ns)));
         let second = second.map(|second| &second.0);
         let aging = aged_by.map(|readers| PyReader::inputs(&readers));
         run(py, || {
@@ -232,7 +237,7 @@ impl PySimulation {
                 (policy, fault) = PyPolicy::new(victim);
                 simulation = simulation.with_victim_policy(Box::new(policy))?;
             }
-            Ok(Self(Mutex::new(Some(Running { simulation, rows, fault }))))
+            Ok(Self(Mutex::new(Some(Running { simulation, recorder: Recorder { rows, over_time }, fault }))))
         })
     }
 
@@ -240,14 +245,13 @@ impl PySimulation {
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
         let goes_on = run(py, || {
-            let Running { simulation, rows, .. } = self.inner().as_mut().ok_or_else(ended)?;
-            match rows {
-                Some(rows) => {
-                    let goes_on = simulation.feed(&batch.0, rows)?;
-                    rows.check()?;
-                    Ok(goes_on)
-                }
-                None => simulation.feed(&batch.0, &mut Quiet),
+            let Running { simulation, recorder, .. } = self.inner().as_mut().ok_or_else(ended)?;
+            if recorder.is_on() {
+                let goes_on = simulation.feed(&batch.0, recorder)?;
+                recorder.check()?;
+                Ok(goes_on)
+            } else {
+                simulation.feed(&batch.0, &mut Quiet)
             }
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
@@ -265,21 +269,22 @@ impl PySimulation {
 
     /// Ends the run: the result as JSON. With rows, puts their file in place.
     fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>) -> PyResult<String> {
-        let Running { simulation, mut rows, fault } =
+        let Running { simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || {
             let ledger = ledger_from_python(&ledger)?;
-            match &mut rows {
-                Some(rows) => simulation.finish(Some(&ledger), rows),
-                None => simulation.finish(Some(&ledger), &mut Quiet),
+            if recorder.is_on() {
+                simulation.finish(Some(&ledger), &mut recorder)
+            } else {
+                simulation.finish(Some(&ledger), &mut Quiet)
             }
         });
         if let Some(fault) = fault.take() {
             return Err(fault);
         }
-        let result = result?;
+        let mut result = result?;
         run(py, || {
-            rows.map_or(Ok(()), RequestRows::finish)?;
+            recorder.finish(&mut result)?;
             to_json(&result)
         })
     }

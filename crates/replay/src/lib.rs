@@ -13,9 +13,11 @@ mod layered;
 mod measure;
 mod numbered;
 mod options;
+mod over_time;
 mod pace;
 mod precondition;
 mod preflight;
+mod recorder;
 mod result;
 mod rows;
 mod simulation;
@@ -28,13 +30,15 @@ pub use host::HostCounts;
 pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
+pub use over_time::{RunOverTime, RunTimeRow};
 pub use precondition::{age_by_traces, prepare, prepare_by_traces};
 pub use preflight::preflight;
+pub use recorder::Recorder;
 pub use result::{
     CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
-    Lifetime, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, Requests, ResponseTimes,
-    Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space, Utilisation, WaitTimes, Wear,
-    WriteAmplification,
+    Lifetime, LogBlockMerges, MapCounts, PageOperations, PercentileRow, Percentiles, PowerStates, Requests,
+    ResponseRow, ResponseTimes, Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space,
+    Utilisation, WaitTimes, Wear, WriteAmplification,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};

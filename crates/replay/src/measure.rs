@@ -3,7 +3,7 @@
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
-use crate::tally::{Tally, Times, quantiles};
+use crate::tally::{Ranks, Tally, Times, quantiles};
 
 /// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
@@ -107,6 +107,20 @@ impl Kinds {
             quantiles(&tallies, count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
         let mean_ms = sum as f64 / count as f64 / 1e6;
         Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
+
+    /// These percentiles (percent, ascending) of the response times of all these, ms; `None` without requests.
+    pub fn response_percentiles(all: &[&Self], percentiles: &[f64]) -> Option<Vec<f64>> {
+        let count: u64 = all.iter().map(|kinds| kinds.count).sum();
+        let tallies: Vec<&Tally> = all.iter().map(|kinds| &kinds.response).collect();
+        let mut ranks = Ranks::new(&tallies, count);
+        let times = percentiles.iter().map(|percentile| ranks.time_at(percentile / 100.0) as f64 / 1e6);
+        (count > 0).then(|| times.collect())
+    }
+
+    /// Response times by range: the longest of the range in ns, and how many lie in it.
+    pub fn response_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.response.ranges()
     }
 
     /// Share of all these that did not have to wait.

@@ -107,6 +107,10 @@ pub struct ReplayOptions {
     pub first_writes: u32,
     /// After the last request, have the layers move all data that they keep aside to its place, and measure how long that takes.
     pub drain: bool,
+    /// Percentiles of response times to give beside the usual ones: percent, ascending.
+    pub percentiles: Vec<f64>,
+    /// Give the distribution of response times.
+    pub distribution: bool,
     /// Check the device's invariants and contents after every request.
     pub check: bool,
 }

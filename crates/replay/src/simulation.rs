@@ -169,7 +169,7 @@ impl Simulation {
         let drain = if self.options.drain { Some(self.engine.drain(observer)?) } else { None };
         self.engine.finish(observer)?;
         let device = self.engine.device();
-        let mut result = SimulationResult::new(&self.config, device, &self.measure, self.options.mode, drain);
+        let mut result = SimulationResult::new(&self.config, device, &self.measure, &self.options, drain);
         result.run.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
         result.host = self.engine.host_counts();
         if let Some(layers) = self.engine.layers() {

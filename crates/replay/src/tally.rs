@@ -53,25 +53,58 @@ impl Tally {
     }
 }
 
-/// The times that these shares of all the `count` times in several tallies do not exceed, each the longest of its class; 0
-/// without times. The shares ascend.
-pub(crate) fn quantiles<const N: usize>(tallies: &[&Tally], count: u64, shares: [f64; N]) -> [u64; N] {
-    if count == 0 {
-        return [0; N];
-    }
-    let counted = |class| tallies.iter().filter_map(|tally| tally.0.get(class)).sum::<u64>();
-    let (mut class, mut below) = (0, 0);
-    shares.map(|share| {
-        let wanted = ((share * count as f64).ceil() as u64).clamp(1, count);
-        loop {
-            let here = counted(class);
-            if below + here >= wanted {
-                return longest(class);
-            }
-            (class, below) = (class + 1, below + here);
-        }
-    })
+/// Ranks of the times in several tallies, from the shortest time on.
+pub(crate) struct Ranks<'a> {
+    tallies: &'a [&'a Tally],
+    count: u64,
+    class: usize,
+    below: u64,
 }
+
+impl<'a> Ranks<'a> {
+    /// Of all the `count` times in the tallies.
+    pub fn new(tallies: &'a [&'a Tally], count: u64) -> Self {
+        Self { tallies, count, class: 0, below: 0 }
+    }
+
+    fn counted(&self, class: usize) -> u64 {
+        self.tallies.iter().filter_map(|tally| tally.0.get(class)).sum()
+    }
+
+    /// The time that this share of all does not exceed, the longest of its class; 0 without times. Shares ascend from call to call.
+    pub fn time_at(&mut self, share: f64) -> u64 {
+        if self.count == 0 {
+            return 0;
+        }
+        let wanted = ((share * self.count as f64).ceil() as u64).clamp(1, self.count);
+        loop {
+            let here = self.counted(self.class);
+            if self.below + here >= wanted {
+                return longest(self.class);
+            }
+            (self.class, self.below) = (self.class + 1, self.below + here);
+        }
+    }
+}
+
+/// The times that these shares of all the `count` times in several tallies do not exceed, as [`Ranks::time_at`].
+pub(crate) fn quantiles<const N: usize>(tallies: &[&Tally], count: u64, shares: [f64; N]) -> [u64; N] {
+    let mut ranks = Ranks::new(tallies, count);
+    shares.map(|share| ranks.time_at(share))
+}
+
+impl Tally {
+    /// Counts by range of time, 16 ranges in each power of two: the longest time of the range, and how many lie in it.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let ranges = self.0.chunks(RANGE).enumerate();
+        ranges
+            .map(|(index, classes)| (longest((index + 1) * RANGE - 1), classes.iter().sum()))
+            .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Classes in a range of [`Tally::ranges`].
+const RANGE: usize = 1 << (HALF - 4);
 
 #[cfg(test)]
 mod tests {
@@ -96,6 +129,11 @@ mod tests {
             prop_assert_eq!(quantiles(&tallies, count, shares), shares.map(|share| plain.value_at_quantile(share)));
             prop_assert_eq!(quantiles(&tallies, count, [1.0]), [plain.max()]);
             prop_assert_eq!(quantiles(&tallies[..0], 0, [1.0]), [0]);
+            let ranges: Vec<_> = first.ranges().collect();
+            prop_assert_eq!(ranges.iter().map(|(_, count)| count).sum::<u64>(), times.len().div_ceil(2) as u64);
+            let longest = times.iter().step_by(2).max().unwrap();
+            let bound = ranges.last().unwrap().0;
+            prop_assert!(bound >= *longest && bound - longest <= longest / 16 + 64);
         }
     }
 }

@@ -50,9 +50,13 @@ def compare(
             field="--devices",
             hint="as `--devices iiswc15-4ps,iiswc15-hps`",
         )
+    replay.preflight()
     configurations = [configured(name, settings, capacity) for name in names]
     sources = distinct([reading.open(path) for path in traces])
-    results = [replay.run(device, [source]) for source in sources for device in configurations]
+    pictures = html is not None
+    results = [
+        replay.run(device, [source], pictures=pictures) for source in sources for device in configurations
+    ]
     for result in results[:: len(configurations)]:
         reading.note_mended(result["trace"], result["ledger"])
     if as_json:
@@ -66,6 +70,7 @@ def compare(
 
         write_simulation_report(results, configurations, html)
         say(f"report: {html}")
+    replay.write(results)
 
 
 def _with_gain(result: Result, gain: float) -> dict[str, Any]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from emmclab import _core
 from emmclab.cli.console import say
 from emmclab.fields import counted_jumps
+from emmclab.measures import bin_ns
 from emmclab.trace import Trace, read, reading_options
+
+if TYPE_CHECKING:
+    from emmclab.device import Result
+    from emmclab.profile import Profile
 
 
 def _format_names(incomplete: str) -> list[str]:
@@ -87,6 +92,28 @@ Figures = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Also write each figure as SVG and PDF, and its data as CSV."),
 ]
+Percentiles = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P,P,...",
+        help="Percentiles of response times in place of the usual, as 50,90,99,99.9,99.99; within 0.1 %.",
+    ),
+]
+OverTime = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Also write IOPS, MB/s and response times over time, as .csv or .parquet by the name.",
+    ),
+]
+Bin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WIDTH",
+        help="Width of the bins of time, as 1s or 100ms; doubled where there would be more than 16,384. "
+        "Default: at most 256 bins.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -117,6 +144,18 @@ class Reading:
         """Print how many jumps `--mend-clock` took out of a trace, by its ledger."""
         if self.mend_clock:
             say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} taken out (--mend-clock)")
+
+
+def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:
+    """Write the bins of time, and print how many there are and whether they are wider than asked for."""
+    from emmclab.over_time import over_time_rows, write_over_time
+
+    count = write_over_time(found, path)
+    asked_s = bin_ns(width) / 1e9
+    widest_s = max((row["width_s"] for row in over_time_rows(found)), default=0.0)
+    if width is not None and widest_s > 1.5 * asked_s:
+        say(f"note: bins of {widest_s:g} s, because those of {width} would be more than 16,384")
+    say(f"over time: {count:,} bins in {path}" if count else "over time: no requests, so nothing was written")
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

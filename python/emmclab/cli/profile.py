@@ -3,23 +3,74 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
-from emmclab.cli.options import AsJson, Figures, Reading, TraceFiles, with_groups
+from emmclab.cli.options import (
+    AsJson,
+    Bin,
+    Figures,
+    OverTime,
+    Percentiles,
+    Reading,
+    TraceFiles,
+    note_over_time,
+    with_groups,
+)
+from emmclab.over_time import check_target
 from emmclab.profile import Profile
 from emmclab.trace import Trace, combine
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Caches to simulate under the requests, as given on the command line."""
+
+    cache_policies: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="Simulate caches of 4 KB pages, and give miss ratios by size: lru, fifo, clock, arc, "
+            "s3-fifo, or all.",
+            rich_help_panel="Caches",
+        ),
+    ] = ""
+    cache_sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE,...",
+            help="Their sizes, as 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
+            rich_help_panel="Caches",
+        ),
+    ] = None
+    cache_ops: Annotated[
+        str,
+        typer.Option(
+            metavar="all|read|write", help="The requests that go through them.", rich_help_panel="Caches"
+        ),
+    ] = "all"
+    cache_exact: Annotated[
+        bool,
+        typer.Option(
+            "--cache-exact",
+            help="Follow every page; else a trace of more than 1,048,576 page touches is sampled.",
+            rich_help_panel="Caches",
+        ),
+    ] = False
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab profile trace.txt --html report.html[/]   "
-        "[cyan]emmclab profile a.csv.gz b.csv.gz --compare[/]"
+        "[cyan]emmclab profile a.csv.gz b.csv.gz --compare[/]   "
+        "[cyan]emmclab profile trace.txt --cache-policies all[/]   "
+        "[cyan]emmclab profile trace.txt --over-time load.csv --bin 1s[/]"
     )(with_groups(profile))
 
 
@@ -36,13 +87,20 @@ def profile(
     together: Annotated[
         bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
     ] = False,
+    percentiles: Percentiles = None,
+    over_time: OverTime = None,
+    bin: Bin = None,
+    caches: Caches,
     reading: Reading,
 ) -> None:
     """Characterise traces: Tables III and IV, distributions, findings."""
+    measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
+    if over_time is not None:
+        check_target(over_time)
     sources = distinct([reading.open(path) for path in traces])
     if together:
         sources = [combine(sources)]
-    profiles = [run(source) for source in sources]
+    profiles = [run(source, **measures) for source in sources]
     for found in profiles:
         reading.note_mended(found.name, found["ledger"])
     if as_json:
@@ -62,12 +120,14 @@ def profile(
 
         count = write_figures(profiles, figures)
         say(f"figures: {count} in {figures}")
+    if over_time is not None:
+        note_over_time(profiles, over_time, bin)
 
 
-def run(source: Trace) -> Profile:
-    """Profile a trace under a progress meter."""
+def run(source: Trace, **measures: Any) -> Profile:
+    """Profile a trace under a progress meter; `measures` are options of `Trace.profile`."""
     with Meter(f"profile {source.name}") as meter:
-        return source.profile(meter)
+        return source.profile(meter, **measures)
 
 
 def distinct(sources: list[Trace]) -> list[Trace]:

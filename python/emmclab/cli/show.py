@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
 from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, SIZE_FIELDS, TABLES, Field, jump_cells
+from emmclab.measures import percentile_label, size_text
 from emmclab.notes import notes
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import published_row
@@ -30,6 +31,10 @@ _JUMPS = 10
 _MARKS = {"yes": Text("yes", "green"), "no": Text("no", "yellow"), "unknown": Text("?", "dim")}
 
 
+#: Processes in the table.
+_PROCESSES = 12
+
+
 def show_each(console: Console, profiles: Sequence[Profile]) -> None:
     """Print the tables for all traces, then each trace by itself."""
     _provenance(console, profiles)
@@ -41,6 +46,8 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
         _operations(console, profile)
         shown = [_distribution(profile, *figure) for figure in _DISTRIBUTIONS]
         console.print(Columns([table for table in shown if table is not None], padding=(0, 3)))
+        _processes(console, profile)
+        _caches(console, profile)
         _notes(console, profile)
         _findings(console, profile)
 
@@ -170,25 +177,51 @@ def as_printed(field: Field, value: float) -> str:
 
 
 def _operations(console: Console, profile: Profile) -> None:
+    rows = profile["by_operation"]
+    chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
     table = framed("By operation")
     for heading in ("Operation", "Requests", "Data\nKB", "Mean\nKB"):
         table.add_column(heading, justify="left" if heading == "Operation" else "right")
-    points = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
-    timed = any(row["response_ms"] for row in profile["by_operation"])
+    timed = any(row["response_ms"] for row in rows)
     if timed:
-        for point in points:
-            table.add_column(f"{_percentile(point)}\nms", justify="right")
-    for row in profile["by_operation"]:
-        times = row["response_ms"] or {}
+        for heading in _time_headings(chosen):
+            table.add_column(f"{heading}\nms", justify="right")
+    for row in rows:
         mean = "–" if row["mean_kb"] is None else f"{row['mean_kb']:,.1f}"
-        cells = (
-            ["–" if times.get(point) is None else f"{times[point]:,.2f}" for point in points] if timed else []
-        )
+        cells = _time_cells(row, "response_ms", chosen) if timed else []
         table.add_row(row["op"], f"{row['requests']:,}", f"{row['data_kb']:,.0f}", mean, *cells)
     if timed:
         table.caption = "mean and percentiles of the response time (complete - arrival)"
         table.caption_justify = "left"
     console.print(table)
+    if chosen and any(row["service_ms"] for row in rows):
+        table = framed("Service time (complete - start)")
+        table.add_column("Operation")
+        for heading in _time_headings(chosen):
+            table.add_column(f"{heading}\nms", justify="right")
+        for row in rows:
+            table.add_row(row["op"], *_time_cells(row, "service_ms", chosen))
+        console.print()
+        console.print(table)
+
+
+_POINTS = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
+
+
+def _time_headings(chosen: Sequence[float]) -> list[str]:
+    """Head the columns of times: the usual percentiles, or those that were asked for."""
+    if not chosen:
+        return [_percentile(point) for point in _POINTS]
+    return ["mean", *(percentile_label(percent) for percent in chosen), "max"]
+
+
+def _time_cells(row: Mapping[str, Any], field: str, chosen: Sequence[float]) -> list[str]:
+    """Print the times of an operation under these headings."""
+    times = row[field] or {}
+    values = [times.get(point) for point in _POINTS]
+    if chosen:
+        values = [times.get("mean"), *(one[field] for one in row["percentiles"]), times.get("max")]
+    return ["–" if value is None else f"{value:,.2f}" for value in values]
 
 
 def _percentile(point: str) -> str:
@@ -210,6 +243,56 @@ def _distribution(profile: Profile, figure: str, title: str) -> Table | None:
     for row in rows:
         table.add_row(Text(row["bin"]), Text(bar(row["pct"], longest, 12), "cyan"), f"{row['pct']:.1f} %")
     return table
+
+
+def _processes(console: Console, profile: Profile) -> None:
+    """Print the most active processes; nothing where none is recorded."""
+    rows = profile.figure("process_share")
+    if not rows:
+        return
+    table = framed("By process")
+    for heading in ("Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%"):
+        table.add_column(heading, justify="left" if heading == "Process" else "right")
+    for heading in ("mean", "p50", "p99"):
+        table.add_column(f"{heading}\nms", justify="right")
+    for row in rows[:_PROCESSES]:
+        times = (row[f"response_{point}_ms"] for point in ("mean", "p50", "p99"))
+        table.add_row(
+            Text(row["process"]),
+            "–" if row["pid"] is None else str(row["pid"]),
+            f"{row['reads']:,}",
+            f"{row['writes']:,}",
+            f"{row['read_kb']:,.0f}",
+            f"{row['write_kb']:,.0f}",
+            f"{row['data_pct']:.1f}",
+            *("–" if time is None else f"{time:,.2f}" for time in times),
+        )
+    if len(rows) > _PROCESSES:
+        table.caption = f"the {_PROCESSES} with the most requests of {len(rows)}; `--json` has more"
+        table.caption_justify = "left"
+    console.print()
+    console.print(table)
+
+
+def _caches(console: Console, profile: Profile) -> None:
+    """Print the miss ratios of the caches that were simulated."""
+    rows = profile.figure("miss_ratio")
+    if not rows:
+        return
+    requests = {"all": "reads and writes", "read": "reads", "write": "writes"}[rows[0]["op"]]
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    table = framed(f"Miss ratio by size of a cache for {requests}, % of touches of 4 KB pages")
+    table.add_column("Size", justify="right")
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    table.add_column("Pages\nfollowed", justify="right")
+    for size in dict.fromkeys(row["cache_kb"] for row in rows):
+        own = {row["policy"]: row for row in rows if row["cache_kb"] == size}
+        sampling = next(iter(own.values()))["sampling"]
+        followed = "all" if sampling == 1 else f"1 in {sampling}"
+        table.add_row(size_text(size), *(f"{own[policy]['miss_pct']:.1f}" for policy in policies), followed)
+    console.print()
+    console.print(table)
 
 
 def _sparks(console: Console, profiles: Sequence[Profile]) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 from emmclab.device import Result
+from emmclab.measures import percentile_label
 from emmclab.profile import ledger_line
 
 
@@ -65,6 +66,15 @@ _FACTS = (
 )
 
 
+#: Rows that percentiles that were asked for take the place of.
+_USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
+
+
+def _chosen(result: Result) -> list[dict[str, Any]]:
+    """Give the percentiles of reads and writes together that were asked for."""
+    return [row for row in result.get("percentiles", ()) if row["op"] == "all"]
+
+
 def show_result(console: Console, result: Result) -> None:
     """Print one run: figures, where the time went, how it ended."""
     show_provenance(console, [result])
@@ -75,7 +85,13 @@ def show_result(console: Console, result: Result) -> None:
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
     table.add_row("Requests", f"{result['requests.total']:,}", "")
+    chosen = {row["percentile"]: row["response_ms"] for row in _chosen(result)}
     for label, path, digits, unit in _FACTS:
+        if chosen and path in _USUAL_PERCENTILES:
+            if path == _USUAL_PERCENTILES[0]:
+                for percent, time in chosen.items():
+                    table.add_row(f"{percentile_label(percent)} response", f"{time:,.3f}", "ms")
+            continue
         value = result.shown(path)
         table.add_row(label, "–" if value is None else f"{value:,.{digits}f}", unit)
     if (drain := result["run.drain_s"]) is not None:
@@ -150,10 +166,16 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
     console.print(table)
 
 
+def _percentile_times(result: Result) -> list[float]:
+    """Give the percentiles of the comparison: those that were asked for, or the 99th."""
+    return [row["response_ms"] for row in _chosen(result)] or [result["response.p99_ms"]]
+
+
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     """Print devices beside each other, each against the first."""
     show_provenance(console, results)
     console.print()
+    chosen = [row["percentile"] for row in _chosen(results[0])]
     table = framed("Devices compared; change of the mean response against the first device")
     headings = (
         ("Trace", ""),
@@ -161,7 +183,7 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
         ("Parallelism", ""),
         ("Mean", "ms"),
         ("Change", "%"),
-        ("p99", "ms"),
+        *((percentile_label(percent), "ms") for percent in chosen or [99.0]),
         ("Service", "ms"),
         ("Space util.", ""),
         ("WAF", ""),
@@ -180,7 +202,7 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
             result["configuration.parallelism"],
             f"{mean:,.3f}",
             f"{100 * (mean / base - 1):+.1f}" if base else "–",
-            f"{result['response.p99_ms']:,.3f}",
+            *(f"{time:,.3f}" for time in _percentile_times(result)),
             f"{result['service.mean_service_ms']:,.3f}",
             f"{result['space.space_utilisation']:.4f}",
             f"{result['write_amplification.waf']:.3f}",

@@ -50,12 +50,13 @@ def simulate(
     reading: Reading,
 ) -> None:
     """Replay traces (several: together, on one clock) on a simulated eMMC device."""
+    replay.preflight()
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
     beside = None if second is None else configured(second, [])
     software = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}
-    result = replay.run(configuration, opened, events, **software)
+    result = replay.run(configuration, opened, events, pictures=html is not None, **software)
     reading.note_mended(result["trace"], result["ledger"])
     if as_json:
         print_json(result.to_dict())
@@ -68,3 +69,4 @@ def simulate(
 
         write_simulation_report([result], [configuration], html)
         say(f"report: {html}")
+    replay.write([result])

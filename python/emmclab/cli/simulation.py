@@ -14,8 +14,10 @@ import typer
 
 from emmclab.cli.console import say
 from emmclab.cli.meter import Meter
+from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
 from emmclab.device import Device, Result, presets
 from emmclab.errors import ConfigError
+from emmclab.over_time import check_target
 from emmclab.trace import Trace
 
 
@@ -152,15 +154,37 @@ class Replay:
     seed: Seed = 1
     check: Check = False
     images: Images = None
+    percentiles: Percentiles = None
+    over_time: OverTime = None
+    bin: Bin = None
+
+    def preflight(self) -> None:
+        """Refuse outputs that cannot be written, before any run."""
+        if self.over_time is not None:
+            check_target(self.over_time)
+
+    def write(self, results: Sequence[Result]) -> None:
+        """Write what was asked for of all runs."""
+        if self.over_time is not None:
+            note_over_time(results, self.over_time, self.bin)
 
     def run(
-        self, device: Device, traces: Sequence[Trace], events: Path | None = None, **software: Any
+        self,
+        device: Device,
+        traces: Sequence[Trace],
+        events: Path | None = None,
+        *,
+        pictures: bool = False,
+        **software: Any,
     ) -> Result:
-        """Simulate under a progress meter."""
+        """Simulate under a progress meter, with what `pictures` of a report page need."""
         names = ", ".join(trace.name for trace in traces)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter:
             options = asdict(self)
             options["wrap_addresses"] |= options.pop("fold")
+            width = options.pop("bin")
+            options["over_time"] = (width or True) if pictures or self.over_time is not None else False
+            options["distribution"] = pictures
             return device.simulate(*traces, events=events, progress=meter.note, **options, **software)
 
 

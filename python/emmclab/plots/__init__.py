@@ -5,7 +5,7 @@ that a figure is drawn from exactly the data that stand beside it.
 """
 
 from emmclab.plots.catalogue import FIGURES
-from emmclab.plots.figure import Chart, Figure, Row, Rows, rows_of, to_csv
+from emmclab.plots.figure import Chart, Figure, Row, Rows
 from emmclab.plots.files import write_charts, write_figures
 from emmclab.plots.marks import chart_of, dots, in_order, symlog, tooltip
 
@@ -18,9 +18,7 @@ __all__ = [
     "chart_of",
     "dots",
     "in_order",
-    "rows_of",
     "symlog",
-    "to_csv",
     "tooltip",
     "write_charts",
     "write_figures",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +19,9 @@ class Figure:
     """A figure: `name` is its field in a profile.
 
     `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that
-    it takes the width of the page, and `needs` names a field without which a row cannot be drawn.
+    it takes the width of the page, and `needs` names a field without which a row cannot be drawn. `source` is
+    the field in a profile where it is another, `fields` are those of its rows that are drawn (all where
+    empty), and `optional` leaves the figure out where it has no rows.
     """
 
     name: str
@@ -32,21 +32,19 @@ class Figure:
     each: bool = False
     wide: bool = False
     needs: str = "trace"
+    source: str = ""
+    fields: tuple[str, ...] = ()
+    optional: bool = False
+
+    def rows(self, profiles: Iterable[Profile]) -> Rows:
+        """Give the rows that are drawn; profiles kept by an older version may lack some."""
+        rows = []
+        for profile in profiles:
+            for row in profile["figures"].get(self.source or self.name, ()):
+                own = {name: row.get(name) for name in self.fields} if self.fields else row
+                rows.append({"trace": profile.name, **own})
+        return rows
 
     def can_draw(self, rows: Rows) -> bool:
         """Tell whether any row has the values that the chart needs."""
-        return any(row[self.needs] is not None for row in rows)
-
-
-def rows_of(profiles: Iterable[Profile], figure: str) -> Rows:
-    """Give the rows of a figure for several traces."""
-    return [{"trace": profile.name, **row} for profile in profiles for row in profile.figure(figure)]
-
-
-def to_csv(rows: Rows) -> str:
-    """Write rows as CSV with a header; missing values stay empty."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+        return any(row.get(self.needs) is not None for row in rows)

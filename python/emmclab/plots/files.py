@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from emmclab.files import write_whole
+from emmclab.files import to_csv, write_whole
 from emmclab.plots.catalogue import FIGURES
-from emmclab.plots.figure import Chart, Rows, rows_of, to_csv
+from emmclab.plots.figure import Chart, Rows
 from emmclab.plots.vega import convert
 from emmclab.profile import Profile
 from emmclab.theme import LIGHT
@@ -38,7 +38,7 @@ def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
 
     def charts() -> Iterable[tuple[str, Chart, Rows]]:
         for figure in FIGURES:
-            rows = rows_of(profiles, figure.name)
+            rows = figure.rows(profiles)
             parts = [rows]
             if figure.each:
                 parts = [[row for row in rows if row["trace"] == profile.name] for profile in profiles]

@@ -26,24 +26,64 @@ def working_set(rows: Rows) -> Chart:
 
 def io_over_time(rows: Rows) -> Chart:
     """Data read and written over time, writes on top of reads."""
+    return _reads_and_writes(rows, "datum.read_kb / 1024", "datum.write_kb / 1024", "MB/s")
+
+
+def iops_over_time(rows: Rows) -> Chart:
+    """Reads and writes per second over time, writes on top of reads."""
+    return _reads_and_writes(rows, "datum.reads", "datum.writes", "requests per second")
+
+
+def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
+    """Draw amounts of each bin per second."""
     return (
         chart_of(rows)
-        .transform_calculate(read="datum.read_kb / datum.width_s", write="datum.write_kb / datum.width_s")
+        .transform_calculate(read=f"{reads} / datum.width_s", write=f"{writes} / datum.width_s")
         .transform_calculate(end_s="datum.time_s + datum.width_s")
-        .transform_fold(["read", "write"], ["op", "kb_per_s"])
+        .transform_fold(["read", "write"], ["op", "per_s"])
         .transform_calculate(bottom="datum.op == 'read' ? 0 : datum.read")
-        .transform_calculate(top="datum.bottom + datum.kb_per_s")
+        .transform_calculate(top="datum.bottom + datum.per_s")
         .mark_rect()
         .encode(
             x=alt.X("time_s:Q", title="time, s"),
             x2="end_s:Q",
-            y=alt.Y("bottom:Q", title="KB/s"),
+            y=alt.Y("bottom:Q", title=title),
             y2="top:Q",
             color=op_colour([{"op": "read"}, {"op": "write"}]),
             tooltip=tooltip(rows),
         )
         .properties(height=200)
     )
+
+
+def response_over_time(rows: Rows) -> Chart:
+    """Mean and 99th percentile of the response times of the requests that arrive in a bin."""
+    base = (
+        chart_of(rows)
+        .transform_filter("datum.response_mean_ms != null")
+        .transform_calculate(middle_s="datum.time_s + datum.width_s / 2")
+        .transform_calculate(mean="datum.response_mean_ms", p99="datum.response_p99_ms")
+        .transform_fold(["mean", "p99"], ["of", "response_ms"])
+        .encode(
+            x=alt.X("middle_s:Q", title="time, s"),
+            y=alt.Y(
+                "response_ms:Q",
+                title="response, ms",
+                scale=alt.Scale(type="symlog", constant=1),
+                axis=alt.Axis(format="~r", values=_steps(rows)),
+            ),
+            color=alt.Color("of:N", title=None, sort=["mean", "p99"]),
+            tooltip=tooltip(rows),
+        )
+    )
+    # Points too: between pauses a bin may have no neighbour.
+    return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
+
+
+def _steps(rows: Rows) -> list[float]:
+    """Give ticks at the powers of ten up to the longest time, ms."""
+    longest = max((row["response_p99_ms"] or 0.0 for row in rows), default=0.0)
+    return [0.0, *(10.0**power for power in range(-1, 9) if 10.0**power <= max(longest, 1.0))]
 
 
 def queue_depth_over_time(rows: Rows) -> Chart:

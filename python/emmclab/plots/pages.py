@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from emmclab.plots.figure import Chart, Rows
-from emmclab.plots.marks import chart_of, op_colour, over_ranges, tooltip, trace_colour, traces_of
+from emmclab.plots.marks import chart_of, in_order, op_colour, over_ranges, tooltip, trace_colour, traces_of
 
 
 def update_interval(rows: Rows) -> Chart:
@@ -29,6 +29,30 @@ def reuse_distance(rows: Rows) -> Chart:
         )
     )
     return base.mark_line() + base.mark_point(filled=True, size=30)
+
+
+def miss_ratio(rows: Rows) -> Chart:
+    """Misses of caches by size: a line for each policy, and for several traces a dash for each."""
+    several = {"strokeDash": alt.StrokeDash("trace:N", title=None, sort=traces_of(rows))}
+    base = (
+        chart_of(rows)
+        .transform_calculate(size_mb="datum.cache_kb / 1024")
+        .encode(
+            x=alt.X(
+                "size_mb:Q",
+                title="cache size, MB",
+                scale=alt.Scale(type="log", base=2),
+                axis=alt.Axis(format="~r"),
+            ),
+            y=alt.Y("miss_pct:Q", title="page touches that miss, %", scale=alt.Scale(domain=[0, 100])),
+            color=alt.Color(
+                "policy:N", title=None, sort=in_order(rows, "policy"), legend=alt.Legend(columns=3)
+            ),
+            tooltip=tooltip(rows),
+            **(several if len(traces_of(rows)) > 1 else {}),
+        )
+    )
+    return base.mark_line() + base.mark_point(filled=True, size=25)
 
 
 def hot_pages(rows: Rows) -> Chart:

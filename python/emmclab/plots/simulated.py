@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
@@ -53,15 +53,16 @@ def space_utilisation(rows: Rows) -> Chart:
     return _by_device(rows, "space_utilisation", "space utilisation", scale=alt.Scale(domain=[0, 1]))
 
 
-def response_percentiles(rows: Rows) -> Chart:
-    """Response times from the mean to the longest."""
-    points = in_order(rows, "point")
+def response_cdf(rows: Rows) -> Chart:
+    """Share of requests by response time, a line for each device."""
     return (
         chart_of(rows)
-        .mark_line(point=True)
+        .mark_line(interpolate="step-after")
         .encode(
-            x=alt.X("point:N", title=None, sort=points, axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("response_ms:Q", title="response, ms", **symlog(rows, "response_ms", 0.1)),
+            x=_log_ms("up_to_ms"),
+            y=alt.Y(
+                "cumulative_pct:Q", title="requests at most as long, %", scale=alt.Scale(domain=[0, 100])
+            ),
             color=_colour(rows),
             strokeDash=alt.StrokeDash("op:N", title=None),
             tooltip=tooltip(rows),
@@ -69,7 +70,80 @@ def response_percentiles(rows: Rows) -> Chart:
     )
 
 
-def _stacked(rows: Rows, value: str, title: str, stack: Literal["zero", "normalize"] = "zero") -> Chart:
+def _log_ms(field: str) -> alt.X:
+    return alt.X(
+        f"{field}:Q",
+        title="response, ms",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~r", tickCount=6),
+    )
+
+
+def response_histogram(rows: Rows) -> Chart:
+    """Share of requests by response time, in ranges that are equally wide on the axis."""
+    bins = sorted({row["up_to_ms"] for row in rows})
+    labels = "format(datum.value, '.3~r')"
+    return (
+        chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "up_to_ms:O",
+                title="response up to, ms",
+                sort=bins,
+                axis=alt.Axis(labelAngle=-40, labelOverlap=True, labelExpr=labels),
+            ),
+            y=alt.Y("pct:Q", title="share of requests, %"),
+            xOffset=alt.XOffset("device:N", sort=_devices(rows)),
+            color=_colour(rows),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _end_s(rows: Rows) -> float:
+    return max(float(row["time_s"] + row["width_s"]) for row in rows)
+
+
+def response_over_time(rows: Rows) -> Chart:
+    """Mean and 99th percentile of response times over time, a colour for each device."""
+    base = (
+        chart_of(rows)
+        .transform_calculate(middle_s="datum.time_s + datum.width_s / 2")
+        .transform_calculate(mean="datum.response_mean_ms", p99="datum.response_p99_ms")
+        .transform_fold(["mean", "p99"], ["of", "response_ms"])
+        .encode(
+            x=alt.X("middle_s:Q", title="time, s", scale=alt.Scale(domain=[0, _end_s(rows)], nice=False)),
+            y=alt.Y("response_ms:Q", title="response, ms", **symlog(rows, "response_p99_ms", 1.0)),
+            color=_colour(rows),
+            strokeDash=alt.StrokeDash("of:N", title=None, sort=["mean", "p99"]),
+            tooltip=tooltip(rows),
+        )
+    )
+    # Points too: between pauses a bin may have no neighbour.
+    return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=220)
+
+
+def work_over_time(rows: Rows) -> Chart:
+    """Collections and wake-ups over time, a lane for each device; as wide as the response times above."""
+    lanes = in_order(rows, "lane")
+    return (
+        chart_of(rows, 26 * len(lanes))
+        .transform_calculate(end_s="datum.time_s + datum.width_s")
+        .mark_rect()
+        .encode(
+            x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(domain=[0, _end_s(rows)], nice=False)),
+            x2="end_s:Q",
+            y=alt.Y("lane:N", title=None, sort=lanes),
+            color=alt.Color(
+                "count:Q", title="in a step", scale=alt.Scale(type="log"), legend=alt.Legend(tickCount=3)
+            ),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _stacked(rows: Rows, value: str, title: str) -> Chart:
     causes = in_order(rows, "cause")
     runs = {(row["device"], row["trace"]) for row in rows}
     # The trace under the device: beside it, neither would be read to its end.
@@ -80,7 +154,7 @@ def _stacked(rows: Rows, value: str, title: str, stack: Literal["zero", "normali
         .mark_bar()
         .encode(
             y=alt.Y("run:N", title=None, sort=None, axis=lines),
-            x=alt.X(f"{value}:Q", title=title, stack=stack),
+            x=alt.X(f"{value}:Q", title=title, stack="zero"),
             color=alt.Color("cause:N", title=None, sort=causes, legend=alt.Legend(columns=3)),
             tooltip=tooltip(rows),
         )
@@ -88,8 +162,8 @@ def _stacked(rows: Rows, value: str, title: str, stack: Literal["zero", "normali
 
 
 def waits(rows: Rows) -> Chart:
-    """Parts of the mean response time."""
-    return _stacked(rows, "wait_ms", "share of the mean response", "normalize")
+    """Parts of the mean response time, in ms: a longer bar is a slower device."""
+    return _stacked(rows, "wait_ms", "mean response, ms")
 
 
 def waf_by_cause(rows: Rows) -> Chart:

@@ -34,6 +34,7 @@ def assemble(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["cell"] = _cell
+    figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names) for figure in figures]
     data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
     specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}

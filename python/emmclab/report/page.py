@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, TABLES, Field, counted_jumps, jump_cells
+from emmclab.measures import percentile_label
 from emmclab.notes import notes
-from emmclab.plots import FIGURES, rows_of
+from emmclab.plots import FIGURES
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import doubts, published_row
 from emmclab.report.assemble import assemble
@@ -41,7 +42,7 @@ def render(profiles: Sequence[Profile]) -> str:
     return assemble(
         "page.html.j2",
         FIGURES,
-        {figure.name: rows_of(profiles, figure.name) for figure in FIGURES},
+        {figure.name: figure.rows(profiles) for figure in FIGURES},
         [profile.name for profile in profiles],
         title=", ".join(profile.name for profile in profiles[:3])
         + (" and others" if len(profiles) > 3 else ""),
@@ -68,7 +69,7 @@ def render(profiles: Sequence[Profile]) -> str:
             )
         ],
         times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
-        points=_POINTS,
+        points=_points(profiles),
     )
 
 
@@ -135,9 +136,22 @@ def _table_row(fields: Sequence[Field], profile: Profile) -> dict[str, Any]:
     }
 
 
+def _points(profiles: Sequence[Profile]) -> dict[str, str]:
+    """Head the columns of times: the usual percentiles, or those that were asked for."""
+    chosen = profiles[0]["by_operation"][0].get("percentiles", ())
+    if not chosen:
+        return _POINTS
+    labels = [percentile_label(row["percentile"]) for row in chosen]
+    return {"mean": "Mean", **{label: label for label in labels}, "max": "Max"}
+
+
 def _time_rows(profiles: Sequence[Profile], field: str) -> list[dict[str, Any]]:
+    def times(row: dict[str, Any]) -> dict[str, float]:
+        chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
+        return {**row[field], **chosen}
+
     return [
-        {"trace": profile.name, "op": row["op"], "requests": row["requests"], "times": row[field]}
+        {"trace": profile.name, "op": row["op"], "requests": row["requests"], "times": times(row)}
         for profile in profiles
         for row in profile["by_operation"]
         if row[field]

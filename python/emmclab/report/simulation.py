@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,10 @@ _COLUMNS = (
 )
 
 
+#: Runs whose means stand above the tables.
+_TILES = 6
+
+
 def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
     """Give the page for runs of one or several traces on one or several devices; same results, same bytes."""
     traces = list(dict.fromkeys(result["trace"] for result in results))
@@ -51,6 +56,7 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         + ", ".join(dict.fromkeys(result["device"] for result in results)),
         one=len(results) == 1,
         columns=_COLUMNS,
+        tiles=_tiles(results, first),
         runs=[_run(result, first[result["trace"]]) for result in results],
         provenance=[(trace, ledger_line(first[trace]["ledger"])) for trace in traces],
         options=first[traces[0]]["options"],
@@ -70,10 +76,39 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
         if base and result is not first
         else None,
         "stopped": result["run.stopped"],
-        "digest": hashlib.sha256(json.dumps(result.deterministic(), sort_keys=True).encode()).hexdigest()[
-            :16
-        ],
+        "digest": _digest(result),
     }
+
+
+def _digest(result: Result) -> str:
+    """Give SHA-256 of the result, first 16 digits, without what was asked for beside it."""
+    asked = ("percentiles", "response_distribution", "over_time")
+    fields = {name: group for name, group in result.deterministic().items() if name not in asked}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[tuple[str, str, str]]:
+    """Pick the numbers that a reader wants first: of one run several, of several runs the mean of each."""
+    if len(results) == 1:
+        facts = (
+            ("Mean response", "response.mean_response_ms", 3, "ms"),
+            ("p99 response", "response.p99_ms", 3, "ms"),
+            ("No-wait", "requests.no_wait_pct", 1, "%"),
+            ("Write amplification", "write_amplification.waf", 2, ""),
+        )
+        shown = ((label, results[0].shown(path), digits, unit) for label, path, digits, unit in facts)
+        return [
+            (label, "–" if value is None else f"{value:,.{digits}f} {unit}".strip(), "")
+            for label, value, digits, unit in shown
+        ]
+    tiles = []
+    for result in results[:_TILES]:
+        run = _run(result, first[result["trace"]])
+        change = run["change_pct"]
+        name = result["device"] if len(first) == 1 else f"{result['trace']} on {result['device']}"
+        mean = f"{result['response.mean_response_ms']:,.3f} ms"
+        tiles.append((name, mean, "mean response" + ("" if change is None else f", {change:+.1f} %")))
+    return tiles
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -98,17 +133,52 @@ def _space(result: Result, _first: dict[str, Result]) -> Rows:
     )
 
 
-def _percentiles(result: Result, _first: dict[str, Result]) -> Rows:
-    points = ("mean", "p50", "p90", "p99", "p999", "max")
+def _cdf(result: Result, _first: dict[str, Result]) -> Rows:
+    return [dict(row) for row in result.get("response_distribution", ())]
+
+
+def _histogram(result: Result, _first: dict[str, Result]) -> Rows:
+    """Sum the ranges of reads and writes up to those that double."""
+    counts: dict[float, int] = {}
+    for row in result.get("response_distribution", ()):
+        edge = 1e-3 * 2.0 ** math.ceil(math.log2(max(row["up_to_ms"], 1e-3) / 1e-3) - 1e-9)
+        counts[edge] = counts.get(edge, 0) + row["requests"]
+    if not counts:
+        return []
+    total, edge, longest = sum(counts.values()), min(counts), max(counts)
+    rows: Rows = []
+    while edge <= longest:
+        requests = counts.get(edge, 0)
+        rows.append({"up_to_ms": edge, "requests": requests, "pct": 100 * requests / total})
+        edge *= 2
+    return rows
+
+
+def _over_time(result: Result, _first: dict[str, Result]) -> Rows:
+    fields = (
+        "time_s",
+        "width_s",
+        "response_mean_ms",
+        "response_p99_ms",
+        "response_max_ms",
+        "gc_ms",
+        "wake_up_ms",
+    )
+    found = (row for row in result.get("over_time", ()) if row["response_mean_ms"] is not None)
+    return [{name: row[name] for name in fields} for row in found]
+
+
+def _work(result: Result, _first: dict[str, Result]) -> Rows:
     return [
         {
-            "op": op,
-            "point": point.replace("p999", "p99.9"),
-            "response_ms": result["response"][op][f"{point}_ms"],
+            "lane": f"{result['device']}: {heading}",
+            "time_s": row["time_s"],
+            "width_s": row["width_s"],
+            "count": row[name],
         }
-        for op in ("read", "write")
-        if result["requests"][op]
-        for point in points
+        for name, heading in (("collections", "collections"), ("wake_ups", "wake-ups"))
+        for row in result.get("over_time", ())
+        if row[name]
     ]
 
 
@@ -148,8 +218,11 @@ def _steps(path: str) -> Callable[[Result, dict[str, Result]], Rows]:
 _ROWS: dict[str, Callable[[Result, dict[str, Result]], Rows]] = {
     "mean_response": _mean,
     "space_utilisation": _space,
-    "response_percentiles": _percentiles,
+    "response_cdf": _cdf,
     "waits": _waits,
+    "response_over_time": _over_time,
+    "work_over_time": _work,
+    "response_histogram": _histogram,
     "waf_by_cause": _programmed,
     "utilisation": _busy,
     "erase_counts": _steps("wear.erase_counts"),
@@ -172,17 +245,40 @@ FIGURES = (
         paper=True,
     ),
     Figure(
-        "response_percentiles",
-        "Response time percentiles",
-        "By operation, in ms.",
-        simulated.response_percentiles,
+        "response_cdf",
+        "Response times, cumulative",
+        "Share of requests that took at most so long; the further left, the faster.",
+        simulated.response_cdf,
         each=True,
     ),
     Figure(
         "waits",
-        "Parts of the response time",
-        "Means; the parts add up to the mean response.",
+        "Where the time goes",
+        "Parts of the mean response, in ms; they add up to it.",
         simulated.waits,
+    ),
+    Figure(
+        "response_over_time",
+        "Response times over time",
+        "Mean and 99th percentile (at most 3 % too high) of the requests that arrive in a step.",
+        simulated.response_over_time,
+        each=True,
+        wide=True,
+    ),
+    Figure(
+        "work_over_time",
+        "Collection and wake-ups over time",
+        "Blocks that the device collected, and times that it woke up, in the same steps.",
+        simulated.work_over_time,
+        each=True,
+        wide=True,
+    ),
+    Figure(
+        "response_histogram",
+        "Response times, distribution",
+        "Reads and writes together, in ranges that double.",
+        simulated.response_histogram,
+        each=True,
     ),
     Figure(
         "waf_by_cause",

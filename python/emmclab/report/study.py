@@ -9,7 +9,7 @@ from typing import Any
 
 from emmclab.fields import TABLES
 from emmclab.files import write_whole
-from emmclab.plots import FIGURES, Figure, Row, Rows, rows_of, swept
+from emmclab.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.profile import Profile, ledger_line
 from emmclab.report.assemble import assemble
 from emmclab.study.results import Results
@@ -170,9 +170,7 @@ def figures(results: Results) -> list[tuple[Figure, Rows]]:
     ]
     profiles = list(_once(results).values())
     chosen = [figure for figure in FIGURES if figure.name in _OF_INPUTS and profiles]
-    return drawn + [
-        (figure, rows) for figure in chosen if figure.can_draw(rows := rows_of(profiles, figure.name))
-    ]
+    return drawn + [(figure, rows) for figure in chosen if figure.can_draw(rows := figure.rows(profiles))]
 
 
 def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | None:

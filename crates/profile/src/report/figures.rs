@@ -1,5 +1,7 @@
 //! Rows of the figures. Ranges are open below and closed above: `low < value <= high`; `high` is `None` in the last.
 
+use emmclab_cache::MissRatioRow;
+use emmclab_timeline::OverTimeRow;
 use serde::Serialize;
 
 /// Rows for each figure, in the order in which they are drawn.
@@ -21,6 +23,8 @@ pub struct Figures {
     pub update_interval: Vec<UpdateRow>,
     /// Distinct pages touched between two touches of the same page.
     pub reuse_distance: Vec<ReuseRow>,
+    /// Misses of caches by policy and size, where asked for.
+    pub miss_ratio: Vec<MissRatioRow>,
     /// How much goes to the hottest pages.
     pub hot_pages: Vec<HotPagesRow>,
     /// Lengths of runs of sequential requests.
@@ -247,20 +251,11 @@ pub struct DepthTimeRow {
 /// I/O in a time bin; bins without a request are left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoTimeRow {
-    /// Start of the bin after the first arrival, seconds.
-    pub time_s: f64,
-    /// Width of the bin, seconds.
-    pub width_s: f64,
-    /// Reads that arrive.
-    pub reads: u64,
-    /// Writes that arrive.
-    pub writes: u64,
+    /// Reads and writes.
+    #[serde(flatten)]
+    pub data: OverTimeRow,
     /// Discards, flushes and secure erases that arrive.
     pub others: u64,
-    /// Data read, KB.
-    pub read_kb: f64,
-    /// Data written, KB.
-    pub write_kb: f64,
 }
 
 /// A cell of the address-time picture; empty cells are left out.
@@ -318,7 +313,8 @@ pub struct WakeRow {
     pub p90_delay_ms: f64,
 }
 
-/// What one process asks for; beyond 64 processes the rest is one row.
+/// What one process asks for; beyond 64 processes the rest is one row. Response times are those of reads and writes; their
+/// percentiles are at most 1 / 32 too high, and are kept for the first 1,024 names of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessRow {
     /// Its name, or `(unknown)` and `(others)`.
@@ -337,6 +333,20 @@ pub struct ProcessRow {
     pub requests_pct: f64,
     /// Share of all data, percent.
     pub data_pct: f64,
+    /// Writes among its reads and writes, percent.
+    pub write_requests_pct: Option<f64>,
+    /// Id of the process, where all its requests carry the same.
+    pub pid: Option<i32>,
+    /// Mean response time, ms.
+    pub response_mean_ms: Option<f64>,
+    /// Median response time, ms.
+    pub response_p50_ms: Option<f64>,
+    /// 90th percentile of the response time, ms.
+    pub response_p90_ms: Option<f64>,
+    /// 99th percentile of the response time, ms.
+    pub response_p99_ms: Option<f64>,
+    /// Longest response time, ms.
+    pub response_max_ms: Option<f64>,
 }
 
 /// Requests with a flag, or flushes.

@@ -8,6 +8,9 @@ mod figures;
 mod finding;
 mod tables;
 
+pub use emmclab_cache::MissRatioRow;
+pub use emmclab_timeline::OverTimeRow;
+
 pub use clock::{ClockJumpRow, KeyFigures};
 pub use figures::{
     AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, Figures, FlagRow, HotPagesRow, IdleGapRow,
@@ -15,7 +18,9 @@ pub use figures::{
     WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
-pub use tables::{IdleGc, Locality, OperationRow, PowerSaving, Quantiles, QueueSummary, Tables, WorkingSet};
+pub use tables::{
+    IdleGc, Locality, OperationRow, PercentileRow, PowerSaving, Quantiles, QueueSummary, Tables, WorkingSet,
+};
 
 use emmclab_trace::{Header, Ledger};
 use serde::Serialize;

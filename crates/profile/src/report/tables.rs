@@ -83,6 +83,20 @@ pub struct OperationRow {
     pub service_ms: Option<Quantiles>,
     /// Sizes, KB.
     pub size_kb: Option<Quantiles>,
+    /// Percentiles that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub percentiles: Vec<PercentileRow>,
+}
+
+/// A percentile that was asked for; nearest-rank, within 0.1 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PercentileRow {
+    /// Which, percent.
+    pub percentile: f64,
+    /// Of complete - arrival, ms.
+    pub response_ms: Option<f64>,
+    /// Of complete - start, ms.
+    pub service_ms: Option<f64>,
 }
 
 /// Locality beyond Table IV.

@@ -16,14 +16,15 @@ use serde::Serialize;
 
 use crate::host::HostCounts;
 use crate::measure::{Kinds, Measure};
-use crate::options::Mode;
+use crate::options::{Mode, ReplayOptions};
+use crate::over_time::RunTimeRow;
 
 pub use distribution::Distribution;
 pub use flash::{FlashOperations, PageOperations, Space, Utilisation, WriteAmplification};
 pub use ftl::{CacheCounts, Collection, LogBlockMerges, MapCounts, SlcCounts};
 pub use layers::{LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
-pub use times::{Percentiles, ResponseTimes, ServiceTimes, WaitTimes};
+pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
 pub use wear::{Lifetime, Wear};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.
@@ -39,6 +40,15 @@ pub struct SimulationResult {
     pub requests: Requests,
     /// Response times: complete - arrival.
     pub response: ResponseTimes,
+    /// Percentiles of response times that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub percentiles: Vec<PercentileRow>,
+    /// Requests by response time, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub response_distribution: Vec<ResponseRow>,
+    /// Requests, response times and the work of the device over time, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over_time: Vec<RunTimeRow>,
     /// Service times: complete - start.
     pub service: ServiceTimes,
     /// Where the response time went.
@@ -166,7 +176,7 @@ impl SimulationResult {
         config: &DeviceConfig,
         device: &Device,
         measure: &Measure,
-        mode: Mode,
+        options: &ReplayOptions,
         drain: Option<Nanos>,
     ) -> Self {
         let settings = config.settings();
@@ -180,7 +190,7 @@ impl SimulationResult {
             device: settings.name.clone(),
             configuration: Configuration::new(settings, device),
             run: Run {
-                mode,
+                mode: options.mode,
                 stopped: device.stop().map(|stop| stop.reason().to_owned()),
                 simulated_s,
                 throughput_mb_per_s: if elapsed > Nanos::ZERO {
@@ -200,6 +210,8 @@ impl SimulationResult {
                 bytes_written: counters.host_bytes_written,
             },
             response: ResponseTimes::new(measure),
+            percentiles: PercentileRow::all(measure, &options.percentiles),
+            response_distribution: if options.distribution { ResponseRow::all(measure) } else { Vec::new() },
             service: ServiceTimes::new(measure),
             waits: WaitTimes::new(measure),
             space: Space::new(counters),

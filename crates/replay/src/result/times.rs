@@ -112,3 +112,62 @@ impl WaitTimes {
         Self { queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms }
     }
 }
+
+/// A percentile of the response time that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PercentileRow {
+    /// `read`, `write`, or `all` for both together.
+    pub op: &'static str,
+    /// Which, percent.
+    pub percentile: f64,
+    /// Complete - arrival, ms; nearest-rank, at most 0.1 % too high.
+    pub response_ms: f64,
+}
+
+impl PercentileRow {
+    /// These percentiles (percent, ascending) of each operation that occurs.
+    pub(super) fn all(measure: &Measure, percentiles: &[f64]) -> Vec<Self> {
+        let [read, write] = measure.timed();
+        let kinds: [(&'static str, &[&Kinds]); 3] =
+            [("all", &[read, write]), ("read", &[read]), ("write", &[write])];
+        let mut rows = Vec::new();
+        for (op, kinds) in kinds {
+            let times = Kinds::response_percentiles(kinds, percentiles).unwrap_or_default();
+            rows.extend(percentiles.iter().zip(times).map(|(percentile, response_ms)| Self {
+                op,
+                percentile: *percentile,
+                response_ms,
+            }));
+        }
+        rows
+    }
+}
+
+/// Requests by response time, in ranges of which 16 make a power of two.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResponseRow {
+    /// `read` or `write`.
+    pub op: &'static str,
+    /// Response times up to this, ms.
+    pub up_to_ms: f64,
+    /// Requests in the range.
+    pub requests: u64,
+    /// Share of the operation's requests up to here, percent.
+    pub cumulative_pct: f64,
+}
+
+impl ResponseRow {
+    /// Of reads, then of writes; ranges without a request are left out.
+    pub(super) fn all(measure: &Measure) -> Vec<Self> {
+        let mut rows = Vec::new();
+        for (op, kinds) in ["read", "write"].into_iter().zip(measure.timed()) {
+            let mut so_far = 0;
+            rows.extend(kinds.response_ranges().map(|(up_to, requests)| {
+                so_far += requests;
+                let cumulative_pct = 100.0 * so_far as f64 / kinds.count as f64;
+                Self { op, up_to_ms: up_to as f64 / 1e6, requests, cumulative_pct }
+            }));
+        }
+        rows
+    }
+}

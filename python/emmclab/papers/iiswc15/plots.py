@@ -199,7 +199,7 @@ def _distribution(
     figure = next(one for one in plots.FIGURES if one.name == f"{what}_distribution")
     rows = [
         {key: value for key, value in row.items() if key in ("trace", "op", "bin", "pct")}
-        for row in plots.rows_of(profiles, figure.name)
+        for row in figure.rows(profiles)
         if row.get("op", "all") == "all"
     ]
     chart = figure.draw(rows)

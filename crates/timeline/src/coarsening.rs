@@ -1,50 +1,66 @@
 //! A bounded row of time bins whose width doubles whenever a trace outgrows it.
 
-use emmclab_trace::Nanos;
+use emmclab_base::Nanos;
 
 /// The content of a bin: values that add up.
-pub(crate) trait Cell: Clone + Default {
+pub trait Cell: Clone + Default {
+    /// Adds the content of another bin.
     fn add(&mut self, other: &Self);
 }
 
-/// At most `capacity` bins of `2^shift` ms on the trace's clock. Bins lie on a grid from time 0 of the clock, so that
-/// the bins of two pieces of a recording fall together.
+/// At most `capacity` bins of `2^shift` times the narrowest width on the trace's clock. Bins lie on a grid from time 0 of
+/// the clock, so that the bins of two pieces of a recording fall together.
 #[derive(Clone, Debug)]
-pub(crate) struct CoarseningBins<T> {
+pub struct Coarsening<T> {
     capacity: usize,
+    /// Width of a bin at first, ns.
+    narrowest: i64,
     shift: u32,
     /// Index on the grid of the first bin.
     first: i64,
     bins: Vec<T>,
 }
 
-fn millis(time: Nanos) -> i64 {
-    time.0.div_euclid(1_000_000)
-}
-
-impl<T: Cell> CoarseningBins<T> {
+impl<T: Cell> Coarsening<T> {
+    /// At most `capacity` bins, at first 1 ms wide.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, shift: 0, first: 0, bins: Vec::new() }
+        Self::with_width(capacity, Nanos::from_millis(1))
+    }
+
+    /// At most `capacity` bins, at first of this width.
+    pub fn with_width(capacity: usize, width: Nanos) -> Self {
+        Self { capacity, narrowest: width.0.max(1), shift: 0, first: 0, bins: Vec::new() }
     }
 
     /// The bin of this time. Times before the first one seen fall into the first bin.
     #[inline]
     pub fn at(&mut self, time: Nanos) -> &mut T {
-        let ms = millis(time);
+        let step = time.0.div_euclid(self.narrowest);
         if self.bins.is_empty() {
-            self.first = ms;
+            self.first = step;
             self.shift = 0;
         }
-        let mut index = (ms >> self.shift).saturating_sub(self.first).max(0);
+        let mut index = (step >> self.shift).saturating_sub(self.first).max(0);
         while index >= self.capacity as i64 {
             self.coarsen();
-            index = (ms >> self.shift) - self.first;
+            index = (step >> self.shift) - self.first;
         }
         let index = index as usize;
         if index >= self.bins.len() {
             self.bins.resize_with(index + 1, T::default);
         }
         &mut self.bins[index]
+    }
+
+    /// The times that fall into the bin of this time, as long as no later bin is opened: from, and up to but without.
+    pub fn range_of(&self, time: Nanos) -> (Nanos, Nanos) {
+        let step = time.0.div_euclid(self.narrowest) >> self.shift;
+        let width = i128::from(self.narrowest) << self.shift;
+        let edge = |step: i64| {
+            let ns = (i128::from(step) * width).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+            Nanos(ns as i64)
+        };
+        (edge(step), edge(step.saturating_add(1)))
     }
 
     /// Doubles the width.
@@ -100,14 +116,25 @@ impl<T: Cell> CoarseningBins<T> {
 
     /// Width of a bin in seconds.
     pub fn width_s(&self) -> f64 {
-        (1_u64 << self.shift) as f64 / 1e3
+        self.width_ns() as f64 / 1e9
     }
 
-    /// Bins in order, each with its start in seconds after `origin` (the first bin starts at 0).
-    pub fn iter(&self, origin: Nanos) -> impl Iterator<Item = (f64, &T)> {
+    fn width_ns(&self) -> i128 {
+        i128::from(self.narrowest) << self.shift
+    }
+
+    /// Whether bins are wider than they were at first.
+    pub fn is_coarser(&self) -> bool {
+        self.shift > 0
+    }
+
+    /// Bins in order, each with its start and its width in seconds. Starts count from `origin`; the first bin starts there and
+    /// is so much narrower.
+    pub fn iter(&self, origin: Nanos) -> impl Iterator<Item = (f64, f64, &T)> {
         (self.first..).zip(&self.bins).map(move |(index, bin)| {
-            let start_ns = (i128::from(index) << self.shift) * 1_000_000 - i128::from(origin.0);
-            (start_ns.max(0) as f64 / 1e9, bin)
+            let start_ns = i128::from(index) * self.width_ns() - i128::from(origin.0);
+            let end_ns = (start_ns + self.width_ns()).max(1);
+            (start_ns.max(0) as f64 / 1e9, (end_ns - start_ns.max(0)) as f64 / 1e9, bin)
         })
     }
 
@@ -137,7 +164,7 @@ mod tests {
             times.sort_unstable();
             let cut = cut.min(times.len());
             let profile = |times: &[i64]| {
-                let mut bins = CoarseningBins::<u64>::new(16);
+                let mut bins = Coarsening::<u64>::new(16);
                 for time in times {
                     *bins.at(Nanos(*time)) += 1;
                 }

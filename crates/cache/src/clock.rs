@@ -1,0 +1,42 @@
+//! CLOCK (Corbató, "A Paging Experiment with the Multics System", 1968): pages in a ring with a mark each, which a touch
+//! sets. The hand takes marks away until it finds a page without one. A page is loaded without a mark.
+
+use crate::hash::{Key, KeyMap};
+use crate::policy::Policy;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    pages: usize,
+    places: KeyMap<u32>,
+    ring: Vec<(Key, bool)>,
+    hand: usize,
+}
+
+impl Clock {
+    pub fn new(pages: usize) -> Self {
+        Self { pages, places: KeyMap::default(), ring: Vec::new(), hand: 0 }
+    }
+}
+
+impl Policy for Clock {
+    fn touch(&mut self, page: Key) -> bool {
+        if let Some(place) = self.places.get(&page) {
+            self.ring[*place as usize].1 = true;
+            return true;
+        }
+        if self.ring.len() < self.pages {
+            self.places.insert(page, self.ring.len() as u32);
+            self.ring.push((page, false));
+            return false;
+        }
+        while self.ring[self.hand].1 {
+            self.ring[self.hand].1 = false;
+            self.hand = (self.hand + 1) % self.pages;
+        }
+        self.places.remove(&self.ring[self.hand].0);
+        self.places.insert(page, self.hand as u32);
+        self.ring[self.hand] = (page, false);
+        self.hand = (self.hand + 1) % self.pages;
+        false
+    }
+}

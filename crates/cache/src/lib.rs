@@ -1,0 +1,30 @@
+//! Miss-ratio curves: which share of page touches a cache of each size and policy would miss.
+//!
+//! ```
+//! use emmclab_base::{Nanos, Op, Request, Sector};
+//! use emmclab_cache::{CacheOptions, MissRatios};
+//!
+//! let options = CacheOptions { policies: vec!["lru".into()], ..CacheOptions::default() };
+//! let mut ratios = MissRatios::new(&options)?;
+//! for sector in [0, 8, 0, 8] {
+//!     ratios.add(&Request::new(Nanos::ZERO, Op::Read, Sector(sector), 8), 0);
+//! }
+//! assert_eq!(ratios.rows()[0].miss_pct, 50.0);
+//! # Ok::<(), emmclab_base::Error>(())
+//! ```
+
+mod arc;
+mod clock;
+mod fifo;
+mod hash;
+mod lists;
+mod lru;
+mod miss_ratios;
+mod options;
+mod policy;
+mod s3_fifo;
+mod tier;
+
+pub use miss_ratios::{MissRatioRow, MissRatios};
+pub use options::{CacheOptions, CachedOps, DEFAULT_SIZES_KB};
+pub use policy::{PolicyKind, policies};

@@ -1,0 +1,123 @@
+//! Pages in several lists, each from the newest to the oldest; every step takes constant time.
+
+use crate::hash::{Key, KeyMap};
+
+/// The end of a list.
+const END: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    page: Key,
+    list: u8,
+    newer: u32,
+    older: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    newest: u32,
+    oldest: u32,
+    len: usize,
+}
+
+/// `N` lists; a page is in one of them or in none.
+#[derive(Clone, Debug)]
+pub(crate) struct Lists<const N: usize> {
+    places: KeyMap<u32>,
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    lists: [List; N],
+}
+
+impl<const N: usize> Default for Lists<N> {
+    fn default() -> Self {
+        Self {
+            places: KeyMap::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+            lists: [List { newest: END, oldest: END, len: 0 }; N],
+        }
+    }
+}
+
+impl<const N: usize> Lists<N> {
+    pub fn len(&self, list: usize) -> usize {
+        self.lists[list].len
+    }
+
+    /// The list that holds the page.
+    pub fn list_of(&self, page: Key) -> Option<usize> {
+        self.places.get(&page).map(|place| usize::from(self.nodes[*place as usize].list))
+    }
+
+    /// Makes a page the newest of a list, wherever it was.
+    pub fn put(&mut self, list: usize, page: Key) {
+        let place = match self.places.get(&page) {
+            Some(place) => {
+                let place = *place;
+                self.unlink(place);
+                place
+            }
+            None => self.add(page),
+        };
+        self.link(list, place);
+    }
+
+    /// Takes the oldest page from a list.
+    pub fn drop_oldest(&mut self, list: usize) {
+        let place = self.lists[list].oldest;
+        if place != END {
+            self.unlink(place);
+            self.places.remove(&self.nodes[place as usize].page);
+            self.free.push(place);
+        }
+    }
+
+    /// Makes the oldest page of a list the newest of another.
+    pub fn move_oldest(&mut self, from: usize, to: usize) {
+        let place = self.lists[from].oldest;
+        if place != END {
+            self.unlink(place);
+            self.link(to, place);
+        }
+    }
+
+    fn add(&mut self, page: Key) -> u32 {
+        let node = Node { page, list: 0, newer: END, older: END };
+        let place = if let Some(place) = self.free.pop() {
+            self.nodes[place as usize] = node;
+            place
+        } else {
+            self.nodes.push(node);
+            self.nodes.len() as u32 - 1
+        };
+        self.places.insert(page, place);
+        place
+    }
+
+    fn link(&mut self, list: usize, place: u32) {
+        let newest = self.lists[list].newest;
+        let node = &mut self.nodes[place as usize];
+        (node.list, node.newer, node.older) = (list as u8, END, newest);
+        match newest {
+            END => self.lists[list].oldest = place,
+            newest => self.nodes[newest as usize].newer = place,
+        }
+        self.lists[list].newest = place;
+        self.lists[list].len += 1;
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Node { list, newer, older, .. } = self.nodes[place as usize];
+        let list = usize::from(list);
+        match newer {
+            END => self.lists[list].newest = older,
+            newer => self.nodes[newer as usize].older = older,
+        }
+        match older {
+            END => self.lists[list].oldest = newer,
+            older => self.nodes[older as usize].newer = newer,
+        }
+        self.lists[list].len -= 1;
+    }
+}

@@ -1,0 +1,120 @@
+//! A run over time: requests, response times, and the work of the device beneath them.
+
+use emmclab_device::{GcFinished, GcStarted, Observer, RequestCompleted, WokeUp};
+use emmclab_timeline::{BinWidth, Cell, OverTime, OverTimeRow, Side};
+use emmclab_trace::{Nanos, Op};
+use serde::Serialize;
+
+/// A bin of time of a run. Requests count where they arrive, collections where they end, wake-ups where the request arrives that
+/// wakes the device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunTimeRow {
+    /// Reads and writes.
+    #[serde(flatten)]
+    pub data: OverTimeRow,
+    /// Mean time that a read or write waits behind other requests, ms.
+    pub queue_ms: Option<f64>,
+    /// Mean time that a read or write waits behind garbage collection, ms.
+    pub gc_ms: Option<f64>,
+    /// Mean time that a read or write waits for the device to wake up, ms.
+    pub wake_up_ms: Option<f64>,
+    /// Blocks that the device collected: garbage collection, folding, wear levelling, log-block merges.
+    pub collections: u64,
+    /// Time from their begin to their end, all blocks together, ms.
+    pub collecting_ms: f64,
+    /// Times that the device woke up.
+    pub wake_ups: u64,
+}
+
+/// What a bin holds beside reads and writes.
+#[derive(Clone, Debug, Default)]
+struct Work {
+    /// Waits of reads and writes: queue, collection, wake-up.
+    waits_ns: [u128; 3],
+    collections: u64,
+    collecting_ns: u128,
+    wake_ups: u64,
+}
+
+impl Cell for Work {
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.waits_ns.iter_mut().zip(other.waits_ns) {
+            *mine += theirs;
+        }
+        self.collections += other.collections;
+        self.collecting_ns += other.collecting_ns;
+        self.wake_ups += other.wake_ups;
+    }
+}
+
+/// Observes a run over time, in at most 256 bins, or 16,384 where a width is given.
+#[derive(Clone, Debug)]
+pub struct RunOverTime {
+    bins: OverTime<Work>,
+    first: Option<Nanos>,
+    /// Collections that have begun: block and time. About as many as planes collect at once.
+    collecting: Vec<(u32, Nanos)>,
+}
+
+impl RunOverTime {
+    /// Bins of this width.
+    pub fn new(width: BinWidth) -> Self {
+        Self { bins: OverTime::new(width), first: None, collecting: Vec::new() }
+    }
+
+    /// The bins in which anything happened.
+    pub fn rows(&self) -> Vec<RunTimeRow> {
+        let bins = self.bins.bins();
+        let all = bins.iter(self.first.unwrap_or(Nanos::ZERO));
+        all.map(|(time_s, width_s, bin)| {
+            let data = OverTimeRow::new(time_s, width_s, bin);
+            let Work { waits_ns, collections, collecting_ns, wake_ups } = bin.extra;
+            let requests = data.reads + data.writes;
+            let [queue_ms, gc_ms, wake_up_ms] =
+                waits_ns.map(|ns| (requests > 0).then(|| ns as f64 / requests as f64 / 1e6));
+            let collecting_ms = collecting_ns as f64 / 1e6;
+            RunTimeRow { data, queue_ms, gc_ms, wake_up_ms, collections, collecting_ms, wake_ups }
+        })
+        .filter(|row| row.data.reads + row.data.writes + row.collections + row.wake_ups > 0)
+        .collect()
+    }
+}
+
+impl Observer for RunOverTime {
+    const UNITS: bool = false;
+
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        let side = match event.op {
+            Op::Read => Side::Read,
+            Op::Write => Side::Write,
+            Op::Discard | Op::Flush | Op::SecureErase => return,
+        };
+        self.first.get_or_insert(event.arrival);
+        let response = event.complete - event.arrival;
+        self.bins.add(event.arrival, side, event.sectors, Some(response.0.max(0) as u64));
+        let waits = [event.waits.queue, event.waits.gc, event.waits.wake_up];
+        let work = self.bins.extra(event.arrival);
+        for (sum, wait) in work.waits_ns.iter_mut().zip(waits) {
+            *sum += wait.0.max(0) as u128;
+        }
+    }
+
+    fn gc_started(&mut self, event: &GcStarted) {
+        match self.collecting.iter_mut().find(|(block, _)| *block == event.block.0) {
+            Some(begun) => begun.1 = event.at,
+            None => self.collecting.push((event.block.0, event.at)),
+        }
+    }
+
+    fn gc_finished(&mut self, event: &GcFinished) {
+        let begun = self.collecting.iter().position(|(block, _)| *block == event.block.0);
+        let begin = begun.map_or(event.at, |index| self.collecting.swap_remove(index).1);
+        let work = self.bins.extra_at(event.at);
+        work.collections += 1;
+        work.collecting_ns += (event.at - begin).0.max(0) as u128;
+    }
+
+    fn woke_up(&mut self, event: &WokeUp) {
+        self.bins.extra_at(event.at).wake_ups += 1;
+    }
+}

@@ -1,0 +1,267 @@
+//! Requests, data and response times over time.
+
+use emmclab_base::{Nanos, SECTOR_BYTES};
+
+use crate::coarsening::{Cell, Coarsening};
+use crate::times::{Histogram, Times};
+
+/// Bins unless a width is given: at least half as many once a trace is longer than this many milliseconds.
+const BINS: usize = 256;
+/// Bins where a width is given.
+const MOST_BINS: usize = 16_384;
+
+/// Width of the bins of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BinWidth {
+    /// 1 ms, doubled until there are at most 256 bins.
+    #[default]
+    Automatic,
+    /// This, doubled only where there would be more than 16,384 bins.
+    From(Nanos),
+}
+
+/// Reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Reads.
+    Read = 0,
+    /// Writes.
+    Write = 1,
+}
+
+/// Requests of one operation.
+#[derive(Clone, Debug, Default)]
+struct Share {
+    requests: u64,
+    sectors: u64,
+    times: Times,
+}
+
+/// Content of a bin of time; `X` is what else a caller counts in it.
+#[derive(Clone, Debug, Default)]
+pub struct OverTimeBin<X> {
+    shares: [Share; 2],
+    /// What the caller counts.
+    pub extra: X,
+}
+
+impl<X: Cell> Cell for OverTimeBin<X> {
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.shares.iter_mut().zip(&other.shares) {
+            mine.requests += theirs.requests;
+            mine.sectors += theirs.sectors;
+            mine.times.add(&theirs.times);
+        }
+        self.extra.add(&other.extra);
+    }
+}
+
+impl<X> OverTimeBin<X> {
+    /// Requests of an operation.
+    pub fn requests(&self, side: Side) -> u64 {
+        self.shares[side as usize].requests
+    }
+
+    /// Their data, bytes.
+    pub fn bytes(&self, side: Side) -> u64 {
+        self.shares[side as usize].sectors * SECTOR_BYTES
+    }
+
+    /// Their response times, those that are known.
+    pub fn times(&self, side: Side) -> &Times {
+        &self.shares[side as usize].times
+    }
+
+    /// Response times of reads and writes.
+    pub fn all_times(&self) -> Times {
+        let mut all = self.times(Side::Read).clone();
+        all.add(self.times(Side::Write));
+        all
+    }
+}
+
+/// Counts of the bin that requests fall into at present, where adding a time is one addition in an array.
+#[derive(Clone, Debug)]
+struct Open<X> {
+    from: Nanos,
+    to: Nanos,
+    shares: [OpenShare; 2],
+    extra: X,
+}
+
+impl<X: Default> Default for Open<X> {
+    /// An empty range: the first request opens a bin.
+    fn default() -> Self {
+        Self { from: Nanos::MAX, to: Nanos::MIN, shares: Default::default(), extra: X::default() }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct OpenShare {
+    requests: u64,
+    sectors: u64,
+    times: Histogram,
+}
+
+/// Requests, data and response times in bins of time, by the arrival of requests.
+///
+/// Percentiles of a bin come from classes of times 1 / 32 wide. Memory: a bin holds 12 bytes for each class that occurs in it, so
+/// that 256 bins seldom take more than 1 MB.
+#[derive(Clone, Debug)]
+pub struct OverTime<X> {
+    bins: Coarsening<OverTimeBin<X>>,
+    open: Open<X>,
+}
+
+impl<X: Cell> Default for OverTime<X> {
+    fn default() -> Self {
+        Self::new(BinWidth::Automatic)
+    }
+}
+
+impl<X: Cell> OverTime<X> {
+    /// Bins of this width.
+    pub fn new(width: BinWidth) -> Self {
+        let bins = match width {
+            BinWidth::Automatic => Coarsening::new(BINS),
+            BinWidth::From(width) => Coarsening::with_width(MOST_BINS, width),
+        };
+        Self { bins, open: Open::default() }
+    }
+
+    /// Adds a read or write, with its response time where that is known.
+    #[inline]
+    pub fn add(&mut self, arrival: Nanos, side: Side, sectors: u32, response_ns: Option<u64>) {
+        self.turn_to(arrival);
+        let share = &mut self.open.shares[side as usize];
+        share.requests += 1;
+        share.sectors += u64::from(sectors);
+        if let Some(ns) = response_ns {
+            share.times.add(ns);
+        }
+    }
+
+    /// The caller's part of the bin of an arrival.
+    #[inline]
+    pub fn extra(&mut self, arrival: Nanos) -> &mut X {
+        self.turn_to(arrival);
+        &mut self.open.extra
+    }
+
+    /// The caller's part of the bin of any time.
+    pub fn extra_at(&mut self, time: Nanos) -> &mut X {
+        &mut self.bins.at(time).extra
+    }
+
+    /// Opens the bin of `arrival`.
+    #[inline]
+    fn turn_to(&mut self, arrival: Nanos) {
+        if arrival < self.open.from || arrival >= self.open.to {
+            self.close();
+            self.bins.at(arrival);
+            (self.open.from, self.open.to) = self.bins.range_of(arrival);
+        }
+    }
+
+    /// Puts the counts of the open bin into its place. Bins only become wider, so that it lies in one of them.
+    #[cold]
+    fn close(&mut self) {
+        if self.open.from >= self.open.to {
+            return;
+        }
+        let bin = self.bins.at(self.open.from);
+        for (mine, open) in bin.shares.iter_mut().zip(&mut self.open.shares) {
+            mine.requests += std::mem::take(&mut open.requests);
+            mine.sectors += std::mem::take(&mut open.sectors);
+            mine.times.add(&open.times.take());
+        }
+        bin.extra.add(&std::mem::take(&mut self.open.extra));
+        (self.open.from, self.open.to) = (Nanos::MAX, Nanos::MIN);
+    }
+
+    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started together.
+    pub fn merge(&mut self, mut other: Self, aligned: bool) {
+        self.close();
+        other.close();
+        self.bins.merge(other.bins, aligned);
+    }
+
+    /// All bins, for a caller who has added everything so far.
+    pub fn bins(&self) -> Coarsening<OverTimeBin<X>> {
+        let mut all = self.clone();
+        all.close();
+        all.bins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Cell for Vec<(i64, u64)> {
+        fn add(&mut self, other: &Self) {
+            self.extend(other);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_bin_holds_the_requests_that_arrive_in_it(
+            mut requests in prop::collection::vec((0_i64..1 << 44, 1_u64..1 << 34), 1..400),
+            width_ms in prop::option::of(1_i64..5_000),
+        ) {
+            requests.sort_unstable();
+            let width = width_ms.map_or(BinWidth::Automatic, |ms| BinWidth::From(Nanos::from_millis(ms)));
+            let mut over_time = OverTime::<Vec<(i64, u64)>>::new(width);
+            for (arrival, ns) in &requests {
+                over_time.add(Nanos(*arrival), Side::Write, 8, Some(*ns));
+                over_time.extra(Nanos(*arrival)).push((*arrival, *ns));
+            }
+            let bins = over_time.bins();
+            let origin = Nanos(requests[0].0);
+            let mut seen = 0;
+            for (start_s, width_s, bin) in bins.iter(origin) {
+                let from = start_s + origin.as_secs_f64() - 1e-6;
+                seen += bin.extra.len();
+                prop_assert!(bin.extra.iter().all(|(at, _)| (from..from + width_s + 2e-6).contains(&Nanos(*at).as_secs_f64())));
+                prop_assert_eq!(bin.requests(Side::Write), bin.extra.len() as u64);
+                let mut times: Vec<u64> = bin.extra.iter().map(|(_, ns)| *ns).collect();
+                times.sort_unstable();
+                for percent in [1.0, 50.0, 99.0, 100.0] {
+                    let found = bin.times(Side::Write).percentile_ms(percent);
+                    let rank = (percent / 100.0 * times.len() as f64).ceil().max(1.0) as usize;
+                    let Some(exact) = times.get(rank - 1) else { continue };
+                    let (found, exact) = (found.unwrap(), *exact as f64 / 1e6);
+                    prop_assert!(found >= exact && found <= exact * (1.0 + 1.0 / 32.0), "{found} for {exact}");
+                }
+            }
+            prop_assert_eq!(seen, requests.len());
+        }
+    }
+
+    #[test]
+    fn ten_million_seconds_take_no_more_bins_than_a_second() {
+        let mut over_time = OverTime::<Vec<(i64, u64)>>::default();
+        for second in 0..10_000_000 {
+            over_time.add(Nanos::from_secs(second), Side::Read, 8, Some(1_000_000));
+        }
+        let bins = over_time.bins();
+        let all: Vec<_> = bins.iter(Nanos::ZERO).collect();
+        assert!(all.len() <= 256 && all.len() >= 128);
+        assert_eq!(all.iter().map(|(_, _, bin)| bin.requests(Side::Read)).sum::<u64>(), 10_000_000);
+    }
+
+    #[test]
+    fn a_given_width_is_kept_until_there_would_be_too_many_bins() {
+        let of = |seconds: i64| {
+            let mut over_time = OverTime::<Vec<(i64, u64)>>::new(BinWidth::From(Nanos::from_secs(1)));
+            (0..seconds).for_each(|s| over_time.add(Nanos::from_secs(s), Side::Read, 8, None));
+            let bins = over_time.bins();
+            (bins.width_s(), bins.is_coarser())
+        };
+        assert_eq!(of(16_384), (1.0, false));
+        assert_eq!(of(16_385), (2.0, true));
+    }
+}

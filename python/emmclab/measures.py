@@ -1,0 +1,167 @@
+"""Percentiles, widths of bins and sizes of caches: from text or numbers to what the core takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+
+_NS = {"us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_KB = {"KB": 1, "MB": 2**10, "GB": 2**20, "TB": 2**30}
+#: Pages of the cache simulation, KB.
+_PAGE_KB = 4
+
+
+def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
+    """Give percentiles in ascending order, each once, from numbers or from text with commas.
+
+    >>> percentiles_of("99.9,50"), percentiles_of([99, 99.0]), percentiles_of(None)
+    ([50.0, 99.9], [99.0], [])
+
+    Raises:
+        ConfigError: one is no number above 0 and up to 100, or the text names none.
+    """
+    if values is None:
+        return []
+    found = set()
+    for part in values.split(",") if isinstance(values, str) else values:
+        try:
+            percent = float(part)
+        except (TypeError, ValueError):
+            percent = math.nan
+        if not 0 < percent <= 100:
+            raise ConfigError(
+                f"`{part}` is not a percentile",
+                kind="config",
+                field="percentiles",
+                hint="numbers above 0 and up to 100, as `50,90,99,99.9`",
+            )
+        found.add(percent)
+    return sorted(found)
+
+
+def percentile_label(percent: float) -> str:
+    """Name a percentile.
+
+    >>> percentile_label(99.9), percentile_label(50.0)
+    ('p99.9', 'p50')
+    """
+    return f"p{percent:.10g}"
+
+
+def bin_ns(width: str | float | None) -> int:
+    """Give the width of a bin of time in ns, from text or from seconds; 0 for an automatic width.
+
+    >>> bin_ns("100ms"), bin_ns(1), bin_ns(None)
+    (100000000, 1000000000, 0)
+
+    Raises:
+        ConfigError: it is no time of at least 1 us and at most 1,000 h.
+    """
+    if width is None:
+        return 0
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(us|ms|s|m|h)\s*", width) if isinstance(width, str) else None
+    try:
+        ns = float(found[1]) * _NS[found[2]] if found else float(width) * 10**9
+    except ValueError:
+        ns = math.nan
+    if not _NS["us"] <= ns <= 1000 * _NS["h"] or (isinstance(width, str) and not found):
+        raise ConfigError(
+            f"`{width}` is not the width of a bin",
+            kind="config",
+            field="bin",
+            hint="1us to 1000h: a number with us, ms, s, m or h, as `100ms`",
+        )
+    return round(ns)
+
+
+def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
+    """Give sizes of caches in KB, from text with units or from KB; None for the default sizes.
+
+    >>> cache_sizes_kb("512KB,16MB"), cache_sizes_kb([4096]), cache_sizes_kb(None)
+    ([512, 16384], [4096], None)
+
+    Raises:
+        ConfigError: one is no size, or no multiple of a page of 4 KB.
+    """
+    if sizes is None:
+        return None
+    found = []
+    for part in sizes.split(",") if isinstance(sizes, str) else sizes:
+        match = (
+            re.fullmatch(r"\s*([0-9]+)\s*([KMGT])i?B?\s*", part, re.IGNORECASE)
+            if isinstance(part, str)
+            else None
+        )
+        size = part if isinstance(part, int) else int(match[1]) * _KB[f"{match[2].upper()}B"] if match else 0
+        if not 0 < size <= 64 * _KB["TB"] or size % _PAGE_KB:
+            raise ConfigError(
+                f"`{part}` is not the size of a cache",
+                kind="config",
+                field="cache-sizes",
+                hint="multiples of 4 KB up to 64 TB, as `512KB,16MB,1GB`",
+            )
+        found.append(size)
+    return found
+
+
+def size_text(kb: int) -> str:
+    """Write a size in the largest unit that leaves no fraction.
+
+    >>> size_text(512), size_text(16384), size_text(1536)
+    ('512 KB', '16 MB', '1536 KB')
+    """
+    unit = max((unit for unit in _KB.items() if kb % unit[1] == 0), key=lambda unit: unit[1])
+    return f"{kb // unit[1]} {unit[0]}"
+
+
+def cache_policies_of(names: Sequence[str] | str) -> list[str]:
+    """Give names of cache policies, from text with commas; `all` is every policy.
+
+    >>> cache_policies_of("lru, arc"), cache_policies_of("all")[0]
+    (['lru', 'arc'], 'lru')
+
+    Raises:
+        ConfigError: there is no such policy.
+    """
+    known = [name for name, _ in _core.cache_policies()]
+    wanted = names.split(",") if isinstance(names, str) else names
+    found = [name.strip().lower() for name in wanted]
+    for name in found:
+        if name not in (*known, "all"):
+            raise ConfigError(
+                f"`{name}` is not a cache policy",
+                kind="config",
+                field="cache-policies",
+                hint=f"the policies are {', '.join(known)}, or `all`",
+            )
+    return known if "all" in found else found
+
+
+def cache_options(
+    policies: Sequence[str] | str, sizes: Iterable[str | int] | str | None, ops: str, *, exact: bool
+) -> str | None:
+    """Give the options of the cache simulation as JSON; None without a policy.
+
+    >>> cache_options((), None, "all", exact=False) is None
+    True
+
+    Raises:
+        ConfigError: a policy, a size or `ops` has no meaning.
+    """
+    if not policies:
+        return None
+    if ops not in ("all", "read", "write"):
+        raise ConfigError(
+            f"`{ops}` does not name requests",
+            kind="config",
+            field="cache-ops",
+            hint="all, read or write",
+        )
+    chosen = cache_sizes_kb(sizes)
+    options = {"policies": cache_policies_of(policies), "ops": ops, "exact": exact}
+    return json.dumps(options | ({} if chosen is None else {"sizes_kb": chosen}))

@@ -1,0 +1,66 @@
+"""Runs and traces over time as files, for other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emmclab.device import Result
+from emmclab.errors import ConfigError
+from emmclab.files import to_csv, write_whole
+from emmclab.profile import Profile
+
+Rows = list[dict[str, Any]]
+
+
+def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
+    """Give the bins of time of traces or runs, with the name of the trace and, of a run, that of the device.
+
+    >>> import emmclab
+    >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]
+    ['trace', 'time_s', 'width_s']
+    """
+    rows = []
+    for one in found:
+        if isinstance(one, Profile):
+            rows += [{"trace": one.name, **row} for row in one.figure("io_over_time")]
+        else:
+            names = {"trace": one["trace"], "device": one["device"]}
+            rows += [{**names, **row} for row in one.get("over_time", ())]
+    return rows
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that rows cannot be written to, before the work for them is done.
+
+    Raises:
+        ConfigError: its name ends in neither `.csv` nor `.parquet`.
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise ConfigError(
+            f"{path}: the format of the file is not known by its name",
+            kind="config",
+            file=str(path),
+            field="over-time",
+            hint="name a file that ends in .csv or .parquet",
+        )
+
+
+def write_over_time(found: Sequence[Profile | Result], path: Path) -> int:
+    """Write the bins of time of traces or runs as CSV or Parquet, by the ending; return how many there are.
+
+    Without any, nothing is written.
+
+    Raises:
+        ConfigError: the ending is another.
+    """
+    check_target(path)
+    rows = over_time_rows(found)
+    if rows and path.suffix.lower() == ".csv":
+        write_whole(path, to_csv(rows))
+    elif rows:
+        from emmclab.study.store import write_parquet
+
+        write_parquet(path, rows)
+    return len(rows)
