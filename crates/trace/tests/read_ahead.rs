@@ -4,8 +4,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use emmclab_trace::interrupt::interruptible;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Combiner, REORDER_WINDOW, ReadOptions, Request, TraceInput, TraceReader,
+    BATCH_ROWS, Batch, Combiner, Kind, MendClock, REORDER_WINDOW, ReadOptions, Request, TraceInput,
+    TraceReader,
 };
 
 const LINES: usize = 3 * REORDER_WINDOW + 100;
@@ -74,4 +76,30 @@ fn whoever_stops_early_waits_for_nobody() {
     let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     assert_eq!(ahead.next_batch().unwrap().unwrap().len(), BATCH_ROWS);
     assert_eq!(ahead.ledger().kept, BATCH_ROWS as u64);
+}
+
+#[test]
+fn reading_and_the_search_for_jumps_can_be_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), "");
+    for mend_clock in [None, Some(MendClock::Jumps)] {
+        let options = ReadOptions { mend_clock, ..ReadOptions::default() };
+        let input = TraceInput { path: path.clone(), options, ..TraceInput::default() };
+        let mut ahead = Combiner::open(vec![input.clone()], 1).unwrap();
+        let mut plain = TraceReader::open(&path, &input.options).unwrap();
+        let [first, second] = interruptible(
+            || true,
+            || {
+                // The poll is asked at most every 50 ms.
+                let first = ahead.next_batch().err();
+                std::thread::sleep(std::time::Duration::from_millis(60));
+                [first, plain.next_batch().err()]
+            },
+        )
+        .map(|error| error.map(|error| error.kind()));
+        assert_eq!(second, Some(Kind::Interrupted));
+        assert!(first.is_none_or(|kind| kind == Kind::Interrupted));
+        let rest = ahead.next_batch().unwrap();
+        assert!(rest.is_some(), "an interrupted wait loses no batch");
+    }
 }

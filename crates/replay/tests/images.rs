@@ -1,0 +1,128 @@
+//! Preconditioned devices on disk: shared between processes, bounded, and never half-made.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use emmclab_device::DeviceConfig;
+use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation, prepare};
+use emmclab_trace::interrupt::interruptible;
+use emmclab_trace::{Kind, ReadOptions, formats};
+
+fn small() -> DeviceConfig {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    config.set("geometry.block_groups.0.blocks", "64").unwrap();
+    config
+}
+
+fn aged(share: f64) -> ReplayOptions {
+    ReplayOptions { precondition: Precondition::Random(share), ..Default::default() }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+/// What a run on the preconditioned device gives.
+fn outcome(options: &ReplayOptions, store: Option<&ImageStore>) -> Vec<u8> {
+    Simulation::new(&small(), options, store).unwrap().into_device().to_image()
+}
+
+#[test]
+fn preconditioning_can_be_interrupted_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(folder.path()).unwrap();
+    let options = ReplayOptions {
+        precondition: Precondition::SteadyState { most_capacities: 1000.0 },
+        ..Default::default()
+    };
+    let error = interruptible(|| true, || Simulation::new(&small(), &options, Some(&store)).err()).unwrap();
+    assert_eq!(error.kind(), Kind::Interrupted);
+    assert!(files(folder.path()).is_empty());
+}
+
+#[test]
+fn an_image_that_another_one_makes_is_waited_for_or_left_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(folder.path()).unwrap();
+    assert!(prepare(&small(), &aged(50.0), &store).unwrap());
+    let [image] = files(folder.path()).try_into().unwrap();
+    let bytes = std::fs::read(&image).unwrap();
+    std::fs::remove_file(&image).unwrap();
+    // Another process has claimed it.
+    let claim = image.with_extension("lock");
+    let lock = std::fs::File::create(&claim).unwrap();
+    lock.lock().unwrap();
+    assert!(!prepare(&small(), &aged(50.0), &store).unwrap());
+    let waiting = std::thread::spawn({
+        let store = store.clone();
+        move || outcome(&aged(50.0), Some(&store))
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!waiting.is_finished(), "it waits");
+    std::fs::write(&image, &bytes).unwrap();
+    let written = image.metadata().unwrap().len();
+    std::fs::remove_file(&claim).unwrap();
+    drop(lock);
+    assert_eq!(waiting.join().unwrap(), outcome(&aged(50.0), None));
+    assert_eq!((files(folder.path()), image.metadata().unwrap().len()), (vec![image.clone()], written));
+}
+
+#[test]
+fn a_limited_store_drops_what_was_not_used_for_longest() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |limit| ImageStore::open(folder.path()).unwrap().limited(limit);
+    let make = |share, limit| {
+        outcome(&aged(share), Some(&open(limit)));
+        files(folder.path())
+    };
+    let first = make(10.0, u64::MAX);
+    let both = make(20.0, u64::MAX);
+    assert_eq!((first.len(), both.len()), (1, 2));
+    for (age_s, path) in [(1000, &both[0]), (1000, &both[1]), (2000, &first[0])] {
+        let old = SystemTime::now() - Duration::from_secs(age_s);
+        std::fs::File::open(path).unwrap().set_modified(old).unwrap();
+    }
+    let size = |paths: &[PathBuf]| paths.iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
+    // The first one is used, so that the second is the older.
+    let limit = size(&both) + size(&first) / 2;
+    assert_eq!(make(10.0, limit), both);
+    let now = make(15.0, limit);
+    assert!(now.contains(&first[0]) && now.len() == 2 && size(&now) <= limit, "{now:?}");
+    // One that fits in no way is done without, and so is one that the disk does not take.
+    assert_eq!(make(30.0, 10), now);
+    assert_eq!(outcome(&aged(30.0), Some(&open(10))), outcome(&aged(30.0), None));
+}
+
+#[test]
+fn a_damaged_image_of_a_limited_store_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(folder.path()).unwrap().limited(u64::MAX);
+    let made = outcome(&aged(10.0), Some(&store));
+    let [image] = files(folder.path()).try_into().unwrap();
+    std::fs::write(&image, b"half").unwrap();
+    assert_eq!(outcome(&aged(10.0), Some(&store)), made);
+    assert!(image.metadata().unwrap().len() > 4);
+}
+
+#[test]
+fn a_fill_in_order_is_one_image_for_all_seeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(folder.path()).unwrap();
+    for (precondition, images) in [(Precondition::Sequential(10.0), 1), (Precondition::Random(10.0), 3)] {
+        for seed in [1, 2] {
+            let options = ReplayOptions { precondition: precondition.clone(), seed, ..Default::default() };
+            assert!(prepare(&small(), &options, &store).unwrap());
+        }
+        assert_eq!(files(folder.path()).len(), images);
+    }
+}
+
+#[test]
+fn what_identifies_a_trace_is_the_same_in_every_process() {
+    // Addresses of functions in it would not be.
+    let options = ReadOptions { further: formats::FORMATS, ..ReadOptions::default() };
+    assert!(!format!("{options:?}").contains("0x"), "{options:?}");
+}
