@@ -123,13 +123,13 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
                 continue;
             }
             let there: Vec<&str> = names().collect();
-            return Err(Error::new(Kind::Syntax, "this column is missing")
-                .in_field(column.name())
-                .hint(format!(
+            return Err(Error::new(Kind::Syntax, "this column is missing").in_field(column.name()).hint(
+                format!(
                     "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
                     meaning(column),
                     there.join(", ")
-                )));
+                ),
+            ));
         };
         if !takes(column, field.data_type()) {
             let found = field.data_type().to_string();
