@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,42 @@ def test_foreign_names_are_text_not_markup(browser: Browser, trace: Path, tmp_pa
     assert visit.requests == []
     assert visit.page.locator("main img").count() == 0
     visit.page.close()
+
+
+@pytest.mark.parametrize("name", ["one", "several"])
+def test_numbers_come_before_provenance_which_is_folded_and_whole(
+    browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    visit = Visit(browser, request.getfixturevalue(name))
+    provenance = visit.page.locator(".provenance")
+    assert provenance.locator("details:not([open])").count() == 1
+    assert provenance.bounding_box()["height"] < 120  # type: ignore[index]
+    provenance.locator("summary").click()
+    assert "400 seen" in provenance.inner_text() and "biotracer" in provenance.inner_text()
+    order = visit.page.evaluate(
+        "[...document.querySelectorAll('.tiles, .provenance, #verdict, #tables')].map(e => e.id || e.className)"
+    )
+    assert order == [*(["tiles"] if name == "one" else []), "provenance", "verdict", "tables"]
+
+
+def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(browser: Browser, several: Path) -> None:
+    visit = Visit(browser, several)
+    colours = {
+        text: visit.page.locator("#verdict .badge", has_text=text).first.evaluate(
+            "e => getComputedStyle(e).backgroundColor"
+        )
+        for text in ("yes", "no")
+    }
+    red, green, blue = (int(part) for part in re.findall(r"\d+", colours["no"])[:3])
+    assert max(red, green, blue) - min(red, green, blue) < 16, "a grey"
+    assert colours["yes"] != colours["no"]
+
+
+def test_flags_that_a_format_cannot_record_are_a_dash(browser: Browser, one: Path) -> None:
+    visit = Visit(browser, one)
+    visit.draw_all()
+    drawn = visit.page.locator("#flags svg").first
+    assert drawn.locator("text", has_text="–").count() >= 3
 
 
 def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:

@@ -342,13 +342,8 @@ fn idle_collection(context: &Context) -> Verdict {
 fn large_buffer(context: &Context) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let hit = context.values.buffer_hit_pct.unwrap_or(0.0);
-    let buffer = format!("a {} MB buffer would hit {hit:.0} % of page touches (LRU)", BUFFER_KB / 1_024);
-    Some(either(
-        temporal,
-        holds,
-        format!("{buffer}; few start addresses return"),
-        format!("{buffer}; many start addresses return"),
-    ))
+    let facts = format!("a {} MB buffer would hit {hit:.0} % of page touches (LRU)", BUFFER_KB / 1_024);
+    Some(either(temporal, holds, facts.clone(), facts))
 }
 
 fn wear_levelling(context: &Context) -> Verdict {

@@ -31,24 +31,24 @@ impl PyFrame {
         run(py, || TraceReader::of_arrow(records, &name)).map(|reader| Self(Mutex::new(reader)))
     }
 
+    /// Where the trace comes from.
+    fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        header_to_python(py, &self.inner().header())
+    }
+
     /// The next batch, or None at the end.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
         Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
     }
 
-    /// What was seen and kept so far.
-    fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        ledger_to_python(py, &self.inner().ledger())
-    }
-
-    /// Where the trace comes from.
-    fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        header_to_python(py, &self.inner().header())
-    }
-
     /// There are no bytes of a file to count.
     fn progress(&self) -> (u64, Option<u64>) {
         (0, None)
+    }
+
+    /// What was seen and kept so far.
+    fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        ledger_to_python(py, &self.inner().ledger())
     }
 }

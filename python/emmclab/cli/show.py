@@ -329,8 +329,10 @@ def _findings(console: Console, profile: Profile) -> None:
     console.print(Text("Findings: does the trace show what the paper found?", "bold"))
     for finding in profile.findings:
         value = "" if finding["measured"] is None else f" ({finding['measured']:,.2f} {finding['unit']})"
-        console.print(Text.assemble(_MARKS[finding["shown"]], f"  {_title(finding)}{value}"))
-        console.print(Padding(Text(finding["meaning"], "dim"), (0, 0, 0, 5)))
+        kind = f"{finding['kind'].capitalize()} {finding['number']}"
+        claim = Text(f'  {kind}, "{finding["title"]}"{value}', "dim")
+        console.print(Text.assemble(_MARKS[finding["shown"]], claim))
+        console.print(Padding(Text(finding["meaning"]), (0, 0, 0, 5)))
 
 
 def _short(finding: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from emmclab.notes import notes
 from emmclab.plots import FIGURES
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import doubts, published_row
+from emmclab.quantity import size
 from emmclab.report.assemble import assemble
 
 #: Times whose percentiles are shown, with their heading.
@@ -109,7 +110,9 @@ def _tiles(profile: Profile) -> list[tuple[str, str]]:
     tiles = []
     for name in names:
         label, field = shown[name]
-        if profile[name] is not None:
+        if name == "data_size_kb":
+            tiles.append((label, size(profile[name] * 1024)))
+        elif profile[name] is not None:
             tiles.append((label, f"{field.text(profile[name])} {field.unit}".strip()))
     for row in profile["by_operation"]:
         if row["op"] == "all" and row["response_ms"]:

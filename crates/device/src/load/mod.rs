@@ -183,7 +183,7 @@ impl DeviceConfig {
             ))
         };
         if bytes == 0 {
-            return Err(impossible("is no capacity".to_owned()));
+            return Err(impossible("is not a capacity".to_owned()));
         }
         // Spares stay spares: blocks that are kept back grow with the others.
         let scaled =
@@ -204,7 +204,8 @@ impl DeviceConfig {
             }
             let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             let mut out = self.clone();
-            out.set_all(&pairs).map_err(|error| impossible(format!("is no possible capacity: {error}")))?;
+            out.set_all(&pairs)
+                .map_err(|error| impossible(format!("is not a possible capacity: {error}")))?;
             for (key, _) in &pairs {
                 out.origins.insert((*key).to_owned(), format!("--capacity {label}"));
             }
