@@ -16,6 +16,7 @@ mod options;
 mod pace;
 mod precondition;
 mod preflight;
+mod recorded;
 mod result;
 mod rows;
 mod simulation;
@@ -29,11 +30,11 @@ pub use images::ImageStore;
 pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use precondition::age_by_traces;
-pub use preflight::preflight;
+pub use preflight::{Chosen, preflight};
 pub use result::{
-    CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
-    Lifetime, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, Requests, ResponseTimes,
-    Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space, Utilisation, WaitTimes, Wear,
+    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
+    Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, RecordedBeside, Requests, ResponseTimes,
+    Run, SecondDevice, ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear,
     WriteAmplification,
 };
 pub use rows::RequestRows;

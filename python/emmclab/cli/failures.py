@@ -17,7 +17,7 @@ from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
 from emmclab.errors import EmmclabError, InputError
 
-BAD_INPUT, FAILED_RUN, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
+BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
 
 #: Refusals of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}

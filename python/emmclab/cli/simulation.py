@@ -12,7 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.answers import warnings as warnings_of
 from emmclab.cli.console import say
+from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
 from emmclab.device import Device, Result, presets
 from emmclab.errors import ConfigError
@@ -45,8 +47,9 @@ Settings = Annotated[
 Mode = Annotated[
     str,
     typer.Option(
-        metavar="open|closed|back_to_back",
-        help="Open loop keeps arrival times, closed loop think times; back to back there are no pauses.",
+        metavar="auto|open|closed|back_to_back",
+        help="Open loop keeps arrival times, closed loop think times; back to back there are no pauses; "
+        "auto: closed where completions are recorded, else open.",
         rich_help_panel="Replay",
     ),
 ]
@@ -134,7 +137,7 @@ Drain = Annotated[
 class Replay:
     """How to replay, as given on the command line."""
 
-    mode: Mode = "open"
+    mode: Mode = "auto"
     precondition: Precondition = "none"
     rate: Rate = 1.0
     passes: Passes = 1
@@ -153,6 +156,19 @@ class Replay:
             options = asdict(self)
             options["wrap_addresses"] |= options.pop("fold")
             return device.simulate(*traces, events=events, progress=meter.note, **options, **software)
+
+
+def end(results: Sequence[Result]) -> None:
+    """End the command with the status of runs that ended early, where one did."""
+    if any(result["run.stopped"] for result in results):
+        raise typer.Exit(EARLY_END)
+
+
+def warn(results: Sequence[Result]) -> None:
+    """Print on stderr what stands against trusting results whose own output has no place for it."""
+    for result in results:
+        for text in warnings_of(result):
+            say(f"warning: {result['trace']} on {result['device']}: {text}")
 
 
 class _SimulationMeter(Meter):
