@@ -17,8 +17,7 @@ pub(crate) struct Durability {
 impl Durability {
     /// Takes a request that asks for durability, which took `service_us` from start to completion; false for others.
     pub fn take(&mut self, request: &Request, service_us: f64) -> bool {
-        let (preflush, fua) =
-            (request.flags.contains(Flags::PREFLUSH), request.flags.contains(Flags::FUA));
+        let (preflush, fua) = (request.flags.contains(Flags::PREFLUSH), request.flags.contains(Flags::FUA));
         if request.op == Op::Flush {
             self.flushes.push(service_us);
             return true;

@@ -69,7 +69,7 @@ pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
 }
 
 /// Shares at which the distribution of wake-up times is kept, beside the longest times.
-const SHARES: [f64; 6] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9];
+const SHARES: [f64; 8] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
 /// The longest times that are kept one by one: a few of them decide the mean.
 const LONGEST: usize = 3;
 /// Two neighbours are a step, not a line, where the longer takes this many times as long.

@@ -59,10 +59,19 @@ pub(crate) fn toml(
     );
     for row in &found.durability {
         let price = row.setting.map_or_else(|| "not modelled".to_owned(), |setting| format!("see {setting}"));
-        line!(out, "# {}: {} requests, {:.0} us in the median; {price}.", row.kind, row.requests, row.median_us);
+        line!(
+            out,
+            "# {}: {} requests, {:.0} us in the median; {price}.",
+            row.kind,
+            row.requests,
+            row.median_us
+        );
     }
     if !fitted.reads {
-        line!(out, "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time");
+        line!(
+            out,
+            "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time"
+        );
         line!(out, "# but that of their transfer until these are set by hand.");
     }
     if found.packed > 0 {
@@ -143,12 +152,21 @@ pub(crate) fn toml(
         line!(out, "reliable_write_us = {us:.1} # {}", bar("reliable_write_us"));
     }
     if let Some(us) = fitted.fetch_us {
-        line!(out, "\n[host]\nfetch_us = {us:.1} # {}; mean of requests that found the device idle", bar("fetch_us"));
+        line!(
+            out,
+            "\n[host]\nfetch_us = {us:.1} # {}; mean of requests that found the device idle",
+            bar("fetch_us")
+        );
     }
     line!(out, "\n[gc]\npolicy = \"greedy\"\nlow_watermark = 2");
     if let Some(power) = &fitted.power {
         line!(out, "\n[power]\nsleep_after_us = {:.0} # {}", power.sleep_after_us, bar("sleep_after_us"));
-        line!(out, "# {:.0} us in the median ({}); drawn from this distribution:", power.wake_us, bar("wake_us"));
+        line!(
+            out,
+            "# {:.0} us in the median ({}); drawn from this distribution:",
+            power.wake_us,
+            bar("wake_us")
+        );
         line!(out, "wake_quantiles = [");
         for (share, us) in &power.wake_quantiles {
             line!(out, "    {{ up_to_pct = {share:.2}, us = {us:.0} }},");

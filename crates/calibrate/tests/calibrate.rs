@@ -155,6 +155,11 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
             && wake.value <= wake.high,
         "{wake:?}"
     );
+    let quantiles = |config: &DeviceConfig| config.settings().power.wake_quantiles.clone();
+    assert_eq!(
+        quantiles(&DeviceConfig::from_toml(&found.toml).unwrap()),
+        quantiles(&DeviceConfig::preset("nexus5").unwrap())
+    );
     // The preset is what comes out; the last digits may hang on the machine's logarithm.
     let (again, preset) =
         (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fmt::Write;
-use std::fs;
+use std::path::Path;
+use std::{fs, process, thread};
 
 use emmclab_calibrate::{CalibrateOptions, Calibration, calibrate, samples_of_traces};
 use emmclab_device::DeviceConfig;
@@ -53,18 +54,16 @@ impl Recording {
         self.rows.sort_by_key(|(arrival, _)| *arrival);
         let mut text = "arrival_ns,start_ns,issue_ns,complete_ns,sector,sectors,op,flags\n".to_owned();
         self.rows.iter().for_each(|(_, row)| writeln!(text, "{row}").unwrap());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace.csv");
+        let test = thread::current().name().unwrap().to_owned();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.csv", process::id()));
         fs::write(&path, text).unwrap();
-        let input = TraceInput { path, ..TraceInput::default() };
+        let input = TraceInput { path: path.clone(), ..TraceInput::default() };
         let mut traces = Combiner::open(vec![input], 1).unwrap();
-        let options = CalibrateOptions {
-            name: "found".into(),
-            source: "a test".into(),
-            capacity_gb: 4,
-            seed: 1,
-        };
-        calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options).unwrap()
+        let options =
+            CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 };
+        let samples = samples_of_traces(&mut traces, false);
+        fs::remove_file(path).unwrap();
+        calibrate(&samples.unwrap(), &options).unwrap()
     }
 }
 
@@ -88,7 +87,9 @@ fn without_reads_no_figure_of_reads_is_given_and_the_preset_still_loads() {
         assert_eq!(figure.value.is_none(), of_reads || UNSEEN.contains(&&*figure.name), "{figure:?}");
         assert_eq!(figure.value.is_none(), figure.low.is_none() && figure.high.is_none(), "{figure:?}");
     }
-    assert!(found.toml.contains("No reads were recorded") && found.toml.contains("# read_us is not measured"));
+    assert!(
+        found.toml.contains("No reads were recorded") && found.toml.contains("# read_us is not measured")
+    );
     let config = DeviceConfig::from_toml(&found.toml).unwrap();
     assert_eq!(config.settings().controller.read_overhead_us, 0.0);
     assert!((config.settings().host.fetch_us - 30.0).abs() < 1e-9);

@@ -32,10 +32,10 @@ pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use precondition::age_by_traces;
 pub use preflight::{Chosen, preflight};
 pub use result::{
-    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
-    Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates, RecordedBeside, Requests, ResponseTimes,
-    Run, SecondDevice, ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear,
-    WriteAmplification,
+    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations,
+    LayerResult, Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, Percentiles, PowerStates,
+    RecordedBeside, Requests, ResponseTimes, Run, SecondDevice, ServiceTimes, ShareBeside, SimulationResult,
+    SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear, WriteAmplification,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};

@@ -191,8 +191,7 @@ impl Observer for Measure {
             self.first_arrival = Some(event.arrival);
         }
         // Branchless: whether a request ends before its predecessor cannot be predicted.
-        let fetched_idle =
-            event.start - event.arrival <= self.fetch && event.arrival >= self.last_complete;
+        let fetched_idle = event.start - event.arrival <= self.fetch && event.arrival >= self.last_complete;
         let no_wait = fetched_idle || event.start == event.arrival;
         self.last_arrival = event.arrival;
         let busy_from = event.arrival.max(self.last_complete);

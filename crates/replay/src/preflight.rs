@@ -51,7 +51,10 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
             );
         }
         if found.incomplete > 0 && !need.all {
-            missing.get_or_insert_with(|| Chosen::open(&format!("{name}: {}", found.incomplete_words())));
+            let words = found.incomplete_words();
+            missing.get_or_insert_with(|| {
+                Chosen::open(&if need.alone { words } else { format!("{name}: {words}") })
+            });
         } else if found.incomplete > 0 {
             faults.push(format!(
                 "{name}: {} of {} requests have no recorded completion (complete_ns), which closed-loop replay needs",
@@ -98,6 +101,9 @@ impl Chosen {
     }
 }
 
+/// The reason for open loop where nothing was recorded.
+const NO_COMPLETIONS: &str = "no completions are recorded";
+
 /// The mode for a trace of which only the first batch is known.
 pub(crate) fn by_first_batch(batch: &Batch) -> Chosen {
     let missing = batch.iter().filter(is_incomplete).count();
@@ -105,6 +111,9 @@ pub(crate) fn by_first_batch(batch: &Batch) -> Chosen {
     let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
     if incomplete == 0 && missing < batch.len() {
         return Chosen::closed();
+    }
+    if missing == batch.len() {
+        return Chosen::open(NO_COMPLETIONS);
     }
     Chosen::open(&format!("{missing} of the first {} requests have no recorded completion", batch.len()))
 }
@@ -136,13 +145,17 @@ struct Found {
 }
 
 impl Found {
+    /// Why a trace with these requests is not replayed in closed loop.
     fn incomplete_words(&self) -> String {
-        let of = match self.requests {
-            0 => String::new(),
-            read if self.partly => format!(" of the first {read}"),
-            read => format!(" of {read}"),
-        };
-        format!("{}{of} requests have no recorded completion", self.incomplete)
+        match self.requests {
+            0 => format!("{} requests have no recorded completion", self.incomplete),
+            // The last request may be left out of the count.
+            read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
+            read if self.partly => {
+                format!("{} of the first {read} requests have no recorded completion", self.incomplete)
+            }
+            read => format!("{} of {read} requests have no recorded completion", self.incomplete),
+        }
     }
 
     fn of(input: &TraceInput, need: &Need) -> Result<Self> {
@@ -178,7 +191,7 @@ impl Found {
                 return Ok(found);
             }
         }
-        if need.alone {
+        if need.all || need.alone {
             found.incomplete -= last_incomplete;
         }
         Ok(found)

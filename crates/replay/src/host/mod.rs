@@ -72,7 +72,8 @@ pub(crate) struct HostQueue {
 impl HostQueue {
     /// The queue that the settings ask for, or `None` where every request is a command.
     pub fn new(settings: &Settings) -> Option<Self> {
-        let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, fetch_us: _ } = settings.host;
+        let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, fetch_us: _ } =
+            settings.host;
         if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 {
             return None;
         }
