@@ -85,5 +85,5 @@ def prepared(words: list[str]) -> Callable[..., Any]:
 
 
 def main(words: list[str]) -> int:
-    """Run the command line; return the exit code: 0, or the number that `failures` gives to each way to fail."""
+    """Run the command line; return the exit code, whose numbers stand in `failures`."""
     return run(prepared(words), spelled_out(words))
