@@ -99,7 +99,7 @@ def instructions(count: list[str], program: Path, trace: Path, settings: dict[st
 def page_operations(trace: Path, settings: dict[str, str]) -> int:
     """Run the same in Python for the page operations, which the program prints for people only."""
     device = emmclab.Device.preset(DEVICE).set(settings)
-    result = device.simulate(emmclab.read(trace), wrap_addresses=True)
+    result = device.simulate(emmclab.read(trace), mode="open", wrap_addresses=True)
     return int(result["flash.page_reads.total"] + result["flash.page_programs.total"])
 
 

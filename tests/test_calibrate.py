@@ -61,3 +61,23 @@ def test_rubbish_is_refused_and_nothing_is_written(
     done = emmclab("calibrate", source, "-o", preset, *arguments)
     assert (done.returncode, done.stdout) == (2, "") and not preset.exists()
     assert any(word in done.stderr for word in words.split("|")) and "Traceback" not in done.stderr
+
+
+def test_a_figure_that_the_recording_does_not_show_is_a_dash_and_null(tmp_path: Path) -> None:
+    rows, now = ["arrival_ns,start_ns,issue_ns,complete_ns,sector,sectors,op"], 0
+    for number in range(240):
+        now += 5_000_000
+        kb = (4, 8, 16, 32)[number % 4]
+        done = now + 30_000 + 200_000 + 100_000 * kb
+        rows.append(f"{now},{now + 30_000},{now + 30_000},{done},{number * 512},{2 * kb},write")
+        now = done
+    source, preset = tmp_path / "writes.csv", tmp_path / "writes.toml"
+    source.write_text("\n".join(rows) + "\n")
+    done = emmclab("calibrate", source, "-o", preset)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stderr.splitlines() if line.startswith("read_overhead_us"))
+    assert row.split() == ["read_overhead_us", "–", "not", "measured", "us"]
+    figures = {one["name"]: one["value"] for one in emmclab_json("calibrate", source)["figures"]}
+    assert figures["read_overhead_us"] is None and figures["wake_us"] is None
+    assert figures["fetch_us"] == pytest.approx(30) and figures["write_overhead_us"] is not None
+    assert "read_us =" not in preset.read_text() and emmclab("explain", preset).returncode == 0

@@ -64,7 +64,7 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
     undescribed = {part for part in parts if not any(f"{path}.".startswith(f"{part}.") for path in described)}
     assert undescribed == set() and set(result) == {path.partition(".")[0] for path in described}
     assert result["requests"]["total"] == result["ledger"]["kept"] == 400
-    assert result["configuration"]["parallelism"] == "none" and result["run"]["mode"] == "open"
+    assert result["configuration"]["parallelism"] == "none" and result["run"]["mode"] == "closed"
 
 
 def test_each_headline_of_a_result_stands_in_it_once(trace: Path) -> None:
@@ -154,8 +154,9 @@ def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> N
     ]
     path = tmp_path / "many.txt"
     path.write_text("\n".join(lines))
-    result = emmclab_json("simulate", path, "--device", small)
-    assert result["run"]["stopped"] and result["requests"]["total"] < 300
+    done = emmclab("simulate", path, "--device", small, "--json")
+    result = json.loads(done.stdout)
+    assert done.returncode == 3 and result["run"]["stopped"] and result["requests"]["total"] < 300
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,8 @@ def test_devices_are_listed_and_explained() -> None:
 def test_messaging_means_on_the_paper_s_devices(shared_traces: Path) -> None:
     path = shared_traces / "nexus5" / "log106_Messaging.txt"
     for parallelism, expected in (("none", (3.75, 2.10, 2.01)), ("both", (1.53, 1.46, 1.40))):
-        results = emmclab_json("compare", path, "--set", f"timing.parallelism={parallelism}")
+        setting = f"timing.parallelism={parallelism}"
+        results = emmclab_json("compare", path, "--mode", "open", "--set", setting)
         found = [result["response"]["mean_response_ms"] for result in results]
         assert found == pytest.approx(expected, rel=0.02)
         utilisation = [result["space"]["space_utilisation"] for result in results]

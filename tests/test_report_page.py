@@ -250,7 +250,8 @@ def test_numbers_come_before_provenance_which_is_folded_and_whole(
     provenance.locator("summary").click()
     assert "400 seen" in provenance.inner_text() and "biotracer" in provenance.inner_text()
     order = visit.page.evaluate(
-        "[...document.querySelectorAll('.tiles, .provenance, #verdict, #tables')].map(e => e.id || e.className)"
+        "[...document.querySelectorAll('.tiles, .provenance, #verdict, #tables')]"
+        ".map(e => e.id || e.className)"
     )
     assert order == [*(["tiles"] if name == "one" else []), "provenance", "verdict", "tables"]
 

@@ -7,12 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from emmclab.answers import ended_early, trusted
 from emmclab.device import Device, Result
 from emmclab.errors import ConfigError
 from emmclab.trace import Trace
 
-#: What options can be ranked by, smaller first but for the lifetime.
-ORDERS = ("mean", "p99", "waf", "lifetime")
+#: What options can be ranked by, smaller first but for the lifetime, with their names.
+ORDERS = {
+    "mean": "mean response",
+    "p99": "p99 response",
+    "waf": "write amplification",
+    "lifetime": "lifetime",
+}
+
+#: Data on the device where nothing else is said: on a new one, options on collection would change nothing.
+USED = "steady:1"
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,14 @@ class Advice:
     waf: float
     #: None where it was not asked for, and without an erase limit or collection.
     life: Life | None
-    energy_mj: float
+    #: None where the device has no figures for it.
+    energy_mj: float | None
     #: Capacity that the host loses.
     capacity_change_pct: float
     #: RAM that the device needs on top.
     ram_kb: int
+    #: Whether it served the traces to their end, as fast as the requests came.
+    trusted: bool
     #: Further risks and needs of the option.
     note: str
 
@@ -73,6 +85,47 @@ class Advised:
     life: Life | None
     options: list[Advice]
     refused: dict[str, str]
+    #: What the options are ranked by: a key of `ORDERS`.
+    by: str
+
+    @property
+    def headline(self) -> str:
+        """The best option and what it changes, by the figure that the options are ranked by."""
+        sound = [advice for advice in self.options if advice.trusted]
+        if not sound:
+            return (
+                "No option serves the trace to its end at this load"
+                if self.options
+                else "No option is possible"
+            )
+        best, metric = sound[0], ORDERS[self.by]
+        if self.by == "lifetime":
+            if best.life is None or self.life is None or not self.life.host_gb:
+                return "No lifetime is known: the device does not collect, or has no erase limit"
+            change, unit, digits = 100 * (best.life.host_gb / self.life.host_gb - 1), "GB", 0
+            before, after = self.life.host_gb, best.life.host_gb
+        else:
+            before, after = _figure(self.base, self.by), _value(best, self.by)
+            change = 100 * (after / before - 1) if before else 0.0
+            unit, digits = ("", 3) if self.by == "waf" else (" ms", 2)
+        numbers = f"{before:,.{digits}f} -> {after:,.{digits}f}{unit}"
+        return f"{best.option}: {change:+.1f} % {metric} ({numbers})"
+
+    @property
+    def cautions(self) -> list[str]:
+        """What stands against the ranking: runs that ended early or were overloaded."""
+        found = []
+        if self.base["run.load"]["overloaded"]:
+            found.append(
+                f"{_overload(self.base)}, so the ranking is one of devices that fall behind the trace; use a "
+                "lower --rate or --mode closed"
+            )
+        if early := ended_early(self.base):
+            found.append(f"the device as it is {early}")
+        names = [advice.option for advice in self.options if not advice.trusted]
+        if names:
+            found.append(f"ranked last, because they ended early or were overloaded: {', '.join(names)}")
+        return found
 
 
 _NOTES = {
@@ -161,6 +214,11 @@ def advise(
 ) -> Advised:
     """Try every option on traces; `replay` are options of `Device.simulate`.
 
+    Without `precondition` each device is a used one (`USED`): full, then overwritten at random up to once.
+    That takes seconds for each option and 32 GB, once where `images` names a folder. A device that does not
+    collect is new; `precondition="none"` takes new devices. Options whose run ended early or was overloaded
+    come last.
+
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
     the options are ranked by it, every option is run once more on a device in use: full, overwritten at
     random once, then under the traces until they have written 1 % of the capacity. That takes seconds for
@@ -170,7 +228,8 @@ def advise(
         ConfigError: there is no such order, or the device cannot run the traces as it is.
 
     >>> import emmclab
-    >>> found = advise(Device.preset("nexus5"), [emmclab.read(emmclab.bundled()[0])]).options
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> found = advise(Device.preset("nexus5"), [trace], precondition="none").options
     >>> found[0].mean_change_pct <= found[-1].mean_change_pct
     True
     """
@@ -179,6 +238,8 @@ def advise(
             f"options cannot be ranked by `{by}`", kind="config", field="by", hint=", ".join(ORDERS)
         )
     lifetime = lifetime or by == "lifetime"
+    if replay.get("precondition") is None:
+        replay["precondition"] = USED if _collects(device) else "none"
     wanted = options(device)
     base = device.simulate(*traces, **replay)
 
@@ -195,14 +256,17 @@ def advise(
             refused[option.name] = str(error)
         if progress is not None:
             progress(done, len(wanted))
-    ranked = sorted(found, key=lambda advice: (_order(advice, by), advice.option))
-    return Advised(base, base_life, ranked, refused)
+    ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
+    return Advised(base, base_life, ranked, refused, by)
+
+
+def _collects(device: Device) -> bool:
+    return next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
 
 
 def _life(device: Device, traces: Sequence[Trace], base: Result, images: Any) -> Life | None:
     written = base["requests.bytes_written"]
-    collects = next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
-    if not written or not collects:
+    if not written or not _collects(device):
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
     run = device.simulate(*traces, precondition="steady:1", passes=passes, wrap_addresses=True, images=images)
@@ -248,11 +312,27 @@ def _advice(option: Option, base: Result, run: Result, life: Life | None) -> Adv
         energy_mj=run["energy.total_mj"],
         capacity_change_pct=change("configuration.capacity_bytes"),
         ram_kb=run["configuration.ram_kb"] - base["configuration.ram_kb"],
-        note=f"ended early: {run['run.stopped']}" if run["run.stopped"] else _NOTES.get(name, ""),
+        trusted=trusted(run),
+        note="; ".join(filter(None, (ended_early(run), _overload(run), _NOTES.get(name, "")))),
     )
+
+
+def _overload(run: Result) -> str:
+    load = run["run.load"]
+    return f"overloaded: {load['offered_pct']:,.0f} % of what it serves" if load["overloaded"] else ""
 
 
 def _order(advice: Advice, by: str) -> float:
     if by == "lifetime":
         return -advice.life.host_gb if advice.life else 0.0
+    return _value(advice, by)
+
+
+def _value(advice: Advice, by: str) -> float:
     return {"mean": advice.mean_response_ms, "p99": advice.p99_response_ms, "waf": advice.waf}[by]
+
+
+def _figure(result: Result, by: str) -> float:
+    paths = {"mean": "response.mean_response_ms", "p99": "response.p99_ms", "waf": "write_amplification.waf"}
+    value: float = result[paths[by]]
+    return value

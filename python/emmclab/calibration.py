@@ -33,7 +33,8 @@ def calibrate(
         skip_packed: leave packed commands of a trace out, whose entries a device may program one by one.
 
     Returns:
-        `toml` (the preset, commented), `figures` (name, unit, value, low, high), `sizes` (measured, predicted
+        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None where nothing shows it),
+        `durability` (flushes and the like: kind, requests, median, setting), `sizes` (measured, predicted
         and held-out service times in us) and the held-out errors in percent.
 
     Raises:

@@ -230,7 +230,7 @@ class Device:
     def simulate(
         self,
         *traces: Trace,
-        mode: str = "open",
+        mode: str | None = "auto",
         precondition: str = "none",
         rate: float = 1.0,
         start_offset_ns: int = 0,
@@ -257,8 +257,9 @@ class Device:
 
         Args:
             traces: the workload.
-            mode: `open` (recorded arrival times), `closed` (recorded think times) or `back_to_back` (each
-                when its predecessor is complete).
+            mode: `open` (recorded arrival times), `closed` (recorded think times), `back_to_back` (each when
+                its predecessor is complete), or `auto`, the same as None: closed where the trace records
+                completions, else open. `run.mode` and `run.mode_reason` name the mode used, and why.
             precondition: data on the device before the run: `none`, `sequential:PCT`, `random:PCT`,
                 `steady[:CAPACITIES]`, or the path of a trace that is replayed first.
             rate: factor on the rate of arrivals.
@@ -327,7 +328,7 @@ class Device:
             wrap_addresses |= fold
         aging = parse_precondition(precondition)
         options = {
-            "mode": mode,
+            "mode": mode or "auto",
             "rate": rate,
             "start_offset": start_offset_ns,
             "fold": wrap_addresses,
@@ -339,14 +340,16 @@ class Device:
         }
         # What is asked of the result does not change the run.
         asked = {"percentiles": percentiles_of(percentiles), "distribution": distribution}
+        paced = dict(options)
         source = traces[0] if len(traces) == 1 else combine(traces)
         stream = (source.repeated(passes) if passes > 1 else source).open()
         if isinstance(stream, _core.Reader):
-            _core.check_traces(self._config, json.dumps(options), [stream])
+            chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
+            paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         beside = Device.named(second) if isinstance(second, str) else second
         run = _core.Simulation(
             self._config,
-            json.dumps(options | asked),
+            json.dumps(paced | asked),
             images=None if images is None else fspath(images),
             images_limit=images_limit,
             rows=None if events is None else fspath(events),
@@ -428,18 +431,15 @@ class Result(Document):
         return result_html(self)
 
     def shown(self, path: str) -> Any:
-        """Give a field to show; None for times of an operation that did not occur and energy without figures.
+        """Give a field to show; None for times of an operation that did not occur and what is not modelled.
 
         >>> import emmclab
         >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
         >>> writes["requests.write"] > 0 and writes.shown("response.write.mean_ms") > 0
         True
         """
-        group, _, rest = path.partition(".")
-        op = rest.partition(".")[0]
+        op = path.partition(".")[2].partition(".")[0]
         if op in ("read", "write") and not self["requests"][op]:
-            return None
-        if group == "energy" and not self["energy"]["total_mj"]:
             return None
         return self[path]
 

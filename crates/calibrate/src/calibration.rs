@@ -18,15 +18,30 @@ pub struct CalibrateOptions {
     pub seed: u64,
 }
 
-/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests.
+/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. `None` where the samples
+/// hold nothing that it could be fitted to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Figure {
     pub name: String,
     pub unit: &'static str,
-    pub value: f64,
-    pub low: f64,
-    pub high: f64,
+    pub value: Option<f64>,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+/// Requests that ask for durability, which are no part of the fit of plain reads and writes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DurabilityRow {
+    /// `flush`, `preflush` (the flush before the data of a write) or `fua` (a write that is durable on completion).
+    pub kind: &'static str,
+    /// Number of requests.
+    pub requests: usize,
+    /// Median time: of a flush from start to completion, of a preflush from start to issue, of a FUA write from issue to
+    /// completion.
+    pub median_us: f64,
+    /// The setting that was fitted to it; `None` where the simulated device has none.
+    pub setting: Option<&'static str>,
 }
 
 /// Measured and predicted service times of one size, in us; medians.
@@ -74,8 +89,10 @@ pub struct Calibration {
     pub held_out_within_10_pct: f64,
     /// Requests used.
     pub requests: usize,
-    /// Requests left out because they waited for the device to wake up.
+    /// Requests left out because they waited for the device to wake up, after an idle gap.
     pub woken: usize,
+    /// Requests that ask for durability.
+    pub durability: Vec<DurabilityRow>,
     /// Packed commands left out; 0 unless `skip_packed`.
     pub packed: usize,
 }

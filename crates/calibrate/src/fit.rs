@@ -38,15 +38,22 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
     let tried = if half.len() < 3 { &all } else { &half };
     let (shape, half_timing) = search::best_shape(tried, &mut random)?;
     let timing = search::refine(&shape, &half_timing, &all, &mut random);
-    let power = samples.power();
-    let mut refits: Vec<(Timing, Option<PowerFit>)> = Vec::new();
+    let reads = all.len() > writes;
+    let fitted = |timing: Timing, fetch_us, power| {
+        let plain_us = |sectors: u32| timing.service_us(&shape, Op::Write, f64::from(sectors) / 2.0);
+        let reliable_us = samples.durability().reliable_us(plain_us);
+        Fitted { timing, reads, fetch_us, reliable_us, power }
+    };
+    let found = fitted(timing, samples.fetch_us(), samples.power().cloned());
+    let mut refits = Vec::new();
     for _ in 0..RESAMPLES {
         interrupt::check()?;
         let resampled: Vec<Group> = all.iter().map(|group| group.resampled(&mut random)).collect();
-        let refit = search::refine(&shape, &timing, &resampled, &mut random);
-        refits.push((refit, samples.resampled_power(&mut random)));
+        let refit = search::refine(&shape, &found.timing, &resampled, &mut random);
+        let power = samples.resampled_power(&mut random);
+        refits.push(fitted(refit, samples.resampled_fetch_us(&mut random), power));
     }
-    let figures = figures(&shape, &timing, power, &refits);
+    let figures = figures(&shape, &found, &refits);
     let mut sizes = Vec::new();
     for group in &all {
         let held = rest.iter().find(|held| (held.op, held.sectors) == (group.op, group.sectors));
@@ -57,7 +64,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
             kb: group.kb(),
             requests: group.count,
             measured_us: group.median_us,
-            predicted_us: timing.service_us(&shape, group.op, group.kb()),
+            predicted_us: found.timing.service_us(&shape, group.op, group.kb()),
             held_out_requests: held.map_or(0, |held| held.count),
             held_out_measured_us: measured,
             held_out_predicted_us: predicted,
@@ -88,46 +95,55 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
         sizes,
         requests: all.iter().map(|group| group.count).sum(),
         woken: samples.woken(),
+        durability: samples.durability().rows(),
         packed: samples.left_packed(),
     };
-    out.toml = preset::toml(&out, &shape, &timing, power, options);
+    out.toml = preset::toml(&out, &shape, &found, options);
     Ok(out)
 }
 
-fn figures(
-    shape: &Shape,
-    timing: &Timing,
-    power: Option<PowerFit>,
-    refits: &[(Timing, Option<PowerFit>)],
-) -> Vec<Figure> {
-    let figure = |name: String, unit, value: f64, mut others: Vec<f64>| {
+/// All that is fitted; `None` where the samples hold nothing for it.
+pub(crate) struct Fitted {
+    pub timing: Timing,
+    /// Whether there are reads.
+    pub reads: bool,
+    pub fetch_us: Option<f64>,
+    pub reliable_us: Option<f64>,
+    pub power: Option<PowerFit>,
+}
+
+impl Fitted {
+    /// Name, unit and value of every figure, always in the same order.
+    fn named(&self, shape: &Shape) -> Vec<(String, &'static str, Option<f64>)> {
+        let mut out = self.timing.named(shape, self.reads);
+        let power = |get: fn(&PowerFit) -> f64| self.power.as_ref().map(get);
+        out.extend([
+            ("reliable_write_us".to_owned(), "us", self.reliable_us),
+            ("fetch_us".to_owned(), "us", self.fetch_us),
+            ("sleep_after_us".to_owned(), "us", power(|fit| fit.sleep_after_us)),
+            ("wake_us".to_owned(), "us", power(|fit| fit.wake_us)),
+        ]);
+        out
+    }
+}
+
+fn figures(shape: &Shape, found: &Fitted, refits: &[Fitted]) -> Vec<Figure> {
+    let refits: Vec<_> = refits.iter().map(|refit| refit.named(shape)).collect();
+    let figure = |(i, (name, unit, value)): (usize, (String, &'static str, Option<f64>))| {
+        let Some(value) = value else { return Figure { name, unit, value, low: None, high: None } };
+        let mut others: Vec<f64> = refits.iter().filter_map(|refit| refit[i].2).collect();
         others.sort_by(f64::total_cmp);
         let at = |share: f64| {
-            others
-                .get((share * others.len().saturating_sub(1) as f64).round() as usize)
-                .copied()
-                .unwrap_or(value)
+            let index = (share * others.len().saturating_sub(1) as f64).round() as usize;
+            others.get(index).copied().unwrap_or(value)
         };
-        Figure { name, unit, value, low: at(0.05).min(value), high: at(0.95).max(value) }
+        Figure {
+            name,
+            unit,
+            value: Some(value),
+            low: Some(at(0.05).min(value)),
+            high: Some(at(0.95).max(value)),
+        }
     };
-    let mut out: Vec<Figure> = timing
-        .named(shape)
-        .into_iter()
-        .enumerate()
-        .map(|(i, (name, unit, value))| {
-            figure(name, unit, value, refits.iter().map(|(refit, _)| refit.named(shape)[i].2).collect())
-        })
-        .collect();
-    if let Some(power) = power {
-        let others =
-            |get: fn(&PowerFit) -> f64| refits.iter().filter_map(|refit| refit.1.as_ref().map(get)).collect();
-        out.push(figure(
-            "sleep_after_us".into(),
-            "us",
-            power.sleep_after_us,
-            others(|fit| fit.sleep_after_us),
-        ));
-        out.push(figure("wake_us".into(), "us", power.wake_us, others(|fit| fit.wake_us)));
-    }
-    out
+    found.named(shape).into_iter().enumerate().map(figure).collect()
 }

@@ -3,6 +3,7 @@
 //! [`samples_of_traces`] and [`samples_of_fio`] collect service times; [`calibrate`] fits a preset to them.
 
 mod calibration;
+mod durability;
 mod fio;
 mod fit;
 mod model;
@@ -12,7 +13,7 @@ mod samples;
 mod search;
 mod statistics;
 
-pub use calibration::{CalibrateOptions, Calibration, ENOUGH, Figure, SizeRow};
+pub use calibration::{CalibrateOptions, Calibration, DurabilityRow, ENOUGH, Figure, SizeRow};
 pub use fio::samples_of_fio;
 pub use fit::calibrate;
 pub use model::{Shape, Timing};

@@ -66,16 +66,16 @@ impl Timing {
             .chain(&mut self.program)
     }
 
-    /// Name, unit and value of every parameter, in the order of [`Timing::values`].
-    pub(crate) fn named(&self, shape: &Shape) -> Vec<(String, &'static str, f64)> {
+    /// Name, unit and value of every parameter, in the order of [`Timing::values`]. Without `reads` those of reads have no value.
+    pub(crate) fn named(&self, shape: &Shape, reads: bool) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
-            ("read_overhead_us".to_owned(), "us", self.read_overhead),
-            ("write_overhead_us".to_owned(), "us", self.write_overhead),
-            ("host_us_per_kb".to_owned(), "us/KB", self.host_per_kb),
+            ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
+            ("write_overhead_us".to_owned(), "us", Some(self.write_overhead)),
+            ("host_us_per_kb".to_owned(), "us/KB", Some(self.host_per_kb)),
         ];
-        for (what, values) in [("read", &self.read), ("program", &self.program)] {
+        for (what, values, measured) in [("read", &self.read, reads), ("program", &self.program, true)] {
             for (kb, value) in shape.page_kb.iter().zip(values) {
-                out.push((format!("{what}_us of {kb} KB pages"), "us", *value));
+                out.push((format!("{what}_us of {kb} KB pages"), "us", measured.then_some(*value)));
             }
         }
         out

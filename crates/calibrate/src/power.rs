@@ -7,17 +7,19 @@ use crate::statistics::median;
 pub(crate) struct Wait {
     pub gap_us: f64,
     pub delay_us: f64,
-    /// Whether the delay is that of a wake-up, by [`woken_above`].
+    /// Whether the delay is longer than that of a device that is awake, by [`woken_above`].
     pub woken: bool,
 }
 
 /// Sleep threshold and wake-up time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PowerFit {
     /// Idle time after which it sleeps.
     pub sleep_after_us: f64,
-    /// Time to wake it.
+    /// Time to wake it, in the median.
     pub wake_us: f64,
+    /// Its distribution: points of a share in percent and a time, straight lines between them.
+    pub wake_quantiles: Vec<(f64, f64)>,
 }
 
 /// Least wake-up time that is distinguished from ordinary delays, in us, above three times the median.
@@ -57,9 +59,43 @@ pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
         return None;
     }
     let usual = median(&mut short.iter().map(|wait| wait.delay_us).collect::<Vec<_>>());
+    waking.iter_mut().for_each(|delay| *delay = (*delay - usual).max(0.0));
     let before = short.last().map_or(long[0].gap_us, |wait| wait.gap_us);
     Some(PowerFit {
         sleep_after_us: (before * long[0].gap_us).sqrt(),
-        wake_us: (median(&mut waking) - usual).max(0.0),
+        wake_us: median(&mut waking),
+        wake_quantiles: quantiles(&waking),
     })
+}
+
+/// Shares at which the distribution of wake-up times is kept, beside the longest times.
+const SHARES: [f64; 8] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
+/// The longest times that are kept one by one: a few of them decide the mean.
+const LONGEST: usize = 3;
+/// Two neighbours are a step, not a line, where the longer takes this many times as long.
+const STEP: f64 = 3.0;
+
+/// The distribution of ascending times.
+fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
+    let count = times.len();
+    let mut ranks: Vec<usize> = SHARES.iter().map(|share| (share * count as f64).ceil() as usize).collect();
+    ranks.extend(count.saturating_sub(LONGEST)..=count);
+    ranks.retain(|rank| *rank > 0);
+    ranks.sort_unstable();
+    ranks.dedup();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for rank in ranks {
+        let (share, time) = (100.0 * rank as f64 / count as f64, times[rank - 1]);
+        if let Some((before, last)) = points.last().copied()
+            && time > STEP * last
+            && share > before + 0.01
+        {
+            points.push((before + 0.01, time));
+        }
+        if points.last().is_some_and(|(before, _)| share < before + 0.01) {
+            points.pop();
+        }
+        points.push((share, time));
+    }
+    points
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure};
-use crate::model::{Shape, Timing};
-use crate::power::PowerFit;
+use crate::fit::Fitted;
+use crate::model::Shape;
 
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
@@ -17,17 +17,18 @@ macro_rules! line {
 pub(crate) fn toml(
     found: &Calibration,
     shape: &Shape,
-    timing: &Timing,
-    power: Option<PowerFit>,
+    fitted: &Fitted,
     options: &CalibrateOptions,
 ) -> String {
     let mut out = String::new();
+    let timing = &fitted.timing;
     let bar = |name: &str| {
         found
             .figures
             .iter()
             .find(|figure| figure.name == name)
-            .map_or_else(String::new, |Figure { low, high, .. }| format!("{low:.1} to {high:.1}"))
+            .and_then(|Figure { low, high, .. }| Some(format!("{:.1} to {:.1}", (*low)?, (*high)?)))
+            .unwrap_or_default()
     };
     line!(
         out,
@@ -40,11 +41,11 @@ pub(crate) fn toml(
     let (requests, woken) = (found.requests, found.woken);
     line!(
         out,
-        "# Fitted to the median service times of {requests} requests by operation and size; {woken} that woke the"
+        "# Fitted to the median service times of {requests} requests by operation and size; {woken} that woke the device"
     );
     line!(
         out,
-        "# device are left out. Fitted to one half of them, it meets the requests of the other half within"
+        "# after an idle gap are left out. Fitted to one half of them, it meets the requests of the other half within"
     );
     let (each, size) = (found.held_out_request_error_pct, found.held_out_median_error_pct);
     line!(
@@ -56,6 +57,23 @@ pub(crate) fn toml(
         out,
         "# sizes met within 10 %. Behind each figure stands the range of 90 % of refits to resampled requests."
     );
+    for row in &found.durability {
+        let price = row.setting.map_or_else(|| "not modelled".to_owned(), |setting| format!("see {setting}"));
+        line!(
+            out,
+            "# {}: {} requests, {:.0} us in the median; {price}.",
+            row.kind,
+            row.requests,
+            row.median_us
+        );
+    }
+    if !fitted.reads {
+        line!(
+            out,
+            "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time"
+        );
+        line!(out, "# but that of their transfer until these are set by hand.");
+    }
     if found.packed > 0 {
         line!(out, "# {} packed commands are left out.", found.packed);
     }
@@ -101,7 +119,11 @@ pub(crate) fn toml(
         let block_kb = u64::from(kb * PAGES_PER_BLOCK * shape.units);
         line!(out, "\n[[geometry.block_groups]]\npage_kb = {kb}");
         line!(out, "blocks = {}\npages_per_block = {PAGES_PER_BLOCK}", share.div_ceil(block_kb).max(8));
-        line!(out, "read_us = {:.1} # {}", timing.read[i], bar(&format!("read_us of {kb} KB pages")));
+        if fitted.reads {
+            line!(out, "read_us = {:.1} # {}", timing.read[i], bar(&format!("read_us of {kb} KB pages")));
+        } else {
+            line!(out, "# read_us is not measured");
+        }
         line!(
             out,
             "program_us = {:.1} # {}",
@@ -119,13 +141,37 @@ pub(crate) fn toml(
         shape.units
     );
     line!(out, "\n[controller]\nqueue_depth = 1");
-    line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
+    if fitted.reads {
+        line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
+    } else {
+        line!(out, "# read_overhead_us is not measured");
+    }
     line!(out, "write_overhead_us = {:.1} # {}", timing.write_overhead, bar("write_overhead_us"));
     line!(out, "host_us_per_kb = {:.2} # {}", timing.host_per_kb, bar("host_us_per_kb"));
+    if let Some(us) = fitted.reliable_us {
+        line!(out, "reliable_write_us = {us:.1} # {}", bar("reliable_write_us"));
+    }
+    if let Some(us) = fitted.fetch_us {
+        line!(
+            out,
+            "\n[host]\nfetch_us = {us:.1} # {}; mean of requests that found the device idle",
+            bar("fetch_us")
+        );
+    }
     line!(out, "\n[gc]\npolicy = \"greedy\"\nlow_watermark = 2");
-    if let Some(power) = power {
+    if let Some(power) = &fitted.power {
         line!(out, "\n[power]\nsleep_after_us = {:.0} # {}", power.sleep_after_us, bar("sleep_after_us"));
-        line!(out, "wake_us = {:.0} # {}", power.wake_us, bar("wake_us"));
+        line!(
+            out,
+            "# {:.0} us in the median ({}); drawn from this distribution:",
+            power.wake_us,
+            bar("wake_us")
+        );
+        line!(out, "wake_quantiles = [");
+        for (share, us) in &power.wake_quantiles {
+            line!(out, "    {{ up_to_pct = {share:.2}, us = {us:.0} }},");
+        }
+        line!(out, "]");
     }
     out
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Combiner, Error, Flags, Kind, Op, Request, Result};
+use emmclab_trace::{Combiner, Error, Flags, Kind, Nanos, Op, Request, Result};
 use rand_pcg::Pcg64;
 
+use crate::durability::Durability;
 use crate::power::{self, PowerFit, Wait};
-use crate::statistics::{below, median};
+use crate::statistics::{below, mean, median};
 
 /// Seed of the random split into halves.
 const HALVES: u128 = 1;
@@ -37,8 +38,7 @@ impl Group {
 
     /// A bootstrap sample: as many requests, drawn with replacement.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
-        let times = (0..self.times_us.len()).map(|_| self.times_us[below(random, self.times_us.len())]);
-        Self::new(self.op, self.sectors, times.collect(), self.count)
+        Self::new(self.op, self.sectors, resampled(&self.times_us, random), self.count)
     }
 }
 
@@ -46,8 +46,13 @@ impl Group {
 struct Sample {
     op: Op,
     sectors: u32,
+    /// From `begin`, or from the completion before its own where that is later, to its own.
     service_us: f64,
     wait: Option<Wait>,
+    /// Time from arrival to start, where it found the device idle.
+    fetch_us: Option<f64>,
+    /// Whether it came after the idle gap after which the device sleeps, and waited for it to wake up.
+    woken: bool,
     /// Whether it was sent as a packed command.
     packed: bool,
     /// Whether it is in the held-out half.
@@ -59,18 +64,28 @@ struct Sample {
 impl Sample {
     /// Whether its time is that of one command of its size on a device that was awake.
     fn plain(&self, skip_packed: bool) -> bool {
-        !(self.woken() || skip_packed && self.packed)
+        !(self.woken || skip_packed && self.packed)
     }
+}
 
-    fn woken(&self) -> bool {
-        self.wait.is_some_and(|wait| wait.woken)
-    }
+/// A request of a trace with a start (or issue) and a completion.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    request: Request,
+    begin: Nanos,
+    complete: Nanos,
+    /// From the end of all requests before it to its arrival; below 0 where it found one unfinished.
+    gap_ns: Option<i64>,
 }
 
 /// Service times measured on a device.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     measured: Vec<Sample>,
+    /// Requests of a trace until it has been read.
+    requests: Vec<Timed>,
+    durability: Durability,
+    power: Option<PowerFit>,
     /// Leave packed commands out: their entries are programmed one by one.
     skip_packed: bool,
     busy_until: Option<i64>,
@@ -82,7 +97,7 @@ impl Samples {
         Self { skip_packed, ..Self::default() }
     }
 
-    /// Adds a request of a trace, in order of arrival; reads and writes with start (or issue) and completion count.
+    /// Adds a request of a trace, in order of arrival; those with start (or issue) and completion count.
     pub fn add(&mut self, request: &Request) {
         self.seen += 1;
         let (Some(begin), Some(complete)) = (request.start.or(request.issue), request.complete) else {
@@ -90,25 +105,42 @@ impl Samples {
         };
         let gap_ns = self.busy_until.map(|until| request.arrival.0.saturating_sub(until));
         self.busy_until = Some(self.busy_until.map_or(complete.0, |until| until.max(complete.0)));
-        let service_us = complete.0.saturating_sub(begin.0) as f64 / 1e3;
-        if !request.op.has_data() || service_us <= 0.0 {
-            return;
+        self.requests.push(Timed { request: *request, begin, complete, gap_ns });
+    }
+
+    /// Makes samples of the requests. The driver fetches the next request while a command runs, so the service of a request
+    /// begins at its start or at the completion before its own, whichever is later.
+    fn measure(&mut self) {
+        let requests = std::mem::take(&mut self.requests);
+        let mut completions: Vec<Nanos> = requests.iter().map(|timed| timed.complete).collect();
+        completions.sort_unstable();
+        for Timed { request, begin, complete, gap_ns } in requests {
+            let earlier = completions.partition_point(|end| *end < complete);
+            let free = if earlier > 0 { completions[earlier - 1] } else { begin };
+            let service_us = (complete - begin.max(free)).0 as f64 / 1e3;
+            if service_us <= 0.0 || self.durability.take(&request, service_us) || !request.op.has_data() {
+                continue;
+            }
+            let us = |ns: i64| ns as f64 / 1e3;
+            let delay = request.start.zip(request.issue).map(|(start, issue)| (issue - start).0);
+            let idle = gap_ns.is_none_or(|gap| gap >= 0);
+            self.measured.push(Sample {
+                op: request.op,
+                sectors: request.sectors,
+                service_us,
+                // A device that works is awake.
+                wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| Wait {
+                    gap_us: us(gap),
+                    delay_us: us(delay),
+                    woken: false,
+                }),
+                fetch_us: request.start.filter(|_| idle).map(|start| us((start - request.arrival).0)),
+                woken: false,
+                packed: request.flags.contains(Flags::PACKED),
+                held_out: false,
+                count: 1,
+            });
         }
-        let delay = request.start.zip(request.issue).map(|(start, issue)| issue.0.saturating_sub(start.0));
-        let wait = gap_ns.zip(delay).map(|(gap_ns, delay_ns)| Wait {
-            gap_us: gap_ns as f64 / 1e3,
-            delay_us: delay_ns as f64 / 1e3,
-            woken: false,
-        });
-        self.measured.push(Sample {
-            op: request.op,
-            sectors: request.sectors,
-            service_us,
-            wait,
-            packed: request.flags.contains(Flags::PACKED),
-            held_out: false,
-            count: 1,
-        });
     }
 
     /// Adds a measured time that represents `count` requests.
@@ -120,12 +152,23 @@ impl Samples {
         count: usize,
         held_out: bool,
     ) {
-        self.measured.push(Sample { op, sectors, service_us, wait: None, packed: false, held_out, count });
+        self.measured.push(Sample {
+            op,
+            sectors,
+            service_us,
+            wait: None,
+            fetch_us: None,
+            woken: false,
+            packed: false,
+            held_out,
+            count,
+        });
     }
 
     /// Called after the last request of a trace: marks a random half of the requests as held out, and those that waited
     /// for the device to wake up.
     pub(crate) fn settle(&mut self) -> Result<()> {
+        self.measure();
         if self.measured.is_empty() {
             return Err(Error::new(
                 Kind::Value,
@@ -136,6 +179,11 @@ impl Samples {
         for op in [Op::Read, Op::Write] {
             let limit = power::woken_above(self.waits(op).map(|wait| wait.delay_us).collect());
             self.waits(op).for_each(|wait| wait.woken = wait.delay_us > limit);
+        }
+        self.power = power::fit(&self.all_waits());
+        let sleep_after_us = self.power.as_ref().map_or(f64::INFINITY, |power| power.sleep_after_us);
+        for sample in &mut self.measured {
+            sample.woken = sample.wait.is_some_and(|wait| wait.woken && wait.gap_us > sleep_after_us);
         }
         // At random: taking every second one would separate pairs of data and metadata.
         let mut lot = Pcg64::new(HALVES, 0);
@@ -176,7 +224,7 @@ impl Samples {
     }
 
     pub(crate) fn woken(&self) -> usize {
-        self.measured.iter().filter(|sample| sample.woken()).count()
+        self.measured.iter().filter(|sample| sample.woken).count()
     }
 
     /// Packed commands that are left out, beside those that woke the device.
@@ -184,14 +232,39 @@ impl Samples {
         self.measured.iter().filter(|sample| sample.plain(false) && !sample.plain(self.skip_packed)).count()
     }
 
-    pub(crate) fn power(&self) -> Option<PowerFit> {
-        power::fit(&self.measured.iter().filter_map(|sample| sample.wait).collect::<Vec<_>>())
+    fn all_waits(&self) -> Vec<Wait> {
+        self.measured.iter().filter_map(|sample| sample.wait).collect()
+    }
+
+    pub(crate) fn power(&self) -> Option<&PowerFit> {
+        self.power.as_ref()
     }
 
     pub(crate) fn resampled_power(&self, random: &mut Pcg64) -> Option<PowerFit> {
-        let waits: Vec<Wait> = self.measured.iter().filter_map(|sample| sample.wait).collect();
-        power::fit(&(0..waits.len()).map(|_| waits[below(random, waits.len())]).collect::<Vec<_>>())
+        power::fit(&resampled(&self.all_waits(), random))
     }
+
+    /// Mean time from arrival to start of the requests that found the device idle.
+    pub(crate) fn fetch_us(&self) -> Option<f64> {
+        mean(&self.fetches())
+    }
+
+    pub(crate) fn resampled_fetch_us(&self, random: &mut Pcg64) -> Option<f64> {
+        mean(&resampled(&self.fetches(), random))
+    }
+
+    fn fetches(&self) -> Vec<f64> {
+        self.measured.iter().filter_map(|sample| sample.fetch_us).collect()
+    }
+
+    pub(crate) fn durability(&self) -> &Durability {
+        &self.durability
+    }
+}
+
+/// As many values, drawn with replacement.
+fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
+    (0..values.len()).map(|_| values[below(random, values.len())]).collect()
 }
 
 /// Collects the samples of traces. With `skip_packed` those of packed commands are left out of the fit: a device may

@@ -1,4 +1,4 @@
-//! The median, and draws below a bound.
+//! Median, mean, and draws below a bound.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -6,6 +6,11 @@ use rand_pcg::rand_core::Rng;
 /// A number below `bound`, each as likely as the others.
 pub(crate) fn below(random: &mut Pcg64, bound: usize) -> usize {
     (((random.next_u64() >> 32) * bound as u64) >> 32) as usize
+}
+
+/// The arithmetic mean; `None` of none.
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The middle value; 0 of none.

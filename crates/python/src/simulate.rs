@@ -106,16 +106,17 @@ pub(crate) fn device_schema(py: Python<'_>) -> PyResult<String> {
     run(py, || to_json(&emmclab_device::json_schema()))
 }
 
-/// Refuses the traces of `readers` for a run with `options` (as `Simulation` takes them), with every fault at once.
+/// Refuses the traces of `readers` for a run with `options` (as `Simulation` takes them), with every fault at once. Gives the
+/// mode and the reason for it as JSON: those of the options, or where the mode is `auto`, what the traces allow.
 #[pyfunction]
 pub(crate) fn check_traces(
     py: Python<'_>,
     config: &PyDeviceConfig,
     options: &str,
     readers: Vec<PyRef<'_, PyReader>>,
-) -> PyResult<()> {
+) -> PyResult<String> {
     let inputs = PyReader::inputs(&readers);
-    run(py, || preflight(&config.0, &from_json(options)?, &inputs))
+    run(py, || to_json(&preflight(&config.0, &from_json(options)?, &inputs)?))
 }
 
 /// Makes the device that a run with `options` (JSON of the replay options) begins with, or one aged by the traces of readers,

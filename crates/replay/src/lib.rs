@@ -17,6 +17,7 @@ mod over_time;
 mod pace;
 mod precondition;
 mod preflight;
+mod recorded;
 mod recorder;
 mod result;
 mod rows;
@@ -32,13 +33,14 @@ pub use measure::Measure;
 pub use options::{Mode, Precondition, Rate, ReplayOptions};
 pub use over_time::{RunOverTime, RunTimeRow};
 pub use precondition::{age_by_traces, prepare, prepare_by_traces};
-pub use preflight::preflight;
+pub use preflight::{Chosen, preflight};
 pub use recorder::Recorder;
 pub use result::{
-    CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations, LayerResult,
-    Lifetime, LogBlockMerges, MapCounts, PageOperations, PercentileRow, Percentiles, PowerStates, Requests,
-    ResponseRow, ResponseTimes, Run, SecondDevice, ServiceTimes, SimulationResult, SlcCounts, Space,
-    Utilisation, WaitTimes, Wear, WriteAmplification,
+    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations,
+    LayerResult, Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, PercentileRow, Percentiles,
+    PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run, SecondDevice, ServiceTimes,
+    ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear,
+    WriteAmplification,
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};

@@ -69,14 +69,14 @@ pub(crate) struct Kinds {
 impl Kinds {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
-    fn add(&mut self, event: &RequestCompleted) {
+    fn add(&mut self, event: &RequestCompleted, no_wait: bool) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
         let [queue, controller, bus, array, gc, wake_up] = event.waits.parts();
         self.count += 1;
         self.sectors += u64::from(event.sectors);
         let times = [response, service, queue, controller, bus, array, gc, wake_up];
         self.sums.add(response.0, times.map(|time| time.0));
-        self.no_wait += u64::from(event.start == event.arrival);
+        self.no_wait += u64::from(no_wait);
         self.response.add(response.0 as u64);
         self.service.add(service.0 as u64);
     }
@@ -138,8 +138,11 @@ pub struct Measure {
     pub(crate) writes: Kinds,
     pub(crate) others: Kinds,
     first_arrival: Option<Nanos>,
+    last_arrival: Nanos,
     /// [`NONE_YET`] before the first request.
     last_complete: Nanos,
+    /// Time from arrival to fetch that a request takes that does not wait.
+    fetch: Nanos,
     /// Time in which at least one request was unfinished.
     pub(crate) busy: Nanos,
 }
@@ -151,13 +154,20 @@ impl Default for Measure {
             writes: Kinds::default(),
             others: Kinds::default(),
             first_arrival: None,
+            last_arrival: NONE_YET,
             last_complete: NONE_YET,
+            fetch: Nanos::ZERO,
             busy: Nanos::ZERO,
         }
     }
 }
 
 impl Measure {
+    /// For a host that needs this time to fetch a request (`host.fetch_us`).
+    pub(crate) fn with_fetch(fetch: Nanos) -> Self {
+        Self { fetch, ..Self::default() }
+    }
+
     /// Requests so far.
     pub fn requests(&self) -> u64 {
         self.reads.count + self.writes.count + self.others.count
@@ -166,6 +176,11 @@ impl Measure {
     /// From the first arrival to the last completion; 0 without requests.
     pub(crate) fn elapsed(&self) -> Nanos {
         self.first_arrival.map_or(Nanos::ZERO, |first| self.last_complete - first)
+    }
+
+    /// From the last arrival to the last completion; 0 without requests.
+    pub(crate) fn backlog(&self) -> Nanos {
+        self.first_arrival.map_or(Nanos::ZERO, |_| self.last_complete - self.last_arrival)
     }
 
     /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
@@ -190,6 +205,9 @@ impl Observer for Measure {
             self.first_arrival = Some(event.arrival);
         }
         // Branchless: whether a request ends before its predecessor cannot be predicted.
+        let fetched_idle = event.start - event.arrival <= self.fetch && event.arrival >= self.last_complete;
+        let no_wait = fetched_idle || event.start == event.arrival;
+        self.last_arrival = event.arrival;
         let busy_from = event.arrival.max(self.last_complete);
         self.busy += (event.complete - busy_from).max(Nanos::ZERO);
         self.last_complete = event.complete.max(self.last_complete);
@@ -198,7 +216,7 @@ impl Observer for Measure {
             Op::Write => &mut self.writes,
             Op::Discard | Op::Flush | Op::SecureErase => &mut self.others,
         };
-        kinds.add(event);
+        kinds.add(event, no_wait);
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Mode {
     Closed,
     /// When its predecessor is complete, whatever was recorded: how fast the device is, one request at a time.
     BackToBack,
+    /// [`Mode::Closed`] where the trace has the completions that it needs, else [`Mode::Open`].
+    Auto,
 }
 
 /// The device's contents before the run.
@@ -92,6 +94,8 @@ impl Rate {
 pub struct ReplayOptions {
     /// Open or closed loop.
     pub mode: Mode,
+    /// Why it was chosen, where it was not asked for.
+    pub mode_reason: Option<String>,
     /// Factor on the rate of arrivals.
     pub rate: Rate,
     /// Time of the first arrival.

@@ -8,6 +8,8 @@ use crate::options::{Mode, ReplayOptions};
 #[derive(Debug)]
 pub(crate) struct Pace {
     mode: Mode,
+    /// The mode was chosen, so a missing completion is no fault.
+    lenient: bool,
     rate: crate::Rate,
     start: Nanos,
     first: Option<Nanos>,
@@ -27,10 +29,23 @@ impl Pace {
     pub fn new(options: &ReplayOptions) -> Self {
         Self {
             mode: options.mode,
+            lenient: options.mode == Mode::Auto || options.mode_reason.is_some(),
             rate: options.rate,
             start: options.start_offset,
             first: None,
             previous: None,
+        }
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Settles on a mode, where that was left to the trace; `completions` is whether it records them.
+    pub fn settle(&mut self, completions: bool) {
+        if self.mode == Mode::Auto {
+            self.mode = if completions { Mode::Closed } else { Mode::Open };
         }
     }
 
@@ -43,7 +58,7 @@ impl Pace {
     pub fn waits(&self, request: &Request) -> bool {
         let Some(previous) = self.previous else { return false };
         match self.mode {
-            Mode::Open => false,
+            Mode::Open | Mode::Auto => false,
             Mode::Closed => previous.complete.is_some_and(|end| request.arrival >= end),
             Mode::BackToBack => true,
         }
@@ -65,7 +80,7 @@ impl Pace {
         let at = match self.previous {
             None => self.start,
             Some(_) if self.mode == Mode::BackToBack => completed,
-            Some(Previous { complete: None, .. }) => return Err(no_completions()),
+            Some(Previous { complete: None, .. }) if !self.lenient => return Err(no_completions()),
             Some(Previous { complete: Some(end), .. }) if recorded >= end => {
                 completed.saturating_add(self.rate.scale(recorded.saturating_sub(end)))
             }

@@ -1,31 +1,40 @@
 //! Checks before a run: all that would stop it half-way is found at once.
 
 use emmclab_device::{DeviceConfig, Geometry};
-use emmclab_trace::{Bytes, Error, Kind, Result, SECTOR_BYTES, TraceInput, TraceReader, interrupt};
+use emmclab_trace::{
+    Batch, Bytes, Error, Kind, Request, Result, SECTOR_BYTES, TraceInput, TraceReader, interrupt,
+};
+use serde::Serialize;
 
 use crate::options::{Mode, ReplayOptions};
 
 /// Refuses traces that do not suit the device or the mode: requests beyond the last sector without wrapped addresses, and
-/// requests (all but the last count) without a recorded completion in closed loop.
+/// requests (all but the last count) without a recorded completion in closed loop. Chooses the mode where that is left to
+/// the traces ([`Mode::Auto`]); for what can be read only once, the run does.
 ///
 /// The footer of a Parquet file often answers at once; other files are read through. What can be read only once (a
 /// pipe) is left to the run.
 ///
 /// # Errors
 /// [`Kind::Config`] with every fault of every trace, and whatever is wrong in the files.
-pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<()> {
+pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<Chosen> {
     let geometry = Geometry::new(config.settings());
     let need = Need {
         capacity: geometry.sectors(),
         addresses: !options.wrap_addresses,
-        completions: options.mode == Mode::Closed,
+        completions: matches!(options.mode, Mode::Closed | Mode::Auto),
+        all: options.mode == Mode::Closed,
+        alone: inputs.len() == 1,
     };
+    let asked = Chosen { mode: options.mode, reason: options.mode_reason.clone() };
     if !need.addresses && !need.completions {
-        return Ok(());
+        return Ok(asked);
     }
     let (mut faults, mut hints) = (Vec::new(), Vec::new());
+    let (mut missing, mut all_read) = (None, !inputs.is_empty());
     for input in inputs {
         if !std::fs::metadata(&input.path).is_ok_and(|meta| meta.is_file()) {
+            all_read = false;
             continue;
         }
         let found = Found::of(input, &need)?;
@@ -42,7 +51,12 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
                 "take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)",
             );
         }
-        if found.incomplete > 0 {
+        if found.incomplete > 0 && !need.all {
+            let words = found.incomplete_words();
+            missing.get_or_insert_with(|| {
+                Chosen::open(&if need.alone { words } else { format!("{name}: {words}") })
+            });
+        } else if found.incomplete > 0 {
             faults.push(format!(
                 "{name}: {} of {} requests have no recorded completion (complete_ns), which closed-loop replay needs",
                 found.incomplete, found.requests,
@@ -53,18 +67,71 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
     hints.sort_unstable();
     hints.dedup();
     let problem = match faults.as_slice() {
-        [] => return Ok(()),
+        [] if options.mode == Mode::Auto && (all_read || missing.is_some()) => {
+            return Ok(missing.unwrap_or_else(Chosen::closed));
+        }
+        [] => return Ok(asked),
         [one] => one.clone(),
         many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
     };
     Err(Error::new(Kind::Config, problem).hint(hints.join("; ")))
 }
 
+/// The mode of a run, and why it was chosen, where it was not asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Chosen {
+    /// Open loop, closed loop or back to back; [`Mode::Auto`] where only the run can tell.
+    pub mode: Mode,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+impl Chosen {
+    fn closed() -> Self {
+        Self { mode: Mode::Closed, reason: Some("completions are recorded".to_owned()) }
+    }
+
+    fn open(reason: &str) -> Self {
+        Self { mode: Mode::Open, reason: Some(reason.to_owned()) }
+    }
+
+    /// The options with this mode.
+    #[must_use]
+    pub fn apply(self, options: &ReplayOptions) -> ReplayOptions {
+        ReplayOptions { mode: self.mode, mode_reason: self.reason, ..options.clone() }
+    }
+}
+
+/// The reason for open loop where nothing was recorded.
+const NO_COMPLETIONS: &str = "no completions are recorded";
+
+/// The mode for a trace of which only the first batch is known.
+pub(crate) fn by_first_batch(batch: &Batch) -> Chosen {
+    let missing = batch.iter().filter(is_incomplete).count();
+    // What follows may be the last request of the trace.
+    let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
+    if incomplete == 0 && missing < batch.len() {
+        return Chosen::closed();
+    }
+    if missing == batch.len() {
+        return Chosen::open(NO_COMPLETIONS);
+    }
+    Chosen::open(&format!("{missing} of the first {} requests have no recorded completion", batch.len()))
+}
+
+fn is_incomplete(request: &Request) -> bool {
+    request.complete.is_none()
+}
+
 /// The demands of the run on its traces.
 struct Need {
     capacity: u64,
     addresses: bool,
+    /// Completions matter; where `all`, a request without one is a fault.
     completions: bool,
+    all: bool,
+    /// There is one trace, after whose last request nothing comes that would wait for it.
+    alone: bool,
 }
 
 /// The obstacle in one trace.
@@ -74,9 +141,24 @@ struct Found {
     beyond: u64,
     furthest: u64,
     incomplete: u64,
+    /// Reading ended where the answer was known.
+    partly: bool,
 }
 
 impl Found {
+    /// Why a trace with these requests is not replayed in closed loop.
+    fn incomplete_words(&self) -> String {
+        match self.requests {
+            0 => format!("{} requests have no recorded completion", self.incomplete),
+            // The last request may be left out of the count.
+            read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
+            read if self.partly => {
+                format!("{} of the first {read} requests have no recorded completion", self.incomplete)
+            }
+            read => format!("{} of {read} requests have no recorded completion", self.incomplete),
+        }
+    }
+
     fn of(input: &TraceInput, need: &Need) -> Result<Self> {
         let mut reader = TraceReader::open(&input.path, &input.options)?;
         let known = reader.extent().is_some_and(|extent| {
@@ -85,6 +167,12 @@ impl Found {
         });
         let mut found = Self::default();
         if known {
+            return Ok(found);
+        }
+        let gaps = reader.extent().map_or(0, |extent| extent.without_completion);
+        let addresses_fit = reader.extent().is_some_and(|extent| extent.end.0 <= need.capacity);
+        if !need.all && gaps > 1 && (!need.addresses || addresses_fit) {
+            found.incomplete = gaps;
             return Ok(found);
         }
         let mut last_incomplete = 0;
@@ -97,12 +185,17 @@ impl Found {
                     found.beyond += 1;
                     found.furthest = found.furthest.max(end);
                 }
-                last_incomplete = u64::from(need.completions && request.complete.is_none());
+                last_incomplete = u64::from(need.completions && is_incomplete(&request));
                 found.incomplete += last_incomplete;
             }
+            if !need.all && !need.addresses && found.incomplete > last_incomplete {
+                found.partly = true;
+                return Ok(found);
+            }
         }
-        // Nothing comes after the last one that would wait for it.
-        found.incomplete -= last_incomplete;
+        if need.all || need.alone {
+            found.incomplete -= last_incomplete;
+        }
         Ok(found)
     }
 }

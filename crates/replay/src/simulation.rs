@@ -17,10 +17,11 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::images::ImageStore;
 use crate::measure::Measure;
-use crate::options::ReplayOptions;
+use crate::options::{Mode, ReplayOptions};
 use crate::pace::Pace;
 use crate::precondition::precondition;
-use crate::preflight::preflight;
+use crate::preflight::{by_first_batch, preflight};
+use crate::recorded::Recorded;
 use crate::result::{SecondDevice, SimulationResult};
 use crate::wrap_addresses::Placed;
 
@@ -33,6 +34,7 @@ pub struct Simulation {
     second: Option<String>,
     pace: Pace,
     measure: Measure,
+    recorded: Recorded,
     placed: Placed,
     started: Instant,
 }
@@ -56,7 +58,8 @@ impl Simulation {
             options: options.clone(),
             second: None,
             pace: Pace::new(options),
-            measure: Measure::default(),
+            measure: Measure::with_fetch(config.settings().host.fetch()),
+            recorded: Recorded::default(),
             placed: Placed::new(engine.capacity(), options.wrap_addresses),
             started: Instant::now(),
             engine,
@@ -113,9 +116,15 @@ impl Simulation {
     /// invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
+        if self.pace.mode() == Mode::Auto {
+            let chosen = by_first_batch(batch);
+            self.pace.settle(chosen.mode == Mode::Closed);
+            self.options.mode_reason = chosen.reason;
+        }
         for from in (0..batch.len()).step_by(PREFETCHED) {
             interrupt::check()?;
             let next = from..batch.len().min(from + PREFETCHED);
+            let placed_before = self.placed.kept;
             if self.engine.is_bare() {
                 batch.prefetch(next.clone());
                 self.engine.device_mut().prefetch(&batch.first_sectors()[next.clone()]);
@@ -125,6 +134,11 @@ impl Simulation {
             } else {
                 self.feed_each(batch.range(next), observer)?
             };
+            if batch.has_completions() {
+                // The request at which the device stopped is not measured either.
+                let driven = (self.placed.kept - placed_before) as usize - usize::from(!goes_on);
+                batch.range(from..from + driven).for_each(|request| self.recorded.add(&request));
+            }
             if !goes_on {
                 return Ok(false);
             }
@@ -135,7 +149,7 @@ impl Simulation {
     #[inline(never)]
     fn feed_each<O: Observer>(&mut self, requests: Requests<'_>, observer: &mut O) -> Result<bool> {
         for request in requests {
-            if !self.push(&request, observer)? {
+            if !self.drive(&request, observer)? {
                 return Ok(false);
             }
         }
@@ -147,6 +161,15 @@ impl Simulation {
     /// # Errors
     /// As [`Simulation::feed`].
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
+        self.pace.settle(request.complete.is_some());
+        let goes_on = self.drive(request, observer)?;
+        if goes_on {
+            self.recorded.add(request);
+        }
+        Ok(goes_on)
+    }
+
+    fn drive<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
         let mut listeners = (&mut self.measure, observer);
         if self.pace.waits(request) {
             self.engine.settle(&mut listeners)?;
@@ -169,7 +192,9 @@ impl Simulation {
         let drain = if self.options.drain { Some(self.engine.drain(observer)?) } else { None };
         self.engine.finish(observer)?;
         let device = self.engine.device();
-        let mut result = SimulationResult::new(&self.config, device, &self.measure, &self.options, drain);
+        let measured = (&self.measure, &self.recorded);
+        let paced = (&self.options, self.pace.mode());
+        let mut result = SimulationResult::new(&self.config, device, measured, paced, drain);
         result.run.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
         result.host = self.engine.host_counts();
         if let Some(layers) = self.engine.layers() {
@@ -206,8 +231,8 @@ pub fn simulate<O: Observer>(
     options: &ReplayOptions,
     observer: &mut O,
 ) -> Result<SimulationResult> {
-    preflight(config, options, traces.inputs())?;
-    let mut simulation = Simulation::new(config, options, None)?;
+    let options = preflight(config, options, traces.inputs())?.apply(options);
+    let mut simulation = Simulation::new(config, &options, None)?;
     while let Some(batch) = traces.next_batch()? {
         if !simulation.feed(&batch, observer)? {
             break;

@@ -68,8 +68,9 @@ fn throughput_rises_with_the_size_and_packing_never_slows() {
                 "{op:?} {kb} KB: {rates:.2?} MB/s: as it is, packed, in shared pages, all at once; 2, 4, 8 planes packed"
             );
             assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
-            // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time.
-            assert!(op == Op::Read || rates[1].max(rates[3]) < rates[0] * 1.05);
+            // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time: at most, the
+            // transfer of a command passes while another is programmed.
+            assert!(op == Op::Read || rates[1].max(rates[3]) < rates[0] * 1.11, "{rates:?}");
         }
     }
     assert!(rate(&[], Op::Read, 256) > 4.0 * rate(&[], Op::Read, 4));
@@ -78,10 +79,10 @@ fn throughput_rises_with_the_size_and_packing_never_slows() {
 
 /// Published rate, rate of the preset, and the cause of the difference.
 const POINTS: [(Op, u32, f64, f64, &str); 4] = [
-    (Op::Read, 4, 13.94, 8.33, "fitted to Messaging, whose reads of 4 KB take 469 us in the median"),
-    (Op::Read, 256, 99.65, 83.81, "extrapolated: the longest reads of the fit have 36 KB"),
-    (Op::Write, 4, 5.18, 5.48, "the fit has the median, the figure the mean of all traces"),
-    (Op::Write, 256, 19.0, 10.21, "the preset programs one page at a time"),
+    (Op::Read, 4, 13.94, 16.14, "fitted to Messaging, whose reads of 4 KB take 242 us in the median"),
+    (Op::Read, 256, 99.65, 89.15, "extrapolated: the longest reads of the fit have 36 KB"),
+    (Op::Write, 4, 5.18, 5.46, "the fit has the median, the figure the mean of all traces"),
+    (Op::Write, 256, 19.0, 10.20, "the preset programs one page at a time"),
 ];
 
 /// A regression test: the rates of the preset are those that docs/concepts/emmc.md explains.
@@ -95,7 +96,7 @@ fn rates_of_the_preset_differ_from_the_published_ones_as_documented() {
 }
 
 /// The published writes that the preset does not reach follow from planes that work in parallel: of 256 KB from two, of
-/// 16 MB from more than four and fewer than eight.
+/// 16 MB from more than eight and fewer than sixteen.
 #[test]
 fn parallel_planes_explain_the_published_rates_of_long_writes() {
     let packed = [("host.packed_writes", "63"), ("host.packed_max_kb", "16384")];
@@ -106,8 +107,8 @@ fn parallel_planes_explain_the_published_rates_of_long_writes() {
     };
     let two = with(2, 256);
     assert!((two / 19.0 - 1.0).abs() < 0.05, "{two}");
-    let (four, eight) = (with(4, 16384), with(8, 16384));
-    assert!(four < 56.15 && 56.15 < eight, "{four} {eight}");
+    let (eight, sixteen) = (with(8, 16384), with(16, 16384));
+    assert!(eight < 56.15 && 56.15 < sixteen, "{eight} {sixteen}");
 }
 
 /// What the phone itself did, driver to completion, in ms: percentile `pct` of the writes of a size, packed or single.

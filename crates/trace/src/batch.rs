@@ -55,6 +55,12 @@ impl Batch {
         self.arrival.is_empty()
     }
 
+    /// Whether a request of it may have a recorded completion.
+    #[inline]
+    pub fn has_completions(&self) -> bool {
+        !self.complete.is_empty()
+    }
+
     /// The request in row `i`. Panics where there is no such row.
     #[inline]
     pub fn get(&self, i: usize) -> Request {

@@ -85,5 +85,5 @@ def prepared(words: list[str]) -> Callable[..., Any]:
 
 
 def main(words: list[str]) -> int:
-    """Run the command line; return the exit code: 2 bad input, 1 failed run, 130 Ctrl-C, 141 closed pipe."""
+    """Run the command line; return the exit code, whose numbers stand in `failures`."""
     return run(prepared(words), spelled_out(words))

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from emmclab.advise import Life, said
+from emmclab.advise import ORDERS, USED, Advised, Life, said
 from emmclab.advise import advise as try_options
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.meter import Meter
@@ -26,6 +28,7 @@ from emmclab.cli.simulation import (
     Settings,
     Wrap,
     configured,
+    end,
 )
 
 
@@ -45,8 +48,14 @@ def advise(
     by: Annotated[
         str, typer.Option(metavar="mean|p99|waf|lifetime", help="Figure by which the options are ranked.")
     ] = "mean",
-    mode: Mode = "open",
-    precondition: Precondition = "none",
+    mode: Mode = "auto",
+    precondition: Precondition = USED,
+    new: Annotated[
+        bool,
+        typer.Option(
+            "--new", help="Take new devices: --precondition none. Faster, but collection never works."
+        ),
+    ] = False,
     wrap_addresses: Wrap = False,
     fold: Fold = False,
     images: Images = None,
@@ -61,7 +70,11 @@ def advise(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Simulate design options under a trace and rank them, with the cost of each."""
+    """Simulate design options under a trace and rank them, with the cost of each.
+
+    Each device is a used one unless --new is given: full, then overwritten at random up to once.
+    Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
+    """
     configuration = configured(device, settings, capacity)
     opened = [reading.open(path) for path in traces]
     with Meter(f"advise on {configuration.name}") as meter:
@@ -76,7 +89,7 @@ def advise(
             lifetime=lifetime,
             progress=note,
             mode=mode,
-            precondition=precondition,
+            precondition="none" if new else None if precondition == USED else precondition,
             wrap_addresses=wrap_addresses or fold,
             images=images,
         )
@@ -84,63 +97,90 @@ def advise(
     if html is not None:
         from emmclab.report.advice import write_advice
 
-        write_advice(advised, by, html)
+        write_advice(advised, html)
         say(f"report: {html}")
-    base, found = advised.base, advised.options
     if as_json:
+        for text in advised.cautions:
+            say(f"warning: {text}")
         print_json(
             {
-                "device": base.to_dict(),
+                "device": advised.base.to_dict(),
                 "life": None if advised.life is None else asdict(advised.life),
                 "ranked_by": by,
-                "options": [advice.to_dict() for advice in found],
+                "options": [advice.to_dict() for advice in advised.options],
                 "refused": advised.refused,
             }
         )
-        return
-    console = stdout()
+    else:
+        _show(stdout(), advised)
+    end([advised.base])
+
+
+def _show(console: Console, advised: Advised) -> None:
+    base = advised.base
+    for text in advised.cautions:
+        console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
+    console.print(Text(advised.headline, "bold"), soft_wrap=True)
     show_provenance(console, [base])
-    table = framed()
-    lives = ("WAF in use", "TB", "years") if lifetime or by == "lifetime" else ()
-    for heading in ("Option", "Mean ms", "%", "p99 ms", "%", "WAF", *lives, "Capacity %", "RAM KB", "Note"):
-        left = heading in ("Option", "Note")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
-
-    def life_cells(life: Life | None) -> tuple[str, ...]:
-        if not lives:
-            return ()
-        if life is None:
-            return ("–", "–", "–")
-        years = "–" if life.years is None else f"{life.years:,.2f}"
-        return (f"{life.waf:.2f}", f"{life.host_gb / 1024:,.2f}", years)
-
+    console.print()
+    table = _table(
+        f"Options by {ORDERS[advised.by]}",
+        ("Mean\nms", "\n%", "p99\nms", "\n%", "WAF\n", "Size\n%", "RAM\nKB"),
+    )
     table.add_row(
         Text(f"{base['device']} as it is", "bold"),
         f"{base['response.mean_response_ms']:,.3f}",
         "",
-        f"{base['response.p99_ms']:,.3f}",
+        f"{base['response.p99_ms']:,.2f}",
         "",
         f"{base['write_amplification.waf']:.3f}",
-        *life_cells(advised.life),
         "",
         f"{base['configuration.ram_kb']}",
-        "",
     )
-    for advice in found:
+    for advice in advised.options:
         table.add_row(
-            Text(f"{advice.option}: {advice.about}"),
+            Text(advice.option),
             f"{advice.mean_response_ms:,.3f}",
             f"{advice.mean_change_pct:+.1f}",
-            f"{advice.p99_response_ms:,.3f}",
+            f"{advice.p99_response_ms:,.2f}",
             f"{advice.p99_change_pct:+.1f}",
             f"{advice.waf:.3f}",
-            *life_cells(advice.life),
             f"{advice.capacity_change_pct:+.1f}",
             f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
-            Text(advice.note, "dim"),
         )
     console.print(table)
-    if life := advised.life:
-        console.print(Text(said(life, base), "dim"), soft_wrap=True)
+    console.print()
+    for advice in advised.options:
+        note = f"; {advice.note}" if advice.note else ""
+        console.print(Text(f"{advice.option}: {advice.about}{note}", "dim"))
+    if advised.life:
+        console.print()
+        _show_lives(console, advised)
     for name, reason in advised.refused.items():
         console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
+
+
+def _show_lives(console: Console, advised: Advised) -> None:
+    table = _table("Lifetime", ("WAF in use", "TB", "years"))
+
+    def add(name: Text, life: Life | None) -> None:
+        if life is None:
+            table.add_row(name, "–", "–", "–")
+            return
+        years = "–" if life.years is None else f"{life.years:,.2f}"
+        table.add_row(name, f"{life.waf:.2f}", f"{life.host_gb / 1024:,.2f}", years)
+
+    add(Text(f"{advised.base['device']} as it is", "bold"), advised.life)
+    for advice in advised.options:
+        add(Text(advice.option), advice.life)
+    console.print(table)
+    if life := advised.life:
+        console.print(Text(said(life, advised.base), "dim"), soft_wrap=True)
+
+
+def _table(title: str, headings: tuple[str, ...]) -> Table:
+    table = framed(title)
+    table.add_column("Option")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table

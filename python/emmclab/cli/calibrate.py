@@ -90,9 +90,18 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     for heading in ("Figure", "Value", "90 % range", "Unit"):
         table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
     for figure in found["figures"]:
+        if figure["value"] is None:
+            table.add_row(figure["name"], "–", "not measured", figure["unit"])
+            continue
         span = f"{figure['low']:,.1f} to {figure['high']:,.1f}"
         table.add_row(figure["name"], f"{figure['value']:,.1f}", span, figure["unit"])
     console.print(table)
+    for row in found["durability"]:
+        price = f"see {row['setting']}" if row["setting"] else "not modelled"
+        console.print(
+            f"{row['kind']}: {row['requests']:,} requests, {row['median_us']:,.0f} us in the median; {price}",
+            soft_wrap=True,
+        )
     console.print(
         f"held-out half: requests met within {found['held_out_request_error_pct']:.1f} % in the median, "
         f"sizes within {found['held_out_median_error_pct']:.1f} %; "

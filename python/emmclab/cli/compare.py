@@ -10,7 +10,15 @@ import typer
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
 from emmclab.cli.profile import distinct
-from emmclab.cli.simulation import Capacity, Replay, Settings, configured, device_names
+from emmclab.cli.simulation import (
+    Capacity,
+    Replay,
+    Settings,
+    configured,
+    device_names,
+    end,
+    warn,
+)
 from emmclab.device import Result
 from emmclab.errors import ConfigError
 
@@ -41,7 +49,10 @@ def compare(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay each trace on several devices and put the results side by side."""
+    """Replay each trace on several devices and put the results side by side.
+
+    Exit status 3: a device stopped before the end of a trace (full or worn out).
+    """
     names = [name.strip() for name in devices.split(",") if name.strip()]
     if not names:
         raise ConfigError(
@@ -60,6 +71,7 @@ def compare(
     for result in results[:: len(configurations)]:
         reading.note_mended(result["trace"], result["ledger"])
     if as_json:
+        warn(results)
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
     else:
         from emmclab.cli.show_runs import show_compared_results
@@ -71,6 +83,7 @@ def compare(
         write_simulation_report(results, configurations, html)
         say(f"report: {html}")
     replay.write(results)
+    end(results)
 
 
 def _with_gain(result: Result, gain: float) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from emmclab.cli.console import ClosedPipe, say
 from emmclab.errors import EmmclabError, InputError
 from emmclab.files import written
 
-BAD_INPUT, FAILED_RUN, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
+BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
 
 #: What a command keeps when it is interrupted, where that is more than files.
 kept: list[str] = []

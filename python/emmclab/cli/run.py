@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.failures import EARLY_END
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
@@ -16,6 +17,9 @@ from emmclab.cli.studies import (
     run_with_meter,
 )
 from emmclab.errors import ConfigError, EmmclabError
+
+#: Cells that are named where they ended early.
+_SHOWN = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -33,15 +37,21 @@ def run(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study. Finished cells are kept, so an interrupted run continues."""
+    """Run a study. Finished cells are kept, so an interrupted run continues.
+
+    Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell.
+    """
     from emmclab.study import Study
+    from emmclab.study.results import stop_of
 
     chosen = Study.named(study).with_reading(reading.given())
     folder = results / chosen.name
     found = run_with_meter(chosen, folder, jobs, fresh, images_limit=round(images_gb * 2**30), failures=True)
+    early = [run for run in found.runs if stop_of(run)]
     if as_json:
-        failures = {"failures": found.failures} if found.failures else {}
-        print_json({**found.about, "results": str(folder), "digest": found.digest, **failures})
+        marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in early]
+        about = {**found.about, "results": str(folder), "digest": found.digest, "ended_early": marked}
+        print_json({**about, "failures": found.failures} if found.failures else about)
     else:
         console = stdout()
         console.print(
@@ -50,14 +60,18 @@ def run(
             markup=False,
             soft_wrap=True,
         )
+        for run in early[:_SHOWN]:
+            line = f"ended early: {run['input']} on {run['device']} ({run['grid']}): {stop_of(run)}"
+            console.print(line, markup=False, soft_wrap=True, style="yellow")
+        if len(early) > _SHOWN:
+            more = f"and {len(early) - _SHOWN:,} more; their column run_stopped gives the reason"
+            console.print(more, markup=False, soft_wrap=True, style="yellow")
         page, tables = f"emmclab report {study}", f'emmclab query "describe runs" --study {study}'
         place = "" if results == RESULTS else f" --results {results}"
         console.print(f"Next: {page}{place}; {tables}{place}", markup=False, soft_wrap=True)
-    stopped = sum(run["run"]["stopped"] is not None for run in found.runs if "run" in run)
-    if stopped:
-        say(f"note: {stopped:,} of {len(found.runs):,} runs ended early; the report names them")
     if found.failures:
         _fail(found.failures, found.about["cells"], everything=not found.runs)
+    raise typer.Exit(EARLY_END if early else 0)
 
 
 def _fail(failures: list[dict[str, str]], cells: int, *, everything: bool) -> None:

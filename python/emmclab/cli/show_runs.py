@@ -8,22 +8,22 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from emmclab.answers import (
+    BESIDE,
+    beside_rows,
+    comparison_headlines,
+    device_before,
+    ended_early,
+    headline,
+    mode_line,
+    warnings,
+)
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 from emmclab.device import Result
 from emmclab.measures import percentile_label
 from emmclab.profile import ledger_line
-
-
-def device_before(result: Result) -> str:
-    """Describe the data on the device before a run.
-
-    >>> import emmclab
-    >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
-    'device: new (empty)'
-    """
-    state = result["options"]["precondition"]
-    return "device: new (empty)" if state == "none" else f"device: preconditioned, {state}"
+from emmclab.spread import beside_spread
 
 
 def show_provenance(console: Console, results: Sequence[Result]) -> None:
@@ -38,11 +38,55 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
     first = results[0]
     console.print(
         Text(
-            f"{first['run.mode']} loop, {device_before(first)}, "
+            f"{mode_line(first)}, {device_before(first)}, "
             f"rate x{first['options']['rate']:g}, seed {first['options']['seed']}",
             "dim",
-        )
+        ),
+        soft_wrap=True,
     )
+
+
+def show_warnings(console: Console, results: Sequence[Result]) -> None:
+    """Print what stands against trusting the figures, above all of them."""
+    for result in results:
+        where = f"{result['trace']} on {result['device']} " if len(results) > 1 else ""
+        for text in warnings(result):
+            console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
+
+
+def show_beside(console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str]) -> None:
+    """Print recorded beside simulated figures."""
+    table = framed("Recorded beside simulated")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print()
+    console.print(table)
+
+
+def show_spread(console: Console, results: Sequence[Result]) -> None:
+    """Print runs that differ by the seed of the wake-up times: mean and range of each figure."""
+    ended = {text for result in results if (text := ended_early(result))}
+    for text in sorted(ended):
+        console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
+    found = beside_spread(results)
+    mean = found["response"]["all"]
+    error = "" if mean["error"] is None else f", recorded {mean['recorded']:,.2f} ms ({mean['error']:+.1f} %)"
+    line = f"mean response {mean['mean']:,.2f} ms ({mean['low']:,.2f} to {mean['high']:,.2f}){error}"
+    console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
+    show_provenance(console, results[:1])
+    rows = []
+    for label, group, op, unit in BESIDE:
+        row = found[group][op]
+        sign, digits = ("ms", 3) if unit == "ms" else ("%", 1)
+        was, middle = (
+            "–" if row[name] is None else f"{row[name]:,.{digits}f} {sign}" for name in ("recorded", "mean")
+        )
+        span = "–" if row["low"] is None else f"{row['low']:,.{digits}f} to {row['high']:,.{digits}f}"
+        error = "–" if row["error"] is None else f"{row['error']:+.1f} {'%' if unit == 'ms' else 'points'}"
+        rows.append((label, was, middle, span, error))
+    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Error of mean"))
 
 
 #: Rows of the table of one run: label, path, digits, unit.
@@ -76,8 +120,12 @@ def _chosen(result: Result) -> list[dict[str, Any]]:
 
 
 def show_result(console: Console, result: Result) -> None:
-    """Print one run: figures, where the time went, how it ended."""
+    """Print one run: the answer, what stands against it, figures, where the time went."""
+    show_warnings(console, [result])
+    console.print(Text(f"{result['device']}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
+    if result["recorded.response.all.recorded_ms"] is not None:
+        show_beside(console, beside_rows(result), ("", "Recorded", "Simulated", "Error"))
     console.print()
     complete = f"writes complete when {result['configuration.write_complete']}"
     title = f"{result['device']}: parallelism {result['configuration.parallelism']}, {complete}"
@@ -123,8 +171,6 @@ def show_result(console: Console, result: Result) -> None:
             if name != "device":
                 table.add_row(_words(name), f"{value:,.4f}" if isinstance(value, float) else f"{value:,}")
         console.print(table)
-    if result["run.stopped"]:
-        console.print(Text(f"The run ended early: {result['run.stopped']}", "yellow"), soft_wrap=True)
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
@@ -172,50 +218,59 @@ def _percentile_times(result: Result) -> list[float]:
 
 
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
-    """Print devices beside each other, each against the first."""
+    """Print devices beside each other, each against the first and against the recording."""
+    show_warnings(console, results)
+    for line in comparison_headlines(results):
+        console.print(Text(line, "bold"), soft_wrap=True)
     show_provenance(console, results)
-    console.print()
-    chosen = [row["percentile"] for row in _chosen(results[0])]
-    table = framed("Devices compared; change of the mean response against the first device")
-    headings = (
-        ("Trace", ""),
-        ("Device", ""),
-        ("Parallelism", ""),
-        ("Mean", "ms"),
-        ("Change", "%"),
-        *((percentile_label(percent), "ms") for percent in chosen or [99.0]),
-        ("Service", "ms"),
-        ("Space util.", ""),
-        ("WAF", ""),
-        ("Erases", ""),
-    )
-    for label, unit in headings:
-        left = label in ("Trace", "Device", "Parallelism")
-        table.add_column(f"{label}\n{unit}", justify="left" if left else "right")
-    first: dict[str, float] = {}
+    for trace in dict.fromkeys(result["trace"] for result in results):
+        _show_compared(console, [result for result in results if result["trace"] == trace])
+    for line in utilisation_gains(results):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _headings(results: Sequence[Result]) -> list[str]:
+    """Give the columns of the comparison, each with its unit."""
+    chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or ["p99"]
+    return [
+        "Device\n",
+        "Mean\nms",
+        "Change\n%",
+        "Recorded\nerror %",
+        *(f"{label}\nms" for label in chosen),
+        "Space\nutil.",
+        "WAF\n",
+        "Erases\n",
+    ]
+
+
+def _show_compared(console: Console, results: Sequence[Result]) -> None:
+    recorded = results[0]["recorded.response.all.recorded_ms"]
+    beside = "" if recorded is None else f"; recorded mean {recorded:,.3f} ms"
+    table = framed(f"{results[0]['trace']}: mean response, change against the first device{beside}")
+    for heading in _headings(results):
+        left = heading.startswith("Device")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
+    base = results[0]["response.mean_response_ms"]
     for result in results:
-        base = first.setdefault(result["trace"], result["response.mean_response_ms"])
-        mean = result["response.mean_response_ms"]
+        mean, error = result["response.mean_response_ms"], result["recorded.response.all.error_pct"]
+        marks = [
+            word
+            for word, shown in (
+                ("ended early", result["run.stopped"]),
+                ("overloaded", result["run.load.overloaded"]),
+            )
+            if shown
+        ]
         table.add_row(
-            Text(result["trace"]),
-            Text(result["device"] + (" (stopped)" if result["run.stopped"] else "")),
-            result["configuration.parallelism"],
+            Text(result["device"] + (f" ({', '.join(marks)})" if marks else "")),
             f"{mean:,.3f}",
             f"{100 * (mean / base - 1):+.1f}" if base else "–",
+            "–" if error is None else f"{error:+.1f}",
             *(f"{time:,.3f}" for time in _percentile_times(result)),
-            f"{result['service.mean_service_ms']:,.3f}",
             f"{result['space.space_utilisation']:.4f}",
             f"{result['write_amplification.waf']:.3f}",
             f"{result['flash.block_erases']:,}",
         )
+    console.print()
     console.print(table)
-    for line in utilisation_gains(results):
-        console.print(Text(line), soft_wrap=True)
-    for result in results:
-        if result["run.stopped"]:
-            console.print(
-                Text(
-                    f"{result['trace']} on {result['device']} ended early: {result['run.stopped']}", "yellow"
-                ),
-                soft_wrap=True,
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,8 +18,11 @@ from emmclab.cli.simulation import (
     Second,
     Settings,
     configured,
+    end,
     layered,
+    warn,
 )
+from emmclab.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +42,15 @@ def simulate(
     second: Second = None,
     drain: Drain = False,
     replay: Replay,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Run with N seeds of the wake-up times (power.seed) and show mean and range.",
+            rich_help_panel="Replay",
+        ),
+    ] = None,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -49,16 +61,37 @@ def simulate(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay traces (several: together, on one clock) on a simulated eMMC device."""
+    """Replay traces (several: together, on one clock) on a simulated eMMC device.
+
+    Exit status 3: the device stopped before the end of the trace (full or worn out).
+    """
     replay.preflight()
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
     beside = None if second is None else configured(second, [])
-    software = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}
+    software: dict[str, Any] = {
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": beside,
+        "drain": drain,
+    }
+    if seeds is not None:
+        if events is not None or html is not None:
+            option = "--events" if events is not None else "--html"
+            raise ConfigError(
+                "several runs have no single output", kind="config", field=option, hint="leave out --seeds"
+            )
+        from emmclab.spread import seeded
+
+        runs = [replay.run(one, opened, None, **software) for one in seeded(configuration, seeds)]
+        _show_seeds(runs, as_json)
+        end(runs)
+        return
     result = replay.run(configuration, opened, events, pictures=html is not None, **software)
     reading.note_mended(result["trace"], result["ledger"])
     if as_json:
+        warn([result])
         print_json(result.to_dict())
     else:
         from emmclab.cli.show_runs import show_result
@@ -70,3 +103,16 @@ def simulate(
         write_simulation_report([result], [configuration], html)
         say(f"report: {html}")
     replay.write([result])
+    end([result])
+
+
+def _show_seeds(runs: list[Any], as_json: bool) -> None:
+    from emmclab.spread import beside_spread
+
+    if as_json:
+        warn(runs)
+        print_json({"spread": beside_spread(runs), "runs": [run.to_dict() for run in runs]})
+        return
+    from emmclab.cli.show_runs import show_spread
+
+    show_spread(stdout(), runs)

@@ -12,7 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.answers import warnings as warnings_of
 from emmclab.cli.console import say
+from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
 from emmclab.device import Device, Result, presets
@@ -56,8 +58,9 @@ Capacity = Annotated[
 Mode = Annotated[
     str,
     typer.Option(
-        metavar="open|closed|back_to_back",
-        help="Open loop keeps arrival times, closed loop think times; back to back there are no pauses.",
+        metavar="auto|open|closed|back_to_back",
+        help="Open loop keeps arrival times, closed loop think times; back to back there are no pauses; "
+        "auto: closed where completions are recorded, else open.",
         rich_help_panel="Replay",
     ),
 ]
@@ -145,7 +148,7 @@ Drain = Annotated[
 class Replay:
     """How to replay, as given on the command line."""
 
-    mode: Mode = "open"
+    mode: Mode = "auto"
     precondition: Precondition = "none"
     rate: Rate = 1.0
     passes: Passes = 1
@@ -186,6 +189,19 @@ class Replay:
             options["over_time"] = (width or True) if pictures or self.over_time is not None else False
             options["distribution"] = pictures
             return device.simulate(*traces, events=events, progress=meter.note, **options, **software)
+
+
+def end(results: Sequence[Result]) -> None:
+    """End the command with the status of runs that ended early, where one did."""
+    if any(result["run.stopped"] for result in results):
+        raise typer.Exit(EARLY_END)
+
+
+def warn(results: Sequence[Result]) -> None:
+    """Print on stderr what stands against trusting results whose own output has no place for it."""
+    for result in results:
+        for text in warnings_of(result):
+            say(f"warning: {result['trace']} on {result['device']}: {text}")
 
 
 class _SimulationMeter(Meter):

@@ -116,7 +116,7 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
 def simulated(device: str, trace: Trace) -> Result:
     """Simulate a trace of the measure's own on a device preset."""
     _noted().devices[device] = None
-    return Device.preset(device).simulate(trace)
+    return Device.preset(device).simulate(trace, mode="open")
 
 
 def table(name: str) -> list[dict[str, str]]:

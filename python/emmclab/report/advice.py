@@ -7,13 +7,14 @@ from pathlib import Path
 import altair as alt
 
 from emmclab import plots
-from emmclab.advise import Advised, said
+from emmclab.advise import ORDERS, Advised, said
+from emmclab.answers import device_before, mode_line
 from emmclab.files import write_whole
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
 
-def write_advice(advised: Advised, by: str, html: Path) -> None:
+def write_advice(advised: Advised, html: Path) -> None:
     """Write the page; the same results give the same bytes."""
     base, found = advised.base, advised.options
     rows = [
@@ -43,7 +44,11 @@ def write_advice(advised: Advised, by: str, html: Path) -> None:
             refused=advised.refused,
             life=advised.life,
             reasoning=said(advised.life, base) if advised.life else "",
-            by=by,
+            metric=ORDERS[advised.by],
+            headline=advised.headline,
+            cautions=advised.cautions,
+            before=device_before(base),
+            mode=mode_line(base),
             ledger=ledger_line(base["ledger"]),
         ),
     )

@@ -8,6 +8,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from emmclab.answers import (
+    beside_rows,
+    comparison_headlines,
+    device_before,
+    headline,
+    mode_line,
+    warnings,
+)
 from emmclab.device import Device, Result
 from emmclab.plots import Figure, Row, Rows, simulated
 from emmclab.profile import ledger_line
@@ -55,6 +63,21 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         + " on "
         + ", ".join(dict.fromkeys(result["device"] for result in results)),
         one=len(results) == 1,
+        headlines=[f"{results[0]['device']}: {headline(results[0])}"]
+        if len(results) == 1
+        else comparison_headlines(results),
+        cautions=[
+            (f"{result['trace']} on {result['device']}", text)
+            for result in results
+            for text in warnings(result)
+        ],
+        besides=[
+            (result["trace"], result["device"], beside_rows(result))
+            for result in results
+            if result["recorded.response.all.recorded_ms"] is not None
+        ],
+        mode=mode_line(first[traces[0]]),
+        before=device_before(first[traces[0]]),
         columns=_COLUMNS,
         tiles=_tiles(results, first),
         runs=[_run(result, first[result["trace"]]) for result in results],

@@ -95,3 +95,14 @@ class Results:
                 hint="the study does not hold what this claim or figure needs; run it in full",
             )
         return found[0]
+
+
+def stop_of(run: Run) -> str | None:
+    """Give the reason why the device of a run stopped early; None where it did not.
+
+    >>> stop_of({"run": {"stopped": None}}), stop_of({"stopped": "the device is full"})
+    (None, 'the device is full')
+    """
+    # A device beside a card has a form of its own.
+    stopped: str | None = run["stopped"] if "stopped" in run else run["run"]["stopped"]
+    return stopped

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from emmclab.result_fields import at
-from emmclab.study.results import Results, Run
+from emmclab.study.results import Results, Run, stop_of
 
 
 class Metric(NamedTuple):
@@ -184,15 +184,9 @@ def _summary(grid: str, runs: list[Run]) -> Summary:
     return Summary(grid, swept, points, _ranked(points, groups))
 
 
-def _ended(run: Run) -> str | None:
-    """Say why a run ended early, where it did."""
-    stopped: str | None = run["stopped"] if "stopped" in run else run["run"]["stopped"]
-    return stopped
-
-
 def _point(name: str, setting: Setting, runs: list[Run]) -> Point:
     done = [run for run in runs if "message" not in run]
-    whole = [run for run in done if _ended(run) is None]
+    whole = [run for run in done if stop_of(run) is None]
     figures = {}
     for metric in METRICS:
         values = [value for run in whole if (value := metric.of(run)) is not None]
@@ -203,7 +197,7 @@ def _point(name: str, setting: Setting, runs: list[Run]) -> Point:
         setting,
         figures,
         len(whole),
-        tuple(dict.fromkeys(reason for run in done if (reason := _ended(run)) is not None)),
+        tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
         tuple(dict.fromkeys(run["message"] for run in runs if "message" in run)),
     )
 

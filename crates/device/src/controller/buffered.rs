@@ -203,7 +203,16 @@ impl WriteBuffer {
             at = (begin..limit).find(|sector| !written(sector)).unwrap_or(limit);
             let (op, sectors) = (Op::Write, (at - begin) as u32);
             let (arrival, start, queue_limited) = (ready, ready, false);
-            let taken = Taken { id: 0, op, sector: begin, sectors, arrival, start, queue_limited };
+            let taken = Taken {
+                id: 0,
+                op,
+                sector: begin,
+                sectors,
+                arrival,
+                fetch: Nanos::ZERO,
+                start,
+                queue_limited,
+            };
             below.write(&mut RequestState::new(taken));
         }
     }

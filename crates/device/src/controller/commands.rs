@@ -12,6 +12,8 @@ pub(crate) struct Commands {
     write_overhead: Nanos,
     /// Time of a sector between host and device in 1/1024 ns.
     sector_time: i64,
+    /// Time that the host needs to fetch a request.
+    pub fetch: Nanos,
     /// Time that a reliable write takes on top.
     pub reliable: Nanos,
     /// When each slot of the queue is free; empty where there is no limit.
@@ -28,6 +30,7 @@ impl Commands {
                 Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
             },
+            fetch: settings.host.fetch(),
             reliable: nanos(controller.reliable_write_us),
             slots: vec![Nanos::MIN; controller.queue_depth as usize],
         }
@@ -43,9 +46,10 @@ impl Commands {
         !self.slots.is_empty()
     }
 
-    /// When the device takes a request that comes at `arrival`.
+    /// When the device takes a request that comes at `arrival`: the host has fetched it, and a slot is free.
     #[inline]
     pub fn start(&self, arrival: Nanos) -> Nanos {
+        let arrival = arrival + self.fetch;
         match self.slots.as_slice() {
             [] => arrival,
             [only] => arrival.max(*only),

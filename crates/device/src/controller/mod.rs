@@ -187,7 +187,9 @@ impl Controller {
         let start = self.commands.start(arrival);
         let Command { op, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
-        let mut request = RequestState::new(Taken { id, op, sector, sectors, arrival, start, queue_limited });
+        let fetch = self.commands.fetch;
+        let mut request =
+            RequestState::new(Taken { id, op, sector, sectors, arrival, fetch, start, queue_limited });
         if interruption > Nanos::ZERO {
             request.before.gc += interruption;
             request.ready += interruption;

@@ -55,7 +55,7 @@ impl Cause {
 pub struct LatencyBreakdown {
     /// Behind other requests.
     pub queue: Nanos,
-    /// In the controller and between host and device.
+    /// In the host's driver, in the controller, and between host and device.
     pub controller: Nanos,
     /// On the flash bus, waiting for it included.
     pub bus: Nanos,

@@ -61,6 +61,8 @@ pub(crate) struct Taken {
     pub sector: u64,
     pub sectors: u32,
     pub arrival: Nanos,
+    /// Time that the host needed to fetch it.
+    pub fetch: Nanos,
     /// When the device took it.
     pub start: Nanos,
     /// Whether `start` is when a slot of the queue became free.
@@ -72,7 +74,7 @@ impl RequestState {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: Taken) -> Self {
-        let Taken { id, op, sector, sectors, arrival, start, queue_limited } = taken;
+        let Taken { id, op, sector, sectors, arrival, fetch, start, queue_limited } = taken;
         Self {
             event: RequestCompleted {
                 id,
@@ -85,7 +87,11 @@ impl RequestState {
                 subrequests: 0,
                 waits: LatencyBreakdown::default(),
             },
-            before: LatencyBreakdown { queue: start - arrival, ..LatencyBreakdown::default() },
+            before: LatencyBreakdown {
+                queue: start - arrival - fetch,
+                controller: fetch,
+                ..LatencyBreakdown::default()
+            },
             ready: start,
             outstanding: 0,
             started: false,

@@ -22,7 +22,16 @@ fn small(settings: &[(&str, &str)]) -> (Ftl, Nand) {
 }
 
 fn request(op: Op, sector: u64, sectors: u32, at: Nanos) -> RequestState {
-    RequestState::new(Taken { id: 0, op, sector, sectors, arrival: at, start: at, queue_limited: false })
+    RequestState::new(Taken {
+        id: 0,
+        op,
+        sector,
+        sectors,
+        arrival: at,
+        fetch: Nanos::ZERO,
+        start: at,
+        queue_limited: false,
+    })
 }
 
 fn write(ftl: &mut Ftl, nand: &mut Nand, unit: u32, at: Nanos, log: &mut impl Observer) -> Nanos {

@@ -1,5 +1,6 @@
 //! The driver above the device.
 
+use emmclab_base::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +16,20 @@ pub struct HostSettings {
     pub packed_reads: u32,
     /// Most data in a packed command, its header block not counted.
     pub packed_max_kb: u32,
+    /// Time from the arrival of a request until the driver has fetched it. It passes while an earlier command runs, and counts
+    /// to neither queue nor service.
+    pub fetch_us: f64,
+}
+
+impl HostSettings {
+    /// The time of fetching.
+    pub fn fetch(&self) -> Nanos {
+        Nanos((self.fetch_us * 1e3).round() as i64)
+    }
 }
 
 impl Default for HostSettings {
     fn default() -> Self {
-        Self { merge_max_kb: 0, packed_writes: 0, packed_reads: 0, packed_max_kb: 16384 }
+        Self { merge_max_kb: 0, packed_writes: 0, packed_reads: 0, packed_max_kb: 16384, fetch_us: 0.0 }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct HostQueue {
     packed: [u32; 2],
     packed_sectors: u64,
     tags: Tags,
+    /// Time that fetching takes; the device adds it.
+    fetch: Nanos,
     open: Numbered<Open>,
     sent: Numbered<Sent>,
     counts: HostCounts,
@@ -70,7 +72,8 @@ pub(crate) struct HostQueue {
 impl HostQueue {
     /// The queue that the settings ask for, or `None` where every request is a command.
     pub fn new(settings: &Settings) -> Option<Self> {
-        let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb } = settings.host;
+        let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, fetch_us: _ } =
+            settings.host;
         if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 {
             return None;
         }
@@ -80,6 +83,7 @@ impl HostQueue {
             packed: [packed_reads.max(1), packed_writes.max(1)],
             packed_sectors: u64::from(packed_max_kb) * 2,
             tags: Tags::new(settings.controller.queue_depth),
+            fetch: settings.host.fetch(),
             open: Numbered::default(),
             sent: Numbered::default(),
             counts: HostCounts { packs_by_entries: vec![0; most + 1], ..HostCounts::default() },
@@ -103,9 +107,11 @@ impl HostQueue {
         number
     }
 
-    /// When the driver fetches the next command; `None` where none waits or every tag is held by a command of unknown completion.
+    /// When the driver begins to fetch the next command: before a tag is free, where a command runs. `None` where none waits or
+    /// every tag is held by a command of unknown completion.
     pub fn ready_at(&self) -> Option<Nanos> {
-        self.tags.free_from(self.queue.first()?.arrival)
+        let fetched = self.tags.free_from(self.queue.first()?.arrival + self.fetch)?;
+        Some(fetched - self.fetch)
     }
 
     /// Fetches the next command, which has several entries where it is packed. All arrive at `at`.

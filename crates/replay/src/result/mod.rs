@@ -5,6 +5,7 @@ mod flash;
 mod ftl;
 mod layers;
 mod power;
+mod recorded;
 mod times;
 mod wear;
 
@@ -18,12 +19,14 @@ use crate::host::HostCounts;
 use crate::measure::{Kinds, Measure};
 use crate::options::{Mode, ReplayOptions};
 use crate::over_time::RunTimeRow;
+use crate::recorded::Recorded;
 
 pub use distribution::Distribution;
 pub use flash::{FlashOperations, PageOperations, Space, Utilisation, WriteAmplification};
 pub use ftl::{CacheCounts, Collection, LogBlockMerges, MapCounts, SlcCounts};
 pub use layers::{LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
+pub use recorded::{ByOperation, Load, RecordedBeside, ShareBeside, TimeBeside};
 pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
 pub use wear::{Lifetime, Wear};
 
@@ -53,6 +56,8 @@ pub struct SimulationResult {
     pub service: ServiceTimes,
     /// Where the response time went.
     pub waits: WaitTimes,
+    /// Recorded beside simulated.
+    pub recorded: RecordedBeside,
     /// Use of the flash space by host data.
     pub space: Space,
     /// Bytes programmed over bytes the host wrote.
@@ -132,6 +137,10 @@ fn word(value: impl Serialize) -> String {
 pub struct Run {
     /// Open loop, closed loop or back to back.
     pub mode: Mode,
+    /// Why that was chosen, where it was not asked for.
+    pub mode_reason: Option<String>,
+    /// Whether the device kept up.
+    pub load: Load,
     /// Why the run ended early, where it did.
     pub stopped: Option<String>,
     /// From the first arrival to the last completion, in s.
@@ -175,8 +184,8 @@ impl SimulationResult {
     pub(crate) fn new(
         config: &DeviceConfig,
         device: &Device,
-        measure: &Measure,
-        options: &ReplayOptions,
+        (measure, recorded): (&Measure, &Recorded),
+        (options, mode): (&ReplayOptions, Mode),
         drain: Option<Nanos>,
     ) -> Self {
         let settings = config.settings();
@@ -190,7 +199,9 @@ impl SimulationResult {
             device: settings.name.clone(),
             configuration: Configuration::new(settings, device),
             run: Run {
-                mode: options.mode,
+                mode,
+                mode_reason: options.mode_reason.clone(),
+                load: Load::new(measure, mode),
                 stopped: device.stop().map(|stop| stop.reason().to_owned()),
                 simulated_s,
                 throughput_mb_per_s: if elapsed > Nanos::ZERO {
@@ -214,6 +225,7 @@ impl SimulationResult {
             response_distribution: if options.distribution { ResponseRow::all(measure) } else { Vec::new() },
             service: ServiceTimes::new(measure),
             waits: WaitTimes::new(measure),
+            recorded: RecordedBeside::new(measure, recorded, options, mode),
             space: Space::new(counters),
             write_amplification: WriteAmplification::new(counters),
             flash: FlashOperations::new(counters),

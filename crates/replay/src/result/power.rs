@@ -32,30 +32,37 @@ impl PowerStates {
     }
 }
 
-/// Energy that the device took, in mJ; 0 where the device has no figures for it.
+/// Energy that the device took, in mJ; `None` where its settings give no figure for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Energy {
-    /// All of it.
-    pub total_mj: f64,
+    /// All that is known.
+    pub total_mj: Option<f64>,
     /// Page reads, page programs, block erases and transfers over the flash bus.
-    pub flash_mj: f64,
+    pub flash_mj: Option<f64>,
     /// Of the active time, beside the flash operations.
-    pub active_mj: f64,
+    pub active_mj: Option<f64>,
     /// Of the idle time.
-    pub idle_mj: f64,
+    pub idle_mj: Option<f64>,
     /// Asleep.
-    pub asleep_mj: f64,
+    pub asleep_mj: Option<f64>,
     /// Of waking up.
-    pub waking_mj: f64,
+    pub waking_mj: Option<f64>,
 }
 
 impl Energy {
     pub(super) fn new(settings: &Settings, device: &Device, states: &PowerStates) -> Self {
         let power = &settings.power;
-        let (flash_mj, active_mj) = (flash_mj(settings, device), states.active_s * power.active_mw);
-        let (idle_mj, asleep_mj) = (states.idle_s * power.idle_mw, states.asleep_s * power.sleep_mw);
-        let waking_mj = states.waking_s * power.waking_mw;
-        let total_mj = active_mj + idle_mj + asleep_mj + waking_mj + flash_mj;
+        let groups = settings.block_groups();
+        let of_flash = groups.iter().map(|group| group.read_uj + group.program_uj + group.erase_uj);
+        let figures = of_flash.sum::<f64>() + settings.timing.bus_uj_per_kb;
+        let flash_mj = (figures > 0.0).then(|| flash_mj(settings, device));
+        let spent = |time_s: f64, power_mw: f64| (power_mw > 0.0).then_some(time_s * power_mw);
+        let active_mj = spent(states.active_s, power.active_mw);
+        let idle_mj = spent(states.idle_s, power.idle_mw);
+        let asleep_mj = spent(states.asleep_s, power.sleep_mw);
+        let waking_mj = spent(states.waking_s, power.waking_mw);
+        let parts = [active_mj, idle_mj, asleep_mj, waking_mj, flash_mj];
+        let total_mj = parts.into_iter().flatten().reduce(|sum, part| sum + part);
         Self { total_mj, flash_mj, active_mj, idle_mj, asleep_mj, waking_mj }
     }
 }

@@ -92,7 +92,7 @@ fn by_operation(measure: &Measure, times: fn(&[&Kinds]) -> Times) -> [Times; 3] 
 pub struct WaitTimes {
     /// Behind earlier requests.
     pub queue_ms: f64,
-    /// In the controller and between host and device.
+    /// In the host's driver, in the controller, and between host and device.
     pub controller_ms: f64,
     /// On the flash bus and for it.
     pub bus_ms: f64,

@@ -1,0 +1,88 @@
+//! What the trace recorded of the requests that were driven, by the definitions of the profile.
+
+use emmclab_trace::{Nanos, Op, Request};
+
+/// A request that comes within this time of the end of all before it depends on them, as far as a trace can show that.
+const SOON: Nanos = Nanos(1_000_000);
+
+/// Sums over the reads or the writes, times in ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    response_ns: i128,
+    service_ns: i128,
+    /// Requests with a recorded completion, and those of them with a recorded start.
+    completed: u64,
+    served: u64,
+    no_wait: u64,
+}
+
+/// Recorded times of reads and writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recorded {
+    read: Sums,
+    write: Sums,
+    /// When all requests so far were complete; `None` before the first recorded completion.
+    idle_from: Option<Nanos>,
+    /// Reads and writes that came within [`SOON`] of it.
+    soon: u64,
+}
+
+/// Means of what was recorded; `None` where nothing was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RecordedMeans {
+    /// complete - arrival, ms.
+    pub response_ms: Option<f64>,
+    /// complete - start, ms.
+    pub service_ms: Option<f64>,
+    /// Share that came when no earlier request was unfinished.
+    pub no_wait_pct: Option<f64>,
+}
+
+impl Recorded {
+    /// Adds a request, in order of arrival.
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        let arrival = request.arrival;
+        let Some(complete) = request.complete else {
+            self.idle_from = self.idle_from.map(|end| end.max(arrival));
+            return;
+        };
+        let complete = complete.max(arrival);
+        let end = self.idle_from;
+        self.idle_from = Some(end.map_or(complete, |end| end.max(complete)));
+        let sums = match request.op {
+            Op::Read => &mut self.read,
+            Op::Write => &mut self.write,
+            Op::Discard | Op::Flush | Op::SecureErase => return,
+        };
+        sums.completed += 1;
+        sums.response_ns += i128::from((complete - arrival).0);
+        if let Some(start) = request.start {
+            sums.served += 1;
+            sums.service_ns += i128::from((complete - start).0);
+        }
+        sums.no_wait += u64::from(end.is_none_or(|end| arrival >= end));
+        self.soon += u64::from(end.is_some_and(|end| arrival >= end && arrival - end <= SOON));
+    }
+
+    /// Means of reads and writes together, of reads, and of writes.
+    pub fn means(&self) -> [RecordedMeans; 3] {
+        let Self { read, write, .. } = *self;
+        [&[read, write][..], &[read], &[write]].map(|all| {
+            let total = |of: fn(&Sums) -> i128| all.iter().map(of).sum::<i128>() as f64;
+            let mean = |sum: f64, count: f64| (count > 0.0).then(|| sum / count);
+            let completed = total(|sums| sums.completed.into());
+            RecordedMeans {
+                response_ms: mean(total(|sums| sums.response_ns) / 1e6, completed),
+                service_ms: mean(total(|sums| sums.service_ns) / 1e6, total(|sums| sums.served.into())),
+                no_wait_pct: mean(100.0 * total(|sums| sums.no_wait.into()), completed),
+            }
+        })
+    }
+
+    /// Share of the reads and writes that came within 1 ms of the moment at which the device had nothing left to do.
+    pub fn dependent_pct(&self) -> Option<f64> {
+        let completed = self.read.completed + self.write.completed;
+        (completed > 0).then(|| 100.0 * self.soon as f64 / completed as f64)
+    }
+}

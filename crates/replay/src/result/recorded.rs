@@ -1,0 +1,127 @@
+//! Recorded beside simulated, and whether the device kept up with the trace.
+
+use serde::Serialize;
+
+use crate::measure::{Kinds, Measure};
+use crate::options::{Mode, ReplayOptions};
+use crate::recorded::{Recorded, RecordedMeans};
+
+/// A mean time beside the recorded one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TimeBeside {
+    /// As recorded, in ms; `None` where the trace has no such times.
+    pub recorded_ms: Option<f64>,
+    /// As simulated, in ms; `None` without such requests.
+    pub simulated_ms: Option<f64>,
+    /// `simulated_ms / recorded_ms - 1`, in percent; `None` where one is missing, or the run was not paced as recorded.
+    pub error_pct: Option<f64>,
+}
+
+/// A share beside the recorded one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ShareBeside {
+    /// As recorded, in percent.
+    pub recorded_pct: Option<f64>,
+    /// As simulated, in percent.
+    pub simulated_pct: Option<f64>,
+    /// Their difference, in percentage points.
+    pub error_points: Option<f64>,
+}
+
+/// A figure of reads and writes together, of reads, and of writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ByOperation<T> {
+    pub all: T,
+    pub read: T,
+    pub write: T,
+}
+
+/// Recorded beside simulated: the requests that were driven, by the definitions of the profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RecordedBeside {
+    /// Mean response time.
+    pub response: ByOperation<TimeBeside>,
+    /// Mean service time.
+    pub service: ByOperation<TimeBeside>,
+    /// Share of requests that found nothing unfinished.
+    pub no_wait: ByOperation<ShareBeside>,
+    /// Share of the recorded reads and writes that came within 1 ms of the device going idle, in percent. Open loop does not
+    /// let such requests wait for those that they depend on.
+    pub dependent_pct: Option<f64>,
+}
+
+impl RecordedBeside {
+    pub(super) fn new(measure: &Measure, recorded: &Recorded, options: &ReplayOptions, mode: Mode) -> Self {
+        let as_recorded = mode != Mode::BackToBack && options.rate == crate::Rate::default();
+        let all = measure.timed();
+        let kinds = [&all[..], &all[..1], &all[1..]];
+        let means = recorded.means();
+        Self {
+            response: by_operation(|i| {
+                time(means[i].response_ms, mean_ms(kinds[i], Kinds::response), as_recorded)
+            }),
+            service: by_operation(|i| {
+                time(means[i].service_ms, mean_ms(kinds[i], Kinds::service), as_recorded)
+            }),
+            no_wait: by_operation(|i| share(means[i], kinds[i], as_recorded)),
+            dependent_pct: recorded.dependent_pct(),
+        }
+    }
+}
+
+fn by_operation<T>(of: impl Fn(usize) -> T) -> ByOperation<T> {
+    ByOperation { all: of(0), read: of(1), write: of(2) }
+}
+
+fn any(kinds: &[&Kinds]) -> bool {
+    kinds.iter().any(|kinds| kinds.count > 0)
+}
+
+fn mean_ms(kinds: &[&Kinds], times: fn(&[&Kinds]) -> crate::Times) -> Option<f64> {
+    any(kinds).then(|| times(kinds).mean_ms)
+}
+
+fn time(recorded_ms: Option<f64>, simulated_ms: Option<f64>, as_recorded: bool) -> TimeBeside {
+    let both = recorded_ms.zip(simulated_ms).filter(|(recorded, _)| as_recorded && *recorded > 0.0);
+    let error_pct = both.map(|(recorded, simulated)| 100.0 * (simulated / recorded - 1.0));
+    TimeBeside { recorded_ms, simulated_ms, error_pct }
+}
+
+fn share(means: RecordedMeans, kinds: &[&Kinds], as_recorded: bool) -> ShareBeside {
+    let recorded_pct = means.no_wait_pct;
+    let simulated_pct = any(kinds).then(|| Kinds::no_wait_pct(kinds));
+    let both = recorded_pct.zip(simulated_pct).filter(|_| as_recorded);
+    ShareBeside { recorded_pct, simulated_pct, error_points: both.map(|(was, is)| is - was) }
+}
+
+/// Whether the device kept up with the arrivals of an open loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Load {
+    /// Time in which the device has work, over the time in which requests arrive, in percent. Above 100 the device needs longer for
+    /// the requests than they take to come. `None` outside open loop, where the device sets the pace, and below two arrivals.
+    pub offered_pct: Option<f64>,
+    /// From the last arrival to the last completion, in s.
+    pub backlog_s: f64,
+    /// Offered load above 100 % and more than [`OVERLOAD_REQUESTS`] mean service times of work left at the last arrival.
+    pub overloaded: bool,
+}
+
+/// Backlog at the last arrival, in mean service times, up to which a run is none of overload: a few requests at the end of
+/// a short trace.
+const OVERLOAD_REQUESTS: f64 = 10.0;
+
+impl Load {
+    pub(super) fn new(measure: &Measure, mode: Mode) -> Self {
+        let backlog_s = measure.backlog().as_secs_f64();
+        let span_s = measure.elapsed().as_secs_f64() - backlog_s;
+        let offered = (mode == Mode::Open && span_s > 0.0).then(|| measure.busy.as_secs_f64() / span_s);
+        let service_s = Kinds::service(&measure.timed()).mean_ms / 1e3;
+        let left = backlog_s > OVERLOAD_REQUESTS * service_s;
+        Self {
+            offered_pct: offered.map(|share| 100.0 * share),
+            backlog_s,
+            overloaded: left && offered.is_some_and(|share| share > 1.0),
+        }
+    }
+}

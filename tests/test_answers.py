@@ -1,0 +1,292 @@
+"""What a simulated run answers first, what it is compared with, and what stands against trusting it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+import emmclab as api
+from conftest import emmclab, emmclab_json
+from emmclab.answers import headline, warnings
+from test_report_page import Visit
+
+#: Keeps up with 4 KB writes 1 ms apart, and stays awake.
+FAST = ("--device", "small-1gb", "--wrap-addresses")
+
+
+def _arrivals(path: Path, gaps_us: list[int]) -> Path:
+    """Write a trace of 4 KB writes that records nothing but arrivals."""
+    now, lines = 0, []
+    for number, gap in enumerate(gaps_us):
+        now += gap
+        lines.append(f"{now * 1000},write,{number % 512 * 8},8")
+    path.write_text("arrival_ns,op,sector,sectors\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One write each 5 ms."""
+    return _arrivals(tmp_path_factory.mktemp("traces") / "light.csv", [5_000] * 1_000)
+
+
+@pytest.fixture(scope="module")
+def overloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More than a device can write."""
+    return _arrivals(tmp_path_factory.mktemp("traces") / "heavy.csv", [50] * 4_000)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A device that is full after 128 writes of 4 KB."""
+    path = tmp_path_factory.mktemp("devices") / "tiny.toml"
+    path.write_text(
+        'name = "tiny"\n[geometry]\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\n'
+        "pages_per_block = 16\n"
+        "read_us = 50\nprogram_us = 500\nerase_us = 1000\n"
+        "[capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n"
+    )
+    return path
+
+
+def test_recorded_stands_beside_simulated_by_operation_in_json_text_and_page(
+    trace: Path, tmp_path: Path, browser: Browser
+) -> None:
+    page = tmp_path / "page.html"
+    result = emmclab_json("simulate", trace, *FAST, "--html", page)
+    profile = emmclab_json("profile", trace)[0]
+    recorded = result["recorded"]
+    assert recorded["response"]["all"]["recorded_ms"] == pytest.approx(profile["mean_response_ms"])
+    assert recorded["service"]["all"]["recorded_ms"] == pytest.approx(profile["mean_service_ms"])
+    assert recorded["no_wait"]["all"]["recorded_pct"] == pytest.approx(profile["no_wait_pct"])
+    for op in ("read", "write"):
+        beside = recorded["response"][op]
+        assert beside["simulated_ms"] == result["response"][op]["mean_ms"]
+        error = 100 * (beside["simulated_ms"] / beside["recorded_ms"] - 1)
+        assert beside["error_pct"] == pytest.approx(error)
+    text = emmclab("simulate", trace, *FAST).stdout
+    mean = f"{recorded['response']['read']['recorded_ms']:.3f} ms"
+    row = next(line for line in text.splitlines() if line.startswith("Mean response, reads"))
+    assert mean in row and f"{recorded['response']['read']['error_pct']:+.1f} %" in row
+    visit = Visit(browser, page)
+    assert mean in visit.page.locator("#recorded").inner_text()
+    assert visit.page.locator("h1").inner_text().startswith("small-1gb: mean response")
+    visit.page.close()
+
+
+def test_without_recorded_times_a_dash_stands_there_and_null_in_json(light: Path) -> None:
+    beside = emmclab_json("simulate", light, *FAST)["recorded"]["response"]["all"]
+    assert (beside["recorded_ms"], beside["error_pct"]) == (None, None) and beside["simulated_ms"] > 0
+    text = emmclab("simulate", light, *FAST).stdout
+    assert "no response times are recorded" in text and "Recorded beside simulated" not in text
+    row = next(
+        line
+        for line in emmclab(
+            "compare", light, "--devices", "small-1gb", "--wrap-addresses"
+        ).stdout.splitlines()
+        if line.startswith("small-1gb  ")
+    )
+    assert "–" in row.split()
+
+
+def test_closed_loop_is_the_default_where_completions_are_recorded(trace: Path, light: Path) -> None:
+    for command in (("simulate",), ("advise", "--new")):
+        for path, mode in ((trace, "closed"), (light, "open")):
+            found = emmclab_json(command[0], path, *command[1:], *FAST)
+            run = (found["device"] if command[0] == "advise" else found)["run"]
+            assert run["mode"] == mode and "recorded" in run["mode_reason"]
+    assert (
+        emmclab_json("compare", trace, "--devices", "small-1gb", "--wrap-addresses")[0]["run"]["mode"]
+        == "closed"
+    )
+    device = api.Device.preset("small-1gb")
+    for wish in ("auto", None):
+        run = device.simulate(api.read(trace), mode=wish, wrap_addresses=True)["run"]
+        assert (run["mode"], run["mode_reason"]) == ("closed", "completions are recorded")
+    asked = device.simulate(api.read(trace), mode="open", wrap_addresses=True)["run"]
+    assert (asked["mode"], asked["mode_reason"]) == ("open", None)
+    assert "closed loop (completions are recorded)" in emmclab("simulate", trace, *FAST).stdout
+
+
+def test_a_pipe_is_replayed_in_the_mode_that_its_beginning_allows(trace: Path) -> None:
+    with trace.open("rb") as file:
+        done = emmclab("simulate", "/dev/stdin", *FAST, "--json", stdin=file)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["run"]["mode"] == "closed"
+
+
+def test_open_loop_warns_where_requests_wait_for_the_device(tmp_path: Path) -> None:
+    rows = [f"{n * 1_500_000},{n * 1_500_000 + 1_000_000},write,{n % 512 * 8},8" for n in range(100)]
+    path = tmp_path / "dependent.csv"
+    path.write_text("arrival_ns,complete_ns,op,sector,sectors\n" + "\n".join(rows) + "\n")
+    first = emmclab("simulate", path, *FAST, "--mode", "open").stdout.splitlines()[0]
+    assert "99 % of the recorded requests come within 1 ms" in first and "--mode closed" in first
+    assert "warning" not in emmclab("simulate", path, *FAST).stdout
+
+
+def test_an_overload_stands_in_the_first_line_with_a_rate_that_is_none(
+    overloaded: Path, tmp_path: Path, browser: Browser
+) -> None:
+    page = tmp_path / "page.html"
+    text = emmclab("simulate", overloaded, *FAST, "--html", page).stdout
+    first = text.splitlines()[0]
+    assert first.startswith("warning: overloaded: the requests offer")
+    rate = first.partition("--rate ")[2].split()[0]
+    assert not emmclab_json("simulate", overloaded, *FAST, "--rate", rate)["run"]["load"]["overloaded"]
+    load = emmclab_json("simulate", overloaded, *FAST)["run"]["load"]
+    assert load["overloaded"] and load["offered_pct"] > 100 and load["backlog_s"] > 0
+    visit = Visit(browser, page)
+    assert "overloaded: the requests offer" in visit.page.locator("main").inner_text()[:600]
+    visit.page.close()
+
+
+def test_a_light_trace_and_one_with_a_burst_at_its_end_are_not_flagged(light: Path, tmp_path: Path) -> None:
+    burst = _arrivals(tmp_path / "burst.csv", [5_000] * 1_000 + [10] * 500)
+    for path in (light, burst):
+        result = api.Device.preset("small-1gb").simulate(api.read(path), wrap_addresses=True)
+        assert not result["run.load"]["overloaded"] and warnings(result) == [], path
+
+
+def test_advise_never_ranks_on_overload_without_a_word(overloaded: Path) -> None:
+    done = emmclab("advise", overloaded, *FAST, "--new")
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("warning: overloaded") and "fall behind the trace" in first
+    found = emmclab_json("advise", overloaded, *FAST, "--new")["options"]
+    trusts = [option["trusted"] for option in found]
+    assert trusts == sorted(trusts, reverse=True) and not all(trusts)
+    assert all("overloaded" in option["note"] for option in found if not option["trusted"])
+
+
+def test_an_early_end_stands_at_the_top_and_is_exit_status_3(
+    light: Path, tiny: Path, tmp_path: Path, browser: Browser
+) -> None:
+    page = tmp_path / "page.html"
+    arguments = (light, "--wrap-addresses")
+    done = emmclab("simulate", *arguments, "--device", tiny, "--html", page)
+    assert done.returncode == 3
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("warning: ended early, after 128 requests") and "full" in first
+    visit = Visit(browser, page)
+    assert "ended early, after 128 requests" in visit.page.locator("main").inner_text()[:400]
+    visit.page.close()
+    done = emmclab("simulate", *arguments, "--device", tiny, "--json")
+    assert done.returncode == 3 and "ended early" in done.stderr and json.loads(done.stdout)["run"]["stopped"]
+    done = emmclab("compare", *arguments, "--devices", f"small-1gb,{tiny}")
+    assert done.returncode == 3 and "tiny ended early, after 128 requests" in done.stdout.splitlines()[0]
+    assert "small-1gb is the fastest" in done.stdout
+    assert emmclab("advise", *arguments, "--device", tiny).returncode == 3
+    for command in ("simulate", "compare", "advise", "run"):
+        assert "Exit status 3" in emmclab(command, "--help").stdout
+
+
+def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(
+    light: Path, tiny: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "mine.toml"
+    study.write_text(
+        f'name = "mine"\ninputs = ["{light}"]\n[[grid]]\nname = "g"\n'
+        f'devices = ["small-1gb", "{tiny}"]\nwrap_addresses = true\n'
+    )
+    results = ("--results", tmp_path / "results", "--jobs", "1")
+    done = emmclab("run", study, *results)
+    assert done.returncode == 3 and "ended early: light on tiny (g)" in done.stdout
+    done = emmclab("run", study, *results, "--json")
+    assert [cell["device"] for cell in json.loads(done.stdout)["ended_early"]] == ["tiny"]
+
+
+def test_advise_takes_used_devices_unless_new_ones_are_asked_for(trace: Path) -> None:
+    used = emmclab_json("advise", trace, *FAST)
+    new = emmclab_json("advise", trace, *FAST, "--new")
+    assert used["device"]["options"]["precondition"] == "steady:1"
+    assert new["device"]["options"]["precondition"] == "none"
+
+    def changes(found: dict) -> dict[str, float]:  # type: ignore[type-arg]
+        return {option["option"]: option["mean_change_pct"] for option in found["options"]}
+
+    assert used["device"]["gc"]["blocks"] > 0 == new["device"]["gc"]["blocks"]
+    assert changes(new)["collection in pauses"] == 0 != changes(used)["collection in pauses"]
+    assert "device: used (full, then overwritten at random" in emmclab("advise", trace, *FAST).stdout
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("mean", "mean response"),
+        ("p99", "p99 response"),
+        ("waf", "write amplification"),
+        ("lifetime", "lifetime"),
+    ],
+)
+def test_the_title_of_advice_names_the_figure_that_it_is_ranked_by(
+    trace: Path, tmp_path: Path, browser: Browser, by: str, words: str
+) -> None:
+    page = tmp_path / "page.html"
+    limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
+    done = emmclab("advise", trace, *FAST, *limit, "--new", "--by", by, "--html", page)
+    assert done.returncode == 0, done.stderr
+    assert f"% {words} (" in done.stdout.splitlines()[0] and f"Options by {words}" in done.stdout
+    visit = Visit(browser, page)
+    assert f"% {words} (" in visit.page.locator("h1").inner_text()
+    visit.page.close()
+
+
+def test_what_is_not_modelled_is_a_dash_and_null(trace: Path) -> None:
+    arguments = ("simulate", trace, "--device", "nexus5")
+    assert set(emmclab_json(*arguments)["energy"].values()) == {None}
+    row = next(line for line in emmclab(*arguments).stdout.splitlines() if line.startswith("Energy"))
+    assert row.split() == ["Energy", "–", "mJ"]
+    known = emmclab_json("simulate", trace, *FAST)["energy"]
+    assert known["flash_mj"] == known["total_mj"] > 0 and known["idle_mj"] is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "--devices", "microsd-class10,iiswc15-4ps,nexus5"),
+        ("advise", "--device", "nexus5", "--new"),
+        ("simulate", "--device", "nexus5"),
+    ],
+)
+def test_tables_fit_80_columns(trace: Path, command: tuple[str, ...]) -> None:
+    done = emmclab(command[0], trace, *command[1:], env={"COLUMNS": "80"})
+    assert done.returncode == 0, done.stderr
+    tables = [line for line in done.stdout.splitlines() if "  " in line.strip()]
+    assert tables and max(map(len, tables)) <= 80
+    assert "…" not in done.stdout
+
+
+def test_compare_says_first_which_device_is_the_fastest(trace: Path, other_trace: Path) -> None:
+    devices = ("--devices", "iiswc15-4ps,iiswc15-8ps")
+    results = emmclab_json("compare", trace, *devices)
+    means = {result["device"]: result["response"]["mean_response_ms"] for result in results}
+    fast, slow = sorted(means, key=means.__getitem__)
+    first = emmclab("compare", trace, *devices).stdout.splitlines()[0]
+    assert first.startswith(f"{fast} is the fastest: mean response {means[fast]:.2f} ms, {slow}")
+    assert f"({means[slow] / means[fast]:.2f} times)" in first
+    lines = emmclab("compare", trace, other_trace, *devices).stdout.splitlines()
+    assert lines[0].startswith("chat: ") and lines[1].startswith("camera: ")
+
+
+def test_seeds_give_mean_and_range_of_the_wake_up_lottery(trace: Path) -> None:
+    found = emmclab_json("simulate", trace, "--device", "nexus5", "--seeds", "3")
+    means = [run["response"]["mean_response_ms"] for run in found["runs"]]
+    spread = found["spread"]["response"]["all"]
+    assert len(set(means)) == 3 and (spread["low"], spread["high"]) == (min(means), max(means))
+    assert spread["mean"] == pytest.approx(sum(means) / 3)
+    assert spread["error"] == pytest.approx(100 * (spread["mean"] / spread["recorded"] - 1))
+    first = emmclab("simulate", trace, "--device", "nexus5", "--seeds", "3").stdout.splitlines()[0]
+    assert f"{spread['mean']:.2f} ms ({min(means):.2f} to {max(means):.2f})" in first
+    refused = emmclab("simulate", trace, *FAST, "--seeds", "3")
+    assert refused.returncode == 2 and "draws no wake-up times" in refused.stderr
+
+
+def test_the_headline_of_a_run_is_its_mean_beside_the_recorded_one(trace: Path) -> None:
+    result = api.Device.preset("nexus5").simulate(api.read(trace))
+    mean, recorded = result["response.mean_response_ms"], result["recorded.response.all.recorded_ms"]
+    error = 100 * (mean / recorded - 1)
+    assert headline(result) == f"mean response {mean:,.2f} ms, recorded {recorded:,.2f} ms ({error:+.1f} %)"
+    assert headline(result) in emmclab("simulate", trace, "--device", "nexus5").stdout.splitlines()[0]
