@@ -37,7 +37,7 @@ fn controller(settings: &Settings, faults: &mut Faults) {
 
 fn host(settings: &Settings, faults: &mut Faults) {
     let host = &settings.host;
-    faults.amount("host.fetch_us", host.fetch_us, MAX_US);
+    faults.amount("host.fetch_us", host.fetch_us);
     let packs = host.packed_writes > 0 || host.packed_reads > 0;
     for (key, most) in [("host.packed_writes", host.packed_writes), ("host.packed_reads", host.packed_reads)]
     {
