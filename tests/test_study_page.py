@@ -216,3 +216,14 @@ def test_settings_of_a_study_are_columns_of_runs(folder: Path) -> None:
         *("--results", folder / "emmclab-results", "--study", "sweep"),
     )
     assert rows == [{"timing_parallelism": "both", "n": 12}, {"timing_parallelism": "none", "n": 12}]
+
+
+def test_a_study_without_grids_is_the_profile_of_each_input_once(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.toml").write_text(f'name = "plain"\ninputs = ["Movie", "{trace}"]\nseeds = [1, 2]\n')
+    assert emmclab("run", "plain.toml", "--jobs", 1, cwd=tmp_path).returncode == 0
+    results = Results.load(tmp_path / "emmclab-results" / "plain")
+    assert [profile.name for profile in results.inputs_once()] == ["Movie", "chat"]
+    assert emmclab("report", "plain.toml", cwd=tmp_path).returncode == 0
+    page = (tmp_path / "plain.html").read_text()
+    assert "Table III" in page
+    assert "(seed 2)" not in page

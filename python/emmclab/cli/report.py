@@ -44,6 +44,13 @@ def report(
         from emmclab.papers.pages import write_page
 
         count = write_page(found, judge_study(found), page, figures)
+    elif not found.runs and not found.failures:
+        from emmclab.plots import write_figures
+        from emmclab.report import write_report
+
+        profiles = found.inputs_once()
+        write_report(profiles, page)
+        count = write_figures(profiles, figures) if figures is not None else 0
     else:
         from emmclab.plots import write_charts
         from emmclab.report import study as pages

@@ -105,12 +105,15 @@ def run_with_meter(
         print(f"{line:<79}" if terminal else line, end=end, file=sys.stderr, flush=True)
 
     def kept_cells() -> str:
-        cells, store = study.cells(), Store(folder)
+        store = Store(folder)
         return f"{sum(map(store.has, cells)):,} of {len(cells):,} cells are kept in {folder}"
 
+    cells = study.cells()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        found = run_study(study, folder, executor(jobs), fresh=fresh, images_limit=limit, progress=note)
+        found = run_study(
+            *(study, folder, executor(jobs)), fresh=fresh, images_limit=limit, cells=cells, progress=note
+        )
     except KeyboardInterrupt:
         kept.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
         raise

@@ -10,7 +10,7 @@ from typing import Any
 from emmclab.fields import TABLES
 from emmclab.files import write_whole
 from emmclab.plots import FIGURES, Figure, Row, Rows, swept
-from emmclab.profile import Profile, ledger_line
+from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 from emmclab.study.results import Results
 from emmclab.study.summary import (
@@ -102,7 +102,7 @@ def headline(results: Results, found: Sequence[Summary]) -> str:
             )
     if results.failures:
         return f"{len(results.failures):,} of {results.about['cells']:,} cells failed"
-    return f"{len(_once(results)):,} inputs characterised"
+    return f"{len(results.inputs_once()):,} inputs characterised"
 
 
 def _lower(label: str) -> str:
@@ -168,7 +168,7 @@ def figures(results: Results) -> list[tuple[Figure, Rows]]:
         for metric in METRICS
         if (found := _over(summary, key, metric)) is not None
     ]
-    profiles = list(_once(results).values())
+    profiles = results.inputs_once()
     chosen = [figure for figure in FIGURES if figure.name in _OF_INPUTS and profiles]
     return drawn + [(figure, rows) for figure in chosen if figure.can_draw(rows := figure.rows(profiles))]
 
@@ -237,11 +237,6 @@ def _others(point: Point, key: str) -> str:
     return named(tuple(pair for pair in point.setting if pair[0] != key))
 
 
-def _once(results: Results) -> dict[str, Profile]:
-    """Give the profile of each input once: a recording is the same for every seed."""
-    return {name: profile for name, profile in results.profiles.items() if " (seed " not in name}
-
-
 def _fields() -> list[Any]:
     known = {field.name: field for _, fields in TABLES for field in fields}
     return [known[name] for name in _FIELDS]
@@ -251,11 +246,11 @@ def _inputs(results: Results) -> list[dict[str, Any]]:
     recorded = set(results.about.get("recorded_inputs", []))
     return [
         {
-            "name": name,
-            "kind": "recorded" if name in recorded else "synthetic",
+            "name": profile.name,
+            "kind": "recorded" if profile.name in recorded else "synthetic",
             "cells": [(field.text(profile[field.name]), profile[field.name]) for field in _fields()],
             "ledger": ledger_line(profile["ledger"]),
             "digest": profile.get("trace_digest"),
         }
-        for name, profile in _once(results).items()
+        for profile in results.inputs_once()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,13 @@ class Results:
     def inputs(self) -> list[str]:
         """Names of all inputs."""
         return list(self.profiles)
+
+    def inputs_once(self) -> list[Profile]:
+        """Give the profile of each input once, with the first seed."""
+        seen = {
+            re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())
+        }
+        return list(reversed(seen.values()))
 
     @property
     def applications(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab import __version__
@@ -31,13 +31,14 @@ def run_study(
     *,
     fresh: bool = False,
     images_limit: int = IMAGES_BYTES,
+    cells: Sequence[Cell] | None = None,
     progress: StudyProgress | None = None,
 ) -> Results:
     r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
 
     Several runs in one folder share the cells between them, and preconditioned devices, of which at most
     `images_limit` bytes are kept. The results are the same bytes for every executor and limit, and whether or
-    not the run was interrupted.
+    not the run was interrupted. `cells` are those of the study, where they are known already.
 
     >>> import pathlib, tempfile
     >>> from emmclab.study import Serial, Study
@@ -51,7 +52,7 @@ def run_study(
     store.sweep()
     if fresh:
         store.forget()
-    cells = study.cells()
+    cells = study.cells() if cells is None else cells
     left = [cell for cell in cells if not store.has(cell)]
     before = len(cells) - len(left)
     done = before

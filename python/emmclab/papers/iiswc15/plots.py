@@ -185,8 +185,8 @@ def _throughput(results: Results) -> Drawing:
     return Drawing(
         "throughput",
         "Figure 3: throughput by request size",
-        "Lines: mean rate of requests of exactly these sizes. Diamonds: the paper's figures, whose end "
-        "points the models' service times follow.",
+        "Lines: mean rate of requests of exactly these sizes. Diamonds: the paper's figures; the models' "
+        "service times follow its end points.",
         rows,
         lines + said_points,
         "IISWC15 Fig.3",
