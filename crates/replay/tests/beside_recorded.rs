@@ -95,14 +95,24 @@ fn a_run_at_another_pace_than_the_recording_has_no_error() {
 
 #[test]
 fn the_request_at_which_a_device_stops_is_neither_recorded_nor_simulated() {
-    let mut config = device();
-    config.set_all(&[("geometry.block_groups.0.blocks", "2"), ("gc.policy", "none")]).unwrap();
-    let requests: Vec<_> =
-        (0..10_000).map(|i| request(Op::Write, i * 2_000, Some(i * 2_000), Some(i * 2_000 + i))).collect();
+    let config = DeviceConfig::from_toml(
+        "[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\npages_per_block = 16\n\
+         read_us = 50\nprogram_us = 500\nerase_us = 1000\n\
+         [capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n",
+    )
+    .unwrap();
+    // The response of request i is i us.
+    let requests: Vec<_> = (0..1_000)
+        .map(|i| Request {
+            sector: Sector(i as u64 % 16 * 8),
+            ..request(Op::Write, i * 2_000, Some(i * 2_000), Some(i * 2_001))
+        })
+        .collect();
     let result = run(&config, &in_mode(Mode::Open), &requests);
     let count = result.requests.total as f64;
-    assert!(result.run.stopped.is_some() && count < 10_000.0);
-    assert_eq!(result.recorded.response.all.recorded_ms, Some((count - 1.0) / 2.0 / 1e3));
+    assert!(result.run.stopped.is_some() && count < 1_000.0);
+    let recorded_ms = result.recorded.response.all.recorded_ms.unwrap();
+    assert!((recorded_ms - (count - 1.0) / 2.0 / 1e3).abs() < 1e-9, "{recorded_ms} of {count}");
 }
 
 #[test]
