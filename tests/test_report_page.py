@@ -249,9 +249,8 @@ def test_numbers_come_before_provenance_which_is_folded_and_whole(
     assert provenance.bounding_box()["height"] < 120  # type: ignore[index]
     provenance.locator("summary").click()
     assert "400 seen" in provenance.inner_text() and "biotracer" in provenance.inner_text()
-    order = visit.page.evaluate(
-        "[...document.querySelectorAll('.tiles, .provenance, #verdict, #tables')].map(e => e.id || e.className)"
-    )
+    places = ".tiles, .provenance, #verdict, #tables"
+    order = visit.page.evaluate(f"[...document.querySelectorAll('{places}')].map(e => e.id || e.className)")
     assert order == [*(["tiles"] if name == "one" else []), "provenance", "verdict", "tables"]
 
 
