@@ -41,7 +41,10 @@ impl FlagCounts {
     /// Flushes first, then each flag; without figures where a trace of this format cannot have it.
     pub fn rows(&self, duration_s: f64, format: &str) -> Vec<FlagRow> {
         let all: u64 = self.by_flags.iter().sum();
-        let with = |bit: usize| {
+        if all == 0 {
+            return Vec::new();
+        }
+        let with = |bit: usize| -> u64 {
             (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
         };
         let (recorded, flushes) = recorded_flags(format);
