@@ -342,8 +342,12 @@ fn idle_collection(context: &Context) -> Verdict {
 fn large_buffer(context: &Context) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let hit = context.values.buffer_hit_pct.unwrap_or(0.0);
-    let facts = format!("a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches");
-    Some(either(temporal, holds, facts.clone(), facts))
+    Some(either(
+        temporal,
+        holds,
+        format!("a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches"),
+        format!("a 16 MB buffer of the latest pages would hit {hit:.1} % of page touches"),
+    ))
 }
 
 fn wear_levelling(context: &Context) -> Verdict {

@@ -22,7 +22,6 @@ mod msr;
 mod parquet;
 mod perfetto;
 mod pixel;
-mod recorded;
 mod rwbs;
 mod spc1;
 mod ssdsim;
@@ -40,7 +39,6 @@ pub use format::{Create, Format, ReadOptions, Times};
 pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
-pub use recorded::recorded_flags;
 pub use rwbs::parse as parse_rwbs;
 pub use time_unit::TimeUnit;
 
