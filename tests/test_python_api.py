@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,20 +55,6 @@ def test_arrow_shares_the_memory_of_the_core(trace: Path) -> None:
     (batch,) = emmclab.read(trace).batches()
     first, second = pyarrow.record_batch(batch), pyarrow.record_batch(batch)
     assert first["sector"].buffers()[1].address == second["sector"].buffers()[1].address
-
-
-def test_missing_library_says_what_to_install(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("polars"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr("importlib.import_module", lambda name: without(name))
-    with pytest.raises(emmclab.UnsupportedError) as caught:
-        emmclab.read(trace).to_polars()
-    assert "pip install polars" in str(caught.value.hint)
 
 
 def test_exceptions_say_where_and_what(tmp_path: Path) -> None:

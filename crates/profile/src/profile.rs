@@ -216,7 +216,7 @@ impl Profile {
             queue: self.queue.summary(tables.duration_s),
             idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: self.wake_up.power_saving(),
-            figures: self.figures(&tables, &header.format),
+            figures: self.figures(&tables),
             findings: Vec::new(),
             tables,
         };
@@ -265,7 +265,7 @@ impl Profile {
         }
     }
 
-    fn figures(&self, tables: &Tables, format: &str) -> Figures {
+    fn figures(&self, tables: &Tables) -> Figures {
         let all = self.operations.data();
         let by_op = [
             (Op::Read.name(), self.operations.of(Op::Read)),
@@ -294,7 +294,7 @@ impl Profile {
             idle_gaps: self.queue.gap_rows(),
             wake_up: self.wake_up.rows(),
             process_share: self.processes.rows(),
-            flags: self.flags.rows(tables.duration_s, format),
+            flags: self.flags.rows(tables.duration_s),
         }
     }
 }
