@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route
 
 import emmclab
 from conftest import PATIENCE_S
+from emmclab.plots import simulated as simulated_plots
 from emmclab.report import write_report, write_simulation_report
 
 
@@ -37,8 +38,10 @@ def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathF
     """The page of two traces on two devices, one of which collects."""
     path = tmp_path_factory.mktemp("page") / "simulated.html"
     devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
+    devices[0] = devices[0].set({"power.sleep_after_us": 1000, "power.wake_us": 5000})
     traces = [emmclab.read(path) for path in (trace, other_trace)]
-    write_simulation_report(emmclab.compare(traces, devices, wrap_addresses=True), devices, path)
+    asked = {"over_time": True, "distribution": True}
+    write_simulation_report(emmclab.compare(traces, devices, wrap_addresses=True, **asked), devices, path)
     return path
 
 
@@ -85,7 +88,7 @@ class Visit:
         return cut
 
 
-@pytest.mark.parametrize(("name", "charts"), [("one", 17), ("several", 17), ("simulated", 6)])
+@pytest.mark.parametrize(("name", "charts"), [("one", 19), ("several", 19), ("simulated", 10)])
 def test_every_chart_is_drawn_in_silence_and_without_a_request(
     browser: Browser, name: str, charts: int, request: pytest.FixtureRequest
 ) -> None:
@@ -98,6 +101,61 @@ def test_every_chart_is_drawn_in_silence_and_without_a_request(
     assert empty == []
     assert visit.words == []
     assert visit.requests == []
+    visit.page.close()
+
+
+def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, simulated: Path) -> None:
+    visit = Visit(browser, simulated, width=390)
+    boxes = visit.page.locator(".tiles dd:first-of-type").evaluate_all(
+        "all => all.map(dd => [dd.textContent, dd.getBoundingClientRect().bottom,"
+        " dd.getBoundingClientRect().right])"
+    )
+    assert len(boxes) == 4, "a tile for each trace on each device"
+    for text, bottom, right in boxes:
+        assert text.endswith(" ms") and bottom <= 844 and right <= 390
+    visit.page.close()
+
+
+@pytest.mark.parametrize(
+    "figure", ["response_cdf", "waits", "response_over_time", "work_over_time", "response_histogram"]
+)
+def test_a_page_of_runs_draws(browser: Browser, simulated: Path, figure: str) -> None:
+    visit = Visit(browser, simulated)
+    chart = visit.page.locator(f"#{figure} .chart").first
+    chart.scroll_into_view_if_needed()
+    chart.locator("svg path[d]").first.wait_for(state="attached")
+    assert visit.words == []
+    visit.page.close()
+
+
+def test_where_the_time_goes_is_drawn_in_ms_so_that_a_slower_device_has_a_longer_bar(trace: Path) -> None:
+    devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    rows = [
+        {"trace": "chat", "device": result["device"], "cause": name.removesuffix("_ms"), "wait_ms": value}
+        for result in emmclab.compare([emmclab.read(trace)], devices)
+        for name, value in result["waits"].items()
+    ]
+    axis = simulated_plots.waits(rows).to_dict()["encoding"]["x"]
+    assert axis["stack"] == "zero" and axis["title"] == "mean response, ms"
+
+
+def test_miss_ratios_and_loads_over_time_stand_on_the_page_of_a_trace(
+    browser: Browser, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "caches.html"
+    write_report([emmclab.read(trace).profile(cache_policies="all")], path)
+    visit = Visit(browser, path)
+    for figure in ("miss_ratio", "iops_over_time", "io_over_time", "response_over_time"):
+        chart = visit.page.locator(f"#{figure} .chart").first
+        chart.scroll_into_view_if_needed()
+        chart.locator("svg path[d]").first.wait_for(state="attached")
+    assert visit.words == []
+    visit.page.close()
+
+
+def test_without_caches_the_page_has_no_empty_figure_of_them(browser: Browser, one: Path) -> None:
+    visit = Visit(browser, one)
+    assert visit.page.locator("#miss_ratio").count() == 0
     visit.page.close()
 
 

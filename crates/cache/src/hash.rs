@@ -10,9 +10,11 @@ pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<Spread>>;
 /// A set of keys.
 pub(crate) type KeySet = HashSet<Key, BuildHasherDefault<Spread>>;
 
-/// Spreads a page number over all 64 bits (the finaliser of `SplitMix64`, a bijection).
+/// Spreads a page number over all 64 bits (`SplitMix64`, a bijection). Without the addition page 0 would stay 0, and would be in
+/// every sample.
 #[inline]
-pub(crate) fn spread(page: u64) -> Key {
+pub fn spread(page: u64) -> u64 {
+    let page = page.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (page ^ (page >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
@@ -48,5 +50,21 @@ impl Hasher for Spread {
     #[inline]
     fn write_u64(&mut self, key: u64) {
         self.0 = key;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_page_is_in_every_sample_and_samples_have_their_share() {
+        let pages = 1 << 20;
+        for shift in [1, 4, 6] {
+            let sampled = (0..pages).filter(|page| is_sampled(key_of(0, *page), shift)).count() as f64;
+            let expected = f64::from(pages as u32) / f64::from(1 << shift);
+            assert!((sampled / expected - 1.0).abs() < 0.03, "{sampled} of {pages} at {shift}");
+        }
+        assert!((1..32).any(|shift| !is_sampled(key_of(0, 0), shift)));
     }
 }

@@ -25,6 +25,7 @@ mod policy;
 mod s3_fifo;
 mod tier;
 
+pub use hash::spread;
 pub use miss_ratios::{MissRatioRow, MissRatios};
 pub use options::{CacheOptions, CachedOps, DEFAULT_SIZES_KB};
 pub use policy::{PolicyKind, policies};

@@ -249,7 +249,7 @@ fn skewed(touches: usize, pages: u64) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_sampled_curve_lies_within_three_points_of_the_exact_one() {
+fn a_sampled_curve_lies_within_four_points_of_the_exact_one() {
     let names: Vec<&str> = policies().iter().map(|kind| kind.name).collect();
     let sampled = options(&names, &[256, 1_024, 4_096, 16_384, 65_536]);
     let exact = CacheOptions { exact: true, ..sampled.clone() };
@@ -258,7 +258,7 @@ fn a_sampled_curve_lies_within_three_points_of_the_exact_one() {
         (curves(skewed(touches, 100_000), &sampled), curves(skewed(touches, 100_000), &exact));
     assert!(sampled.iter().any(|row| row.sampling == 64) && exact.iter().all(|row| row.sampling == 1));
     for (row, exact) in sampled.iter().zip(&exact) {
-        assert!((row.miss_pct - exact.miss_pct).abs() < 3.0, "{row:?}, exactly {} %", exact.miss_pct);
+        assert!((row.miss_pct - exact.miss_pct).abs() < 4.0, "{row:?}, exactly {} %", exact.miss_pct);
     }
     let span = |policy: &str| {
         let own: Vec<f64> = exact.iter().filter(|row| row.policy == policy).map(|row| row.miss_pct).collect();

@@ -99,6 +99,9 @@ impl Profile {
             for request in &ahead {
                 black_box(self.pages.warm(request, self.devices.index(request.device)));
             }
+            // In loops of their own, because there requests do not wait for each other.
+            ahead.iter().for_each(|request| self.processes.add(request));
+            ahead.iter().for_each(|request| self.timeline.add_data(request));
             ahead.drain(..).for_each(|request| self.add(&request));
         }
     }
@@ -110,7 +113,6 @@ impl Profile {
         self.wake_up.add(request, found.gap_ns);
         self.operations.add(request);
         self.flags.add(request);
-        self.processes.add(request);
         let mut new = NewPages::default();
         if request.op.has_data() {
             let space = self.devices.index(request.device);

@@ -6,6 +6,8 @@
 //! are followed. Up to [`FOLLOWED`] unique pages (64 MB) the distances are exact. As in the paper's "SHARDS-adj", what
 //! the sample is short of the true number of touches goes to the shortest distance.
 
+use emmclab_cache::spread;
+
 use crate::bins::pct;
 use crate::merge::Join;
 use crate::report::ReuseRow;
@@ -292,14 +294,6 @@ impl Reuse {
         }
         rows
     }
-}
-
-/// Spreads a page number over all 64 bits (the finaliser of `SplitMix64`); distinct pages stay distinct.
-#[inline]
-fn spread(value: u64) -> u64 {
-    let mixed = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -286,7 +286,17 @@ def _caches(console: Console, profile: Profile) -> None:
     for policy in policies:
         table.add_column(policy, justify="right")
     table.add_column("Pages\nfollowed", justify="right")
-    for size in dict.fromkeys(row["cache_kb"] for row in rows):
+    sizes = list(dict.fromkeys(row["cache_kb"] for row in rows))
+    last = {row["policy"]: row["miss_pct"] for row in rows}
+    enough = next(
+        number
+        for number, size in enumerate(sizes)
+        if all(row["miss_pct"] == last[row["policy"]] for row in rows if row["cache_kb"] >= size)
+    )
+    if enough + 1 < len(sizes):
+        table.caption = f"up to {size_text(sizes[-1])} the same as at {size_text(sizes[enough])}"
+        table.caption_justify = "left"
+    for size in sizes[: enough + 1]:
         own = {row["policy"]: row for row in rows if row["cache_kb"] == size}
         sampling = next(iter(own.values()))["sampling"]
         followed = "all" if sampling == 1 else f"1 in {sampling}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from emmclab.plots.figure import Chart, Rows
-from emmclab.plots.marks import chart_of, op_colour, tooltip, trace_colour, traces_of
+from emmclab.plots.marks import chart_of, op_colour, symlog, tooltip, trace_colour, traces_of
 from emmclab.theme import OP_COLOURS
 
 
@@ -66,24 +66,13 @@ def response_over_time(rows: Rows) -> Chart:
         .transform_fold(["mean", "p99"], ["of", "response_ms"])
         .encode(
             x=alt.X("middle_s:Q", title="time, s"),
-            y=alt.Y(
-                "response_ms:Q",
-                title="response, ms",
-                scale=alt.Scale(type="symlog", constant=1),
-                axis=alt.Axis(format="~r", values=_steps(rows)),
-            ),
+            y=alt.Y("response_ms:Q", title="response, ms", **symlog(rows, "response_p99_ms", 1.0)),
             color=alt.Color("of:N", title=None, sort=["mean", "p99"]),
             tooltip=tooltip(rows),
         )
     )
     # Points too: between pauses a bin may have no neighbour.
     return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
-
-
-def _steps(rows: Rows) -> list[float]:
-    """Give ticks at the powers of ten up to the longest time, ms."""
-    longest = max((row["response_p99_ms"] or 0.0 for row in rows), default=0.0)
-    return [0.0, *(10.0**power for power in range(-1, 9) if 10.0**power <= max(longest, 1.0))]
 
 
 def queue_depth_over_time(rows: Rows) -> Chart:

@@ -44,7 +44,7 @@ def miss_ratio(rows: Rows) -> Chart:
                 scale=alt.Scale(type="log", base=2),
                 axis=alt.Axis(format="~r"),
             ),
-            y=alt.Y("miss_pct:Q", title="page touches that miss, %", scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y("miss_pct:Q", title="page touches that miss, %", scale=alt.Scale(zero=False)),
             color=alt.Color(
                 "policy:N", title=None, sort=in_order(rows, "policy"), legend=alt.Legend(columns=3)
             ),

@@ -102,7 +102,17 @@ def response_histogram(rows: Rows) -> Chart:
 
 
 def _end_s(rows: Rows) -> float:
-    return max(float(row["time_s"] + row["width_s"]) for row in rows)
+    return max(float(row["end_s"]) for row in rows)
+
+
+#: Room for the labels of the lower axes, pixels, so that charts over time stand beneath each other.
+_EXTENT = 70
+
+
+def _times(rows: Rows) -> dict[str, Any]:
+    scaled = symlog(rows, "response_p99_ms", 1.0)
+    scaled["axis"].minExtent = _EXTENT
+    return scaled
 
 
 def response_over_time(rows: Rows) -> Chart:
@@ -114,7 +124,7 @@ def response_over_time(rows: Rows) -> Chart:
         .transform_fold(["mean", "p99"], ["of", "response_ms"])
         .encode(
             x=alt.X("middle_s:Q", title="time, s", scale=alt.Scale(domain=[0, _end_s(rows)], nice=False)),
-            y=alt.Y("response_ms:Q", title="response, ms", **symlog(rows, "response_p99_ms", 1.0)),
+            y=alt.Y("response_ms:Q", title="response, ms", **_times(rows)),
             color=_colour(rows),
             strokeDash=alt.StrokeDash("of:N", title=None, sort=["mean", "p99"]),
             tooltip=tooltip(rows),
@@ -129,12 +139,12 @@ def work_over_time(rows: Rows) -> Chart:
     lanes = in_order(rows, "lane")
     return (
         chart_of(rows, 26 * len(lanes))
-        .transform_calculate(end_s="datum.time_s + datum.width_s")
+        .transform_calculate(to_s="datum.time_s + datum.width_s")
         .mark_rect()
         .encode(
             x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(domain=[0, _end_s(rows)], nice=False)),
-            x2="end_s:Q",
-            y=alt.Y("lane:N", title=None, sort=lanes),
+            x2="to_s:Q",
+            y=alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(minExtent=_EXTENT)),
             color=alt.Color(
                 "count:Q", title="in a step", scale=alt.Scale(type="log"), legend=alt.Legend(tickCount=3)
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,13 +44,18 @@ _COLUMNS = (
 _TILES = 6
 
 
+#: Figures that compare runs.
+_OF_SEVERAL = ("mean_response", "space_utilisation")
+
+
 def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
     """Give the page for runs of one or several traces on one or several devices; same results, same bytes."""
     traces = list(dict.fromkeys(result["trace"] for result in results))
     first = {result["trace"]: result for result in reversed(results)}
+    one = len(results) == 1
     return assemble(
         "simulation.html.j2",
-        FIGURES,
+        [figure for figure in FIGURES if not (one and figure.name in _OF_SEVERAL)],
         {
             name: [
                 {"trace": r["trace"], "device": r["device"], **row} for r in results for row in rows(r, first)
@@ -62,9 +67,9 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         + (" and others" if len(traces) > 3 else "")
         + " on "
         + ", ".join(dict.fromkeys(result["device"] for result in results)),
-        one=len(results) == 1,
+        one=one,
         headlines=[f"{results[0]['device']}: {headline(results[0])}"]
-        if len(results) == 1
+        if one
         else comparison_headlines(results),
         cautions=[
             (f"{result['trace']} on {result['device']}", text)
@@ -161,34 +166,27 @@ def _cdf(result: Result, _first: dict[str, Result]) -> Rows:
 
 
 def _histogram(result: Result, _first: dict[str, Result]) -> Rows:
-    """Sum the ranges of reads and writes up to those that double."""
-    counts: dict[float, int] = {}
+    """Sum the ranges of reads and writes up to those that end at powers of two of a nanosecond."""
+    counts: Counter[int] = Counter()
     for row in result.get("response_distribution", ()):
-        edge = 1e-3 * 2.0 ** math.ceil(math.log2(max(row["up_to_ms"], 1e-3) / 1e-3) - 1e-9)
-        counts[edge] = counts.get(edge, 0) + row["requests"]
-    if not counts:
-        return []
-    total, edge, longest = sum(counts.values()), min(counts), max(counts)
-    rows: Rows = []
-    while edge <= longest:
-        requests = counts.get(edge, 0)
-        rows.append({"up_to_ms": edge, "requests": requests, "pct": 100 * requests / total})
-        edge *= 2
-    return rows
+        counts[round(row["up_to_ms"] * 1e6).bit_length()] += row["requests"]
+    total = counts.total()
+    return [
+        {"up_to_ms": 2**power / 1e6, "requests": counts[power], "pct": 100 * counts[power] / total}
+        for power in (range(min(counts), max(counts) + 1) if counts else ())
+    ]
+
+
+def _end_s(result: Result) -> float:
+    """Give the end of the last bin of time, so that all charts over time end there."""
+    return max((row["time_s"] + row["width_s"] for row in result.get("over_time", ())), default=0.0)
 
 
 def _over_time(result: Result, _first: dict[str, Result]) -> Rows:
-    fields = (
-        "time_s",
-        "width_s",
-        "response_mean_ms",
-        "response_p99_ms",
-        "response_max_ms",
-        "gc_ms",
-        "wake_up_ms",
-    )
+    fields = ("time_s", "width_s", "response_mean_ms", "response_p99_ms", "response_max_ms", "gc_ms")
     found = (row for row in result.get("over_time", ()) if row["response_mean_ms"] is not None)
-    return [{name: row[name] for name in fields} for row in found]
+    end = {"end_s": _end_s(result)}
+    return [{**{name: row[name] for name in (*fields, "wake_up_ms")}, **end} for row in found]
 
 
 def _work(result: Result, _first: dict[str, Result]) -> Rows:
@@ -198,6 +196,7 @@ def _work(result: Result, _first: dict[str, Result]) -> Rows:
             "time_s": row["time_s"],
             "width_s": row["width_s"],
             "count": row[name],
+            "end_s": _end_s(result),
         }
         for name, heading in (("collections", "collections"), ("wake_ups", "wake-ups"))
         for row in result.get("over_time", ())
