@@ -325,6 +325,13 @@ def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(browser: Brows
     assert colours["yes"] != colours["no"]
 
 
+def test_flags_that_a_format_cannot_record_are_a_dash(browser: Browser, one: Path) -> None:
+    visit = Visit(browser, one)
+    visit.draw_all()
+    drawn = visit.page.locator("#flags svg").first
+    assert drawn.locator("text", has_text="–").count() >= 3
+
+
 def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:
     visit = Visit(browser, one, scheme="dark")
     visit.page.evaluate(

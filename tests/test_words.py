@@ -179,3 +179,11 @@ def test_an_impossible_capacity_is_refused(wrong: str, trace: Path) -> None:
     assert "Traceback" not in done.stderr and "hint:" in done.stderr
     with pytest.raises(package.ConfigError):
         package.Device.preset("nexus5", capacity=wrong)
+
+
+def test_flags_that_a_format_cannot_record_are_not_zero(trace: Path) -> None:
+    flags = {row["flag"]: row for row in package.profile(trace).figure("flags")}
+    assert flags["packed"]["pct"] == 0
+    assert flags["sync"]["pct"] is None and flags["flush"]["requests"] is None
+    recorded = {row["flag"]: row for row in package.profile(package.bundled()[3]).figure("flags")}
+    assert all(row["pct"] is not None for row in recorded.values())

@@ -110,6 +110,13 @@ impl Error {
         self
     }
 
+    /// The field as a whole, where no value of it is at fault.
+    #[must_use]
+    pub fn in_field(mut self, field: &str) -> Self {
+        self.0.field = Some(field.to_owned());
+        self
+    }
+
     /// The cure that the user can apply; the innermost caller wins.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

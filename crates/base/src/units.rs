@@ -104,7 +104,10 @@ impl fmt::Display for Nanos {
             0..1_000 => write!(f, "{} ns", self.0),
             1_000..1_000_000 => write!(f, "{:.1} us", self.0 as f64 / 1e3),
             1_000_000..1_000_000_000 => write!(f, "{:.2} ms", self.as_millis_f64()),
-            _ => write!(f, "{:.2} s", self.as_secs_f64()),
+            1_000_000_000..120_000_000_000 => write!(f, "{:.2} s", self.as_secs_f64()),
+            120_000_000_000..7_200_000_000_000 => write!(f, "{:.2} min", self.as_secs_f64() / 60.0),
+            7_200_000_000_000..172_800_000_000_000 => write!(f, "{:.2} h", self.as_secs_f64() / 3_600.0),
+            _ => write!(f, "{:.2} d", self.as_secs_f64() / 86_400.0),
         }
     }
 }
@@ -163,6 +166,26 @@ impl fmt::Display for Bytes {
             1_024..1_048_576 => write!(f, "{:.1} KB", self.as_kb_f64()),
             1_048_576..1_073_741_824 => write!(f, "{:.1} MB", self.0 as f64 / 1_048_576.0),
             _ => write!(f, "{:.2} GB", self.0 as f64 / 1_073_741_824.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_in_the_unit_that_suits_it() {
+        for (ns, text) in [
+            (35, "35 ns"),
+            (1_500, "1.5 us"),
+            (2_000_000, "2.00 ms"),
+            (99_500_000_000, "99.50 s"),
+            (600_000_000_000, "10.00 min"),
+            (35_700_000_000_000, "9.92 h"),
+            (-259_200_000_000_000, "-3.00 d"),
+        ] {
+            assert_eq!(Nanos(ns).to_string(), text);
         }
     }
 }

@@ -296,6 +296,10 @@ fn explain_lists_what_a_setting_allows() {
     assert!(allowed("gc.policy").contains("greedy, "));
     assert!(allowed("geometry.block_groups.0.cell_mode").contains("tlc"));
     assert!(allowed("timing.parallelism").contains("interleave"));
+    assert_eq!(allowed("geometry.block_groups.0.read_us"), "0 to 100,000,000");
+    assert_eq!(allowed("capacity.over_provisioning_pct"), "0 to 1,000");
+    assert_eq!(allowed("geometry.block_groups.0.page_kb"), "4, 8, 16");
+    assert_eq!(allowed("geometry.channels"), "1 or more");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How often requests are flushes, forced to the medium, waited for, and so on.
 
+use emmclab_trace::formats::recorded_flags;
 use emmclab_trace::{Flags, Op, Request};
 
 use crate::bins::pct;
@@ -37,20 +38,25 @@ impl FlagCounts {
         }
     }
 
-    /// Flushes first, then each flag.
-    pub fn rows(&self, duration_s: f64) -> Vec<FlagRow> {
+    /// Flushes first, then each flag; without figures where a trace of this format cannot have it.
+    pub fn rows(&self, duration_s: f64, format: &str) -> Vec<FlagRow> {
         let all: u64 = self.by_flags.iter().sum();
-        let with = |bit: usize| {
+        if all == 0 {
+            return Vec::new();
+        }
+        let with = |bit: usize| -> u64 {
             (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
         };
+        let (recorded, flushes) = recorded_flags(format);
         let shown = Flags::NAMES.into_iter().enumerate().filter(|(_, name)| !NOT_SHOWN.contains(name));
-        let named = shown.map(|(bit, name)| (name, with(bit)));
-        std::iter::once((Op::Flush.name(), self.flushes))
-            .chain(named)
-            .filter_map(|(flag, requests)| {
-                let per_s = (duration_s > 0.0).then(|| requests as f64 / duration_s);
-                Some(FlagRow { flag, requests, pct: pct(requests, all)?, per_s })
-            })
-            .collect()
+        let named = shown.map(|(bit, name)| (name, with(bit), recorded.0 >> bit & 1 == 1));
+        let rows = std::iter::once((Op::Flush.name(), self.flushes, flushes)).chain(named);
+        rows.map(|(flag, requests, can)| {
+            let requests = (can || requests > 0).then_some(requests);
+            let share = requests.and_then(|requests| pct(requests, all));
+            let per_s = requests.filter(|_| duration_s > 0.0).map(|requests| requests as f64 / duration_s);
+            FlagRow { flag, requests, pct: share, per_s }
+        })
+        .collect()
     }
 }

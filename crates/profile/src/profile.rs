@@ -218,7 +218,7 @@ impl Profile {
             queue: self.queue.summary(tables.duration_s),
             idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: self.wake_up.power_saving(),
-            figures: self.figures(&tables),
+            figures: self.figures(&tables, &header.format),
             findings: Vec::new(),
             tables,
         };
@@ -267,7 +267,7 @@ impl Profile {
         }
     }
 
-    fn figures(&self, tables: &Tables) -> Figures {
+    fn figures(&self, tables: &Tables, format: &str) -> Figures {
         let all = self.operations.data();
         let by_op = [
             (Op::Read.name(), self.operations.of(Op::Read)),
@@ -296,7 +296,7 @@ impl Profile {
             idle_gaps: self.queue.gap_rows(),
             wake_up: self.wake_up.rows(),
             process_share: self.processes.rows(),
-            flags: self.flags.rows(tables.duration_s),
+            flags: self.flags.rows(tables.duration_s, format),
         }
     }
 }

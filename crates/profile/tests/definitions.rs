@@ -51,7 +51,7 @@ fn flushes_and_discards_count_in_no_table() {
     assert_eq!((report.tables.requests, report.tables.data_size_kb), (2, 8.0));
     assert_eq!(report.locality.sequential_requests, 1);
     let flushes = &report.figures.flags[0];
-    assert_eq!((flushes.flag, flushes.requests, flushes.pct), ("flush", 1, 25.0));
+    assert_eq!((flushes.flag, flushes.requests, flushes.pct), ("flush", Some(1), Some(25.0)));
 }
 
 #[test]

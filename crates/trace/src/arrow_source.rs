@@ -116,20 +116,20 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
                     Kind::Syntax,
                     format!("is not a column of a trace; `{}` is", column.name()),
                 )
-                .of_field(near, 0, b"")
+                .in_field(near)
                 .hint(format!("rename it to `{}`: {}", column.name(), meaning(column))));
             }
             if column.optional() {
                 continue;
             }
             let there: Vec<&str> = names().collect();
-            return Err(Error::new(Kind::Syntax, "this column is missing")
-                .of_field(column.name(), 0, b"")
-                .hint(format!(
+            return Err(Error::new(Kind::Syntax, "this column is missing").in_field(column.name()).hint(
+                format!(
                     "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
                     meaning(column),
                     there.join(", ")
-                )));
+                ),
+            ));
         };
         if !takes(column, field.data_type()) {
             let found = field.data_type().to_string();
@@ -182,7 +182,7 @@ fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Err
         let needed = !column.optional() || column == Column::Flags;
         let nulls = if needed { array.null_count() } else { 0 };
         if let Some(row) = (0..array.len()).find(|row| nulls > 0 && array.is_null(*row)) {
-            let error = Error::new(Kind::Value, "has no value here").of_field(column.name(), 0, b"");
+            let error = Error::new(Kind::Value, "has no value here").in_field(column.name());
             return Err((row, error.hint("fill in the missing values, or drop these rows")));
         }
         let array = match column {
@@ -217,8 +217,8 @@ fn cast(array: &ArrayRef, column: Column) -> std::result::Result<ArrayRef, (usiz
         let row = lenient
             .ok()
             .and_then(|cast| (0..cast.len()).find(|row| cast.is_null(*row) && array.is_valid(*row)));
-        let error = Error::new(Kind::Value, format!("holds a value that is no {target}"));
-        (row.unwrap_or(0), error.of_field(column.name(), 0, b"").hint(format!("give {}", meaning(column))))
+        let error = Error::new(Kind::Value, format!("holds a value that is not of type {target}"));
+        (row.unwrap_or(0), error.in_field(column.name()).hint(format!("give {}", meaning(column))))
     })
 }
 
@@ -237,7 +237,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
         named.as_dictionary_opt::<UInt32Type>(),
         named.as_dictionary_opt::<UInt32Type>().and_then(|named| named.values().as_string_opt::<i32>()),
     ) else {
-        return Err((0, Error::new(Kind::Syntax, "is no text").of_field("op", 0, b"")));
+        return Err((0, Error::new(Kind::Syntax, "is not text").in_field("op")));
     };
     let code = |key: u32| {
         let name = values.value(key as usize);

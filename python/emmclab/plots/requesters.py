@@ -30,16 +30,14 @@ def process_share(rows: Rows) -> Chart:
 
 
 def flags(rows: Rows) -> Chart:
-    """Requests by flag, and flushes."""
+    """Requests by flag, and flushes; a dash for what a format cannot record."""
     several = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
-    return (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("flag:N", sort=in_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("pct:Q", title="share of requests, %"),
-            color=trace_colour(rows),
-            tooltip=tooltip(rows),
-            **several,
-        )
+    base = chart_of(rows).encode(
+        x=alt.X("flag:N", sort=in_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
+        color=trace_colour(rows),
+        **several,
     )
+    bars = base.mark_bar().encode(y=alt.Y("pct:Q", title="share of requests, %"), tooltip=tooltip(rows))
+    # What the format of a trace cannot record is a dash, not an empty bar.
+    dashes = base.transform_filter("datum.pct === null").mark_text(text="–", baseline="bottom")
+    return bars + dashes.encode(y=alt.datum(0))

@@ -1,7 +1,30 @@
 //! Faults of settings, collected so that all of them are reported at once.
 
-/// Longest time of a setting: 100 s; more is a slip of units.
-pub(super) const MAX_US: f64 = 1e8;
+/// Sizes of a page and of a map unit.
+pub(super) const PAGE_SIZES_KB: [u32; 3] = [4, 8, 16];
+/// Most pages in a block.
+pub(super) const MOST_PAGES: u32 = 1 << 16;
+
+/// The most that a setting with a fraction can be, by its key: 100 s for times and the same number for powers and energies;
+/// more is a slip of units.
+pub(super) fn most(key: &str) -> u32 {
+    match key.rsplit('.').next().unwrap_or(key) {
+        "up_to_pct" => 100,
+        "over_provisioning_pct" => 1_000,
+        leaf if leaf.contains("per_") => 100_000,
+        _ => 100_000_000,
+    }
+}
+
+/// What a whole number can be, by its key; empty where any that is not negative can be.
+pub(super) fn whole_numbers(key: &str) -> String {
+    match key.rsplit('.').next().unwrap_or(key) {
+        "page_kb" | "unit_kb" => PAGE_SIZES_KB.map(|kb| kb.to_string()).join(", "),
+        "pages_per_block" => range(1, u64::from(MOST_PAGES)),
+        "channels" | "chips_per_channel" | "dies_per_chip" | "planes_per_die" => "1 or more".to_owned(),
+        _ => String::new(),
+    }
+}
 
 /// A range for people: `0 to 4,294,967,295`.
 pub(super) fn range(least: u64, most: u64) -> String {
@@ -45,9 +68,10 @@ impl Faults {
         }
     }
 
-    pub(super) fn amount(&mut self, key: &str, value: f64, most: f64) {
-        if !value.is_finite() || value < 0.0 || value > most {
-            self.add(format!("`{key}` is {value}; it must be {}", range(0, most as u64)));
+    pub(super) fn amount(&mut self, key: &str, value: f64) {
+        let most = most(key);
+        if !value.is_finite() || value < 0.0 || value > f64::from(most) {
+            self.add(format!("`{key}` is {value}; it must be {}", range(0, u64::from(most))));
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
-use super::faults::range;
+use super::faults::{most, range, whole_numbers};
 use super::presets::closest;
 use super::registries;
 use crate::settings::Settings;
@@ -69,8 +69,10 @@ pub(super) fn allowed(key: &str, root: &Json) -> String {
         Some("boolean") => "true, false".to_owned(),
         Some("integer") => {
             let least = node.get("minimum").and_then(Json::as_u64).unwrap_or(0);
-            node.get("maximum").and_then(Json::as_u64).map_or_else(String::new, |most| range(least, most))
+            let most = node.get("maximum").and_then(Json::as_u64);
+            most.map_or_else(|| whole_numbers(key), |most| range(least, most))
         }
+        Some("number") => range(0, u64::from(most(key))),
         _ => String::new(),
     }
 }

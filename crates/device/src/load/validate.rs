@@ -1,6 +1,6 @@
 //! Everything that can be wrong with settings of the right types, found at once.
 
-use super::faults::{Faults, MAX_US};
+use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
 use super::{registries, validate_emmc, validate_mapping};
 use crate::ftl::gc;
 use crate::settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
@@ -39,7 +39,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
         faults.add(format!("the geometry has {planes} planes; at most {} are possible", u16::MAX));
     }
     let unit_kb = settings.mapping.unit_kb;
-    if ![4, 8, 16].contains(&unit_kb) {
+    if !PAGE_SIZES_KB.contains(&unit_kb) {
         faults.add(format!("`mapping.unit_kb` is {unit_kb}; it must be 4, 8 or 16"));
     }
     if geometry.block_groups.is_empty() {
@@ -52,7 +52,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
     let mut blocks = 0u64;
     for (i, group) in geometry.block_groups.iter().enumerate() {
         let key = |name: &str| format!("geometry.block_groups.{i}.{name}");
-        if ![4, 8, 16].contains(&group.page_kb) {
+        if !PAGE_SIZES_KB.contains(&group.page_kb) {
             faults.add(format!("`{}` is {}; it must be 4, 8 or 16", key("page_kb"), group.page_kb));
         } else if group.page_kb < unit_kb {
             faults.add(format!(
@@ -66,8 +66,12 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
         }
         faults.at_least_one(&key("blocks"), group.blocks);
         faults.at_least_one(&key("pages_per_block"), group.pages_per_block);
-        if group.pages_per_block > 1 << 16 {
-            faults.add(format!("`{}` is {}; at most 65536", key("pages_per_block"), group.pages_per_block));
+        if group.pages_per_block > MOST_PAGES {
+            faults.add(format!(
+                "`{}` is {}; at most {MOST_PAGES}",
+                key("pages_per_block"),
+                group.pages_per_block
+            ));
         }
         // A victim's units are packed into whole pages: a block of one page would fill as many again.
         if collects && group.pages_per_block == 1 {
@@ -96,7 +100,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
             ("program_uj", group.program_uj),
             ("erase_uj", group.erase_uj),
         ] {
-            faults.amount(&key(name), value, MAX_US);
+            faults.amount(&key(name), value);
         }
         if group.spare_blocks > 0 && group.erase_limit == 0 {
             faults
@@ -132,7 +136,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
         ("power.sleep_mw", power.sleep_mw),
         ("gc.idle_after_us", settings.gc.idle_after_us),
     ] {
-        faults.amount(key, value, if key.contains("per_") { 1e5 } else { MAX_US });
+        faults.amount(key, value);
     }
     if timing.same_offset && !matches!(timing.parallelism, Parallelism::MultiPlane | Parallelism::Both) {
         faults.add(
@@ -154,7 +158,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
 
 fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
     let share = settings.capacity.over_provisioning_pct;
-    faults.amount("capacity.over_provisioning_pct", share, 1000.0);
+    faults.amount("capacity.over_provisioning_pct", share);
     let gc = &settings.gc;
     if collects && share <= 0.0 {
         faults.add(

@@ -1,6 +1,6 @@
 //! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
-use super::faults::{Faults, MAX_US};
+use super::faults::Faults;
 use crate::settings::{BusMode, SlcMode, WriteBack};
 use crate::settings::{Scheduling, Settings};
 
@@ -32,7 +32,7 @@ fn controller(settings: &Settings, faults: &mut Faults) {
     if controller.bus_mode != BusMode::Given && controller.host_us_per_kb > 0.0 {
         faults.add("`controller.host_us_per_kb` contradicts `controller.bus_mode`; set one of them to 0 or \"given\"");
     }
-    faults.amount("controller.reliable_write_us", controller.reliable_write_us, MAX_US);
+    faults.amount("controller.reliable_write_us", controller.reliable_write_us);
 }
 
 fn host(settings: &Settings, faults: &mut Faults) {
@@ -95,7 +95,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
             faults.add(format!("`{key}` is {kb}; it must be 0, or lie in {page_kb}..={MOST_KB}"));
         }
     }
-    faults.amount("cache.idle_after_us", cache.idle_after_us, MAX_US);
+    faults.amount("cache.idle_after_us", cache.idle_after_us);
     if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBack::Idle) {
         faults.add("`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"");
     }
@@ -109,7 +109,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
 
 fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
     let gc = &settings.gc;
-    faults.amount("gc.hpi_us", gc.hpi_us, MAX_US);
+    faults.amount("gc.hpi_us", gc.hpi_us);
     if !collects {
         if gc.urgent_free_blocks > 0 {
             faults.add("`gc.urgent_free_blocks` is given with gc.policy = \"none\"");
@@ -161,7 +161,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
         ("slc.erase_us", slc.erase_us),
         ("slc.fold_after_us", slc.fold_after_us),
     ] {
-        faults.amount(key, value, MAX_US);
+        faults.amount(key, value);
     }
     if !collects {
         faults.add("`slc.mode` moves data by collection, but gc.policy = \"none\"");
@@ -211,7 +211,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
 fn waking(settings: &Settings, faults: &mut Faults) {
     let power = &settings.power;
     for (key, value) in [("power.active_mw", power.active_mw), ("power.waking_mw", power.waking_mw)] {
-        faults.amount(key, value, MAX_US);
+        faults.amount(key, value);
     }
     let points = &power.wake_quantiles;
     if points.is_empty() {
@@ -227,8 +227,8 @@ fn waking(settings: &Settings, faults: &mut Faults) {
         faults.add(format!("`power.wake_quantiles` has {} points; at most 1000", points.len()));
     }
     for (i, point) in points.iter().enumerate() {
-        faults.amount(&format!("power.wake_quantiles.{i}.up_to_pct"), point.up_to_pct, 100.0);
-        faults.amount(&format!("power.wake_quantiles.{i}.us"), point.us, MAX_US);
+        faults.amount(&format!("power.wake_quantiles.{i}.up_to_pct"), point.up_to_pct);
+        faults.amount(&format!("power.wake_quantiles.{i}.us"), point.us);
     }
     let rising =
         points.windows(2).all(|pair| pair[0].up_to_pct < pair[1].up_to_pct && pair[0].us <= pair[1].us);

@@ -354,10 +354,10 @@ pub struct ProcessRow {
 pub struct FlagRow {
     /// `flush` (the operation), or the name of a flag: `sync`, `fua`, `preflush`, `meta`, `readahead`, `packed`.
     pub flag: &'static str,
-    /// Requests that have it.
-    pub requests: u64,
+    /// Requests that have it; `None` where the format of the trace cannot record it.
+    pub requests: Option<u64>,
     /// Share of all requests, flushes and discards among them, percent.
-    pub pct: f64,
+    pub pct: Option<f64>,
     /// Per second of the duration.
     pub per_s: Option<f64>,
 }

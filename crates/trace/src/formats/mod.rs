@@ -22,6 +22,7 @@ mod msr;
 mod parquet;
 mod perfetto;
 mod pixel;
+mod recorded;
 mod rwbs;
 mod spc1;
 mod ssdsim;
@@ -40,6 +41,7 @@ pub(crate) use guard::UnitGuard;
 pub use holds::Holds;
 pub use input::Input;
 pub use parquet::parquet_error;
+pub use recorded::recorded_flags;
 pub use rwbs::parse as parse_rwbs;
 pub use time_unit::TimeUnit;
 

@@ -1,0 +1,37 @@
+//! What a format can say of a request beside its address: without it, a count of zero means nothing.
+
+use emmclab_base::Flags;
+
+/// Flags that the letters of an operation (`WSM`) state.
+const LETTERS: Flags =
+    Flags::SYNC.union(Flags::FUA).union(Flags::PREFLUSH).union(Flags::META).union(Flags::READAHEAD);
+
+/// The flags that a trace first read from `format` can have, and whether it can have flushes. Formats joined by ` + ` can
+/// have those of each; of a format that is not listed here, everything is assumed.
+pub fn recorded_flags(format: &str) -> (Flags, bool) {
+    format.split(" + ").fold((Flags::empty(), false), |(flags, flushes), one| {
+        let (more, flush) = match one {
+            "biotracer" => (Flags::PACKED.union(Flags::NO_WAIT).union(Flags::NO_WAIT_KNOWN), false),
+            "blktrace" | "blkparse" | "pixel" => (LETTERS, true),
+            "fio" => (Flags::empty(), true),
+            "alibaba" | "disksim" | "mqsim" | "msr" | "spc1" | "ssdsim" | "systor17" | "tencent" => {
+                (Flags::empty(), false)
+            }
+            _ => (Flags::all(), true),
+        };
+        (flags.union(more), flushes || flush)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_formats_record_what_each_records() {
+        assert_eq!(recorded_flags("msr"), (Flags::empty(), false));
+        let (flags, flushes) = recorded_flags("biotracer + blkparse");
+        assert!(flags.contains(Flags::PACKED) && flags.contains(Flags::SYNC) && flushes);
+        assert!(!flags.contains(Flags::JOURNAL));
+    }
+}
