@@ -31,6 +31,8 @@ WALL_GROUP = "computing"
 _ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
 _RATES = (1e-6, 1e6)
+#: Share of requests, percent, above which wrapped addresses distort the figures.
+_MUCH_WRAPPED_PCT = 5.0
 
 
 class Device:
@@ -112,7 +114,7 @@ class Device:
         """
         pair = _core.Pair(self._config, card._config, json.dumps(parse_routing(routing)))
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = source.open()
+        stream = source.open(one_device=True)
         while (batch := stream.next()) is not None and pair.feed(batch):
             pass
         result: dict[str, Any] = json.loads(pair.finish())
@@ -226,8 +228,9 @@ class Device:
             progress: called after each batch.
 
         Raises:
-            ConfigError: a setting or option is impossible, the trace does not fit the device, or `victim`
-                answers with anything but a full block of its view.
+            ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
+                (`read(..., only="device=NAME")` takes one), or `victim` answers with anything but a full
+                block of its view.
             EmmclabError: the trace cannot be read on.
             Exception: whatever `victim` raises ends the run.
 
@@ -269,7 +272,7 @@ class Device:
             "precondition": "none" if isinstance(aging, Path) else aging,
         }
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = (source.repeated(passes) if passes > 1 else source).open()
+        stream = (source.repeated(passes) if passes > 1 else source).open(one_device=True)
         if isinstance(stream, _core.Reader):
             _core.check_traces(self._config, json.dumps(options), [stream])
         beside = Device.named(second) if isinstance(second, str) else second
@@ -285,6 +288,8 @@ class Device:
         )
         ledger = _drive(run, stream, progress)
         result = json.loads(run.finish(ledger))
+        requests = result["requests"]
+        requests["wrapped_pct"] = 100 * result["ledger"]["folded"] / max(requests["total"], 1)
         # The core's name of the option.
         del options["fold"]
         said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
@@ -362,6 +367,25 @@ class Result(Document):
         if group == "energy" and not self["energy"]["total_mj"]:
             return None
         return self[path]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to know before the figures are read: requests that were wrapped into a smaller device.
+
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> small = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> len(small.simulate(trace, wrap_addresses=True).warnings)
+        1
+        """
+        wrapped = self["requests"].get("wrapped_pct", 0.0)
+        if wrapped <= _MUCH_WRAPPED_PCT:
+            return []
+        return [
+            f"{wrapped:.1f} % of the requests of {self['trace']} lie beyond the {self['device']} device and "
+            "were wrapped into it: distant addresses share pages, which changes overwrites and write "
+            "amplification; take a larger device"
+        ]
 
     def deterministic(self) -> dict[str, Any]:
         """Give the groups that are the same on every computer and in every run.

@@ -193,7 +193,7 @@ def fit(trace: Trace, progress: Progress | None = None) -> Workload:
     'Email'
     """
     fitter = _core.Fitter(trace.name)
-    for batch in trace.batches(progress):
+    for batch in trace.batches(progress, one_device=True):
         fitter.update(batch)
     return Workload(fitter.finish())
 
@@ -228,8 +228,10 @@ def differences(first: Profile, second: Profile) -> list[dict[str, Any]]:
     return rows
 
 
-def open_input(name: str, seed: int = 1) -> Trace:
+def open_input(name: str, seed: int = 1, open_file: Callable[[Path], Trace] | None = None) -> Trace:
     """Open a trace file by its path, or make the trace of a workload (preset, or model in a `.toml` file).
+
+    `open_file` opens a trace file, `read` where it is None.
 
     >>> open_input("Twitter").name
     'Twitter'
@@ -242,4 +244,4 @@ def open_input(name: str, seed: int = 1) -> Trace:
         return Workload.preset(name).trace(seed)
     if not Path(name).exists() and name.casefold() in (known.casefold() for known in benchmarks()):
         return benchmark(name, seed)
-    return read(name)
+    return read(name) if open_file is None else open_file(Path(name))

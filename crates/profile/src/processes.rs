@@ -1,17 +1,17 @@
-//! Who asks for I/O.
+//! Who asks for I/O, and which device.
 
-use emmclab_trace::{Names, Op, Request};
+use emmclab_trace::{NameId, Names, Op, Request};
 
 use crate::bins::pct;
 use crate::names::NameMap;
-use crate::report::ProcessRow;
+use crate::report::{DeviceRow, ProcessRow, ShareRow};
 
 /// Rows in the table; further processes are summed in one.
 const ROWS: usize = 64;
 
-/// Counts for each process name.
+/// Counts for each name, of processes or of devices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Processes {
+pub(crate) struct Shares {
     names: NameMap,
     /// By index in `names`; the first is for requests without a name.
     shares: Vec<Share>,
@@ -26,15 +26,16 @@ struct Share {
     write_sectors: u64,
 }
 
-impl Processes {
+impl Shares {
     /// Gets ready for requests whose names are in this table.
     pub fn follow(&mut self, names: &Names) {
         self.names.follow(names);
     }
 
+    /// Adds a request, which has this name.
     #[inline]
-    pub fn add(&mut self, request: &Request) {
-        let index = self.names.index(request.process) as usize;
+    pub fn add(&mut self, request: &Request, name: Option<NameId>) {
+        let index = self.names.index(name) as usize;
         if index >= self.shares.len() {
             self.shares.resize(index + 1, Share::default());
         }
@@ -63,8 +64,18 @@ impl Processes {
         }
     }
 
-    /// The processes with the most requests first; nothing where no request has a name.
-    pub fn rows(&self) -> Vec<ProcessRow> {
+    /// As processes.
+    pub fn processes(&self) -> Vec<ProcessRow> {
+        self.rows().into_iter().map(|(process, share)| ProcessRow { process, share }).collect()
+    }
+
+    /// As devices.
+    pub fn devices(&self) -> Vec<DeviceRow> {
+        self.rows().into_iter().map(|(device, share)| DeviceRow { device, share }).collect()
+    }
+
+    /// The names with the most requests first; nothing where no request has a name.
+    fn rows(&self) -> Vec<(String, ShareRow)> {
         let mut shares: Vec<(&str, Share)> = self
             .shares
             .iter()
@@ -85,7 +96,7 @@ impl Processes {
             shares.drain(ROWS - 1..).for_each(|(_, share)| rest.add(&share));
             shares.push(("(others)", rest));
         }
-        shares.into_iter().map(|(name, share)| share.row(name, &all)).collect()
+        shares.into_iter().map(|(name, share)| (name.to_owned(), share.row(&all))).collect()
     }
 }
 
@@ -106,9 +117,8 @@ impl Share {
         self.write_sectors += other.write_sectors;
     }
 
-    fn row(&self, process: &str, all: &Self) -> ProcessRow {
-        ProcessRow {
-            process: process.to_owned(),
+    fn row(&self, all: &Self) -> ShareRow {
+        ShareRow {
             reads: self.reads,
             writes: self.writes,
             others: self.others,

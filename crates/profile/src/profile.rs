@@ -17,9 +17,10 @@ use crate::operations::Operations;
 use crate::options::ProfileOptions;
 use crate::pages::{NewPages, Pages, pages_of};
 use crate::picture::Picture;
-use crate::processes::Processes;
+use crate::processes::Shares;
 use crate::queue::Queue;
-use crate::report::{Figures, Locality, ProfileReport, Tables};
+use crate::reissues::Reissues;
+use crate::report::{Figures, Locality, ProfileReport, ReissueFigures, Tables};
 use crate::reuse::Reuse;
 use crate::timeline::Timeline;
 use crate::wake::WakeUp;
@@ -46,7 +47,9 @@ pub struct Profile {
     reuse: Reuse,
     timeline: Timeline,
     picture: Picture,
-    processes: Processes,
+    processes: Shares,
+    by_device: Shares,
+    reissues: Reissues,
     flags: FlagCounts,
 }
 
@@ -67,7 +70,9 @@ impl Profile {
             reuse: Reuse::default(),
             timeline: Timeline::default(),
             picture: Picture::default(),
-            processes: Processes::default(),
+            processes: Shares::default(),
+            by_device: Shares::default(),
+            reissues: Reissues::default(),
             flags: FlagCounts::default(),
         }
     }
@@ -76,6 +81,7 @@ impl Profile {
     pub fn update(&mut self, batch: &Batch) {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
+        self.by_device.follow(batch.devices());
         self.gaps.extend(batch.arrivals());
         let mut ahead = Vec::with_capacity(AHEAD);
         let mut requests = batch.iter();
@@ -98,16 +104,19 @@ impl Profile {
         self.wake_up.add(request, found.gap_ns);
         self.operations.add(request);
         self.flags.add(request);
-        self.processes.add(request);
+        self.processes.add(request, request.process);
+        self.by_device.add(request, request.device);
         let mut new = NewPages::default();
+        let space = self.devices.index(request.device);
+        let hits = self.pages.address_hits();
         if request.op.has_data() {
-            let space = self.devices.index(request.device);
             self.sequences.add(request, space);
             self.alignment.add(request);
             new = self.pages.add(request, space);
             self.reuse.add(space, pages_of(request));
             self.picture.add(request);
         }
+        self.reissues.add(request, space, self.pages.address_hits() > hits);
         self.timeline.add(request, found.depth, new);
     }
 
@@ -152,6 +161,8 @@ impl Profile {
         self.timeline.merge(other.timeline, aligned);
         self.picture.merge(other.picture, aligned);
         self.processes.merge(&other.processes);
+        self.by_device.merge(&other.by_device);
+        self.reissues.merge(other.reissues, join, space_of);
         self.flags.merge(&other.flags);
         Ok(())
     }
@@ -182,6 +193,9 @@ impl Profile {
                 busy_and_idle_s,
             ),
             key_figures_without_jumps: jumps.figures_without(&tables, &self.arrivals, &self.queue),
+            reissues: ledger
+                .reissued
+                .map(|_| self.reissues.report(reissue_figures(&tables), ledger.dropped_reissues)),
             by_operation,
             locality: Locality {
                 sequential_requests: self.sequences.sequential(),
@@ -272,8 +286,23 @@ impl Profile {
             address_time: self.picture.rows(origin),
             idle_gaps: self.queue.gap_rows(),
             wake_up: self.wake_up.rows(),
-            process_share: self.processes.rows(),
+            reissue_by_idle: self.reissues.rows(),
+            process_share: self.processes.processes(),
+            device_share: self.by_device.devices(),
             flags: self.flags.rows(tables.duration_s),
         }
+    }
+}
+
+/// The figures of Tables III and IV that re-issues change.
+fn reissue_figures(tables: &Tables) -> ReissueFigures {
+    ReissueFigures {
+        requests: tables.requests,
+        data_size_kb: tables.data_size_kb,
+        mean_size_kb: tables.mean_size_kb,
+        write_requests_pct: tables.write_requests_pct,
+        arrival_rate_per_s: tables.arrival_rate_per_s,
+        spatial_locality_pct: tables.spatial_locality_pct,
+        temporal_locality_pct: tables.temporal_locality_pct,
     }
 }

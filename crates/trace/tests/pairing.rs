@@ -128,9 +128,8 @@ fn a_later_request_of_a_range_that_was_issued_again_neither_vanishes_nor_takes_s
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 1, 0, 0));
     // Without recorded queueing, the response would be that of the orphan: from 5 to 5009.
-    let unqueued = |text: &str| {
-        text.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>().join("\n")
-    };
+    let unqueued =
+        |text: &str| text.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>().join("\n");
     let (requests, ledger) = pair(&unqueued(&format!("{first}{later}")));
     let expected = [[2, 2, 5, 9], [5001, 5001, 5001, 5009], [9001, 9001, 9001, 9009]];
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);

@@ -58,7 +58,7 @@ def compare(
     sources = distinct([reading.open(path) for path in traces])
     results = [replay.run(device, [source]) for source in sources for device in configurations]
     for result in results[:: len(configurations)]:
-        reading.note_mended(result["trace"], result["ledger"])
+        reading.note_changed(result["trace"], result["ledger"])
     if as_json:
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
     else:

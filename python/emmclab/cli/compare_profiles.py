@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.profile import run
 from emmclab.cli.show import framed
 from emmclab.fields import TABLES
@@ -20,18 +20,26 @@ _Input = Annotated[str, typer.Argument(help="A trace, a workload of the paper by
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("compare-profiles", epilog="Example: [cyan]emmclab compare-profiles trace.txt Messaging[/]")(
-        compare_profiles
+        with_groups(compare_profiles)
     )
 
 
 def compare_profiles(
+    *,
     first: _Input,
     second: _Input,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of synthetic traces.")] = 1,
     as_json: AsJson = False,
+    reading: Reading,
 ) -> None:
-    """Compare Tables III and IV of two traces; differences in percent of the first."""
-    profiles = [run(open_input(name, seed)) for name in (first, second)]
+    """Compare Tables III and IV of two traces; differences in percent of the first.
+
+    Options of reading are those of recorded traces.
+    """
+    profiles = [run(open_input(name, seed, reading.open)) for name in (first, second)]
+    for found in profiles:
+        if found["header"]["format"] != "synthetic":
+            reading.note_changed(found.name, found["ledger"])
     rows = differences(*profiles)
     if as_json:
         print_json({"first": profiles[0].name, "second": profiles[1].name, "fields": rows})

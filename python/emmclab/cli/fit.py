@@ -33,7 +33,7 @@ def fit(
     recorded = reading.open(trace)
     with Meter(f"fit {recorded.name}") as meter:
         model = fit_workload(recorded, progress=meter)
-    reading.note_mended(recorded.name, recorded.ledger)
+    reading.note_changed(recorded.name, recorded.ledger)
     if output is None:
         sys.stdout.write(model.to_toml())
         return

@@ -34,6 +34,8 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
             console.print(
                 Text.assemble((result["trace"], "bold"), f"  ledger: {ledger_line(result['ledger'])}")
             )
+    for warning in dict.fromkeys(warning for result in results for warning in result.warnings):
+        console.print(Text.assemble(("warning: ", "bold yellow"), warning), soft_wrap=True)
     first = results[0]
     console.print(
         Text(

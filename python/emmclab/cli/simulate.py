@@ -54,7 +54,7 @@ def simulate(
     beside = None if second is None else configured(second, [])
     software = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}
     result = replay.run(configuration, opened, events, **software)
-    reading.note_mended(result["trace"], result["ledger"])
+    reading.note_changed(result["trace"], result["ledger"])
     if as_json:
         print_json(result.to_dict())
     else:

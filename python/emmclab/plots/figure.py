@@ -40,7 +40,9 @@ class Figure:
 
 def rows_of(profiles: Iterable[Profile], figure: str) -> Rows:
     """Give the rows of a figure for several traces."""
-    return [{"trace": profile.name, **row} for profile in profiles for row in profile.figure(figure)]
+    return [
+        {"trace": profile.name, **row} for profile in profiles for row in profile["figures"].get(figure, [])
+    ]
 
 
 def to_csv(rows: Rows) -> str:

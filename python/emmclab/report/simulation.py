@@ -53,6 +53,7 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         columns=_COLUMNS,
         runs=[_run(result, first[result["trace"]]) for result in results],
         provenance=[(trace, ledger_line(first[trace]["ledger"])) for trace in traces],
+        warnings=list(dict.fromkeys(warning for result in results for warning in result.warnings)),
         options=first[traces[0]]["options"],
         devices=[_device(device) for device in devices],
     )

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.trace import Header, Ledger, Trace, read, trace_name
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
+#: What parts the path of an input from the conditions on its requests.
+_ONLY = " --only "
 #: Inputs up to this many requests are held in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
 
@@ -30,14 +32,34 @@ class Input:
     digest: str
     seed: int
     requests: int = 0
+    #: Conditions on the requests of a trace, as `--only` takes them.
+    only: str = ""
 
     @staticmethod
     def of(source: str, seed: int, requests: int = 0) -> Input:
         """Find an input by the name of a workload, or the path of a model (`.toml`) or trace.
 
+        The path of a trace may be followed by ` --only KEY=VALUE,...`: its requests that are wanted.
+
         Raises:
             InputError: there is no such workload, or the file cannot be read.
+            ConfigError: `requests` of a recording, or `--only` of a workload.
         """
+        path, _, only = source.partition(_ONLY)
+        found = Input._found(path, seed, requests)
+        if not only:
+            return found
+        if found.synthetic:
+            raise ConfigError(
+                f"{path} is made, not recorded",
+                kind="config",
+                field="--only",
+                hint="give it to a recorded trace",
+            )
+        return replace(found, name=f"{found.name} ({only})", only=only)
+
+    @staticmethod
+    def _found(source: str, seed: int, requests: int) -> Input:
         programs = {name.casefold(): name for name in benchmarks()}
         if source.casefold() in programs and not Path(source).exists():
             # A benchmark is code: the build that made it is part of every cell.
@@ -62,7 +84,7 @@ class Input:
             return benchmark(self.source, self.seed, requests=self.requests or None)
         if self.synthetic:
             return Workload.named(self.source).trace(self.seed, requests=self.requests or None)
-        return read(self.source)
+        return read(self.source, only=self.only or None)
 
 
 @functools.cache
@@ -105,6 +127,8 @@ class Cell:
             "requests_asked": self.input.requests,
             "seed": self.input.seed,
         }
+        if self.input.only:
+            said["only"] = self.input.only
         if self.device:
             said |= {
                 "device": self.device_name,
@@ -164,14 +188,18 @@ class _Held:
 
 @functools.lru_cache(maxsize=1)
 def _prepared(source: Input) -> Trace:
-    """Open an input and hold it in memory where it is small enough."""
+    """Open an input and hold it in memory where it is small enough.
+
+    A trace of several devices is refused: every figure would be of addresses that are not of one space.
+    """
     trace = source.open()
     batches: list[_core.Batch] = []
     requests = 0
-    for batch in trace.batches():
-        batches.append(batch)
+    for batch in trace.batches(one_device=True):
         requests += len(batch)
-        if requests > _HELD_REQUESTS:
-            return trace
+        if requests <= _HELD_REQUESTS:
+            batches.append(batch)
+    if requests > _HELD_REQUESTS:
+        return trace
     header, ledger = trace.header, trace.ledger
     return Trace(trace.name, lambda: _Held(batches, header, ledger))  # type: ignore[arg-type, return-value]

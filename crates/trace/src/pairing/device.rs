@@ -164,9 +164,8 @@ impl Device {
         if self.issue_again(event, ledger) {
             return;
         }
-        let mut open = self
-            .take_waiting(event, ledger)
-            .unwrap_or_else(|| Open { queued: false, ..Open::new(event) });
+        let mut open =
+            self.take_waiting(event, ledger).unwrap_or_else(|| Open { queued: false, ..Open::new(event) });
         // Forced unit access that the driver does not get as such is emulated by a flush after the data.
         open.sequenced |= open.request.flags.contains(Flags::FUA) && !event.flags.contains(Flags::FUA);
         open.request.start.get_or_insert(event.time);
