@@ -13,7 +13,7 @@ import emmclab
 from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.layers import default_text
-from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, LEDGER_MEANINGS, TABLES, Field
+from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, LEDGER_MEANINGS, REISSUE_FIELDS, TABLES, Field
 from emmclab.glossary import glossary
 from emmclab.layers import layers
 from emmclab.plots import FIGURES
@@ -166,8 +166,17 @@ def profile_fields() -> str:
         "jumps that are left in the trace (`null` where there are none):\n\n"
     )
     parts.append(described(KEY_FIELDS))
+    parts.append(
+        "\n## Suspected re-issues\n\n`reissues` tells of requests that were issued twice "
+        "([rule](../guides/first-look.md#requests-that-were-issued-twice)), `null` where the trace does not "
+        "show them: "
+        + ", ".join(f"`{name}`" for name in profile["reissues"])
+        + ". `figures` are those that re-issues change, `figures_without` the same without the re-issues "
+        "that are left in the trace (`null` where there are none):\n\n"
+    )
+    parts.append(described(REISSUE_FIELDS))
     flat = {field.name for _, fields in TABLES for field in fields}
-    elsewhere = ("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps")
+    elsewhere = ("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps", "reissues")
     others = [name for name in profile if name not in flat and name not in elsewhere]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
     parts.append(

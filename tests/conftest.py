@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -148,10 +149,17 @@ def ledger(reproduced: Path) -> list[dict[str, Any]]:
     return found
 
 
-def instances() -> list[str]:
-    """Give the tracefs instances of recorders that there are."""
-    folder = Path("/sys/kernel/tracing/instances")
-    return [entry.name for entry in folder.iterdir() if entry.name.startswith("emmclab")]
+def instances(loop: str) -> list[str]:
+    """Give the tracefs instances that record this loop device; others on the machine are not of this test."""
+    major, minor = Path(f"/sys/block/{Path(loop).name}/dev").read_text().split(":")
+    filter_of_loop = f"dev == {int(major) << 20 | int(minor)}"
+    found = []
+    for entry in Path("/sys/kernel/tracing/instances").iterdir():
+        with contextlib.suppress(OSError):
+            text = (entry / "events/block/block_rq_issue/filter").read_text()
+            if filter_of_loop in map(str.strip, text.split("||")):
+                found.append(entry.name)
+    return found
 
 
 @pytest.fixture(scope="module")

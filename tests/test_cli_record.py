@@ -28,7 +28,7 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
     assert said["activity"] == {"hosts": [], "syncs": [], "journals": []} and said["remarks"] == []
-    assert instances() == []
+    assert instances(loop) == []
 
 
 def test_a_quiet_recording_and_a_wrong_option_say_so(loop: str, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
         assert {entry.name for entry in small.iterdir()} == {"fills", "x.parquet"}
     finally:
         subprocess.run(["umount", small], check=True)
-    assert instances() == []
+    assert instances(loop) == []
 
 
 def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     assert "link to the recorded machine was lost" in words
     assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] >= 100
     assert json.loads(emmclab("profile", path, "--json").stdout)[0]["write_requests_pct"] == 0
-    while instances() and time.monotonic() < deadline:
+    while instances(loop) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert instances() == []
+    assert instances(loop) == []
 
 
 def test_ctrl_c_ends_a_recording_like_its_duration(loop: str, tmp_path: Path) -> None:
@@ -130,4 +130,41 @@ def test_ctrl_c_ends_a_recording_like_its_duration(loop: str, tmp_path: Path) ->
     recording.send_signal(signal.SIGINT)
     said, _ = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0 and "20 kept" in said
-    assert emmclab("profile", path).returncode == 0 and instances() == []
+    assert emmclab("profile", path).returncode == 0 and instances(loop) == []
+
+
+def test_the_exit_status_is_that_of_the_command_and_an_empty_recording_says_so(
+    loop: str, tmp_path: Path
+) -> None:
+    for number, (command, status) in enumerate(
+        [(["false"], 1), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143), (["true"], 0)]
+    ):
+        path = tmp_path / f"{number}.parquet"
+        done = emmclab("record", "--device", loop, "-o", path, "--json", "--", *command)
+        assert done.returncode == status, done.stderr
+        said = json.loads(done.stdout)
+        assert said["command_status"] == status and said["trace"] == str(path)
+        assert said["remarks"] == ["no request was recorded"] and "no request was recorded" in done.stderr
+        assert path.exists()
+    wrote = ["sh", "-c", f"dd if={loop} of=/dev/null bs=4k count=5 iflag=direct status=none; exit 3"]
+    path = tmp_path / "whole.parquet"
+    done = emmclab("record", "--device", loop, "-o", path, "--", *wrote)
+    assert done.returncode == 3 and "status 3" in done.stderr
+    assert emmclab("profile", path).returncode == 0
+
+
+def test_without_a_device_it_says_what_it_takes_and_why(loop: str, tmp_path: Path) -> None:
+    done = emmclab("record", "-o", tmp_path / "x.parquet", "--", "true")
+    name = Path(loop).name
+    # This loop device backs nothing that is mounted.
+    taken, _, why = done.stderr.partition("(")
+    assert done.returncode == 0 and name not in taken.split(), done.stderr
+    assert "every disk but" in why and name in why and "--device takes others" in why
+
+
+def test_a_recording_is_told_apart_from_a_file_that_was_read(loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    read = ["dd", f"if={loop}", "of=/dev/null", "bs=4k", "count=5", "iflag=direct", "status=none"]
+    assert emmclab("record", "--device", loop, "-o", path, "--", *read).returncode == 0
+    said = " ".join(emmclab("explain", path).stdout.split())
+    assert "recorded by emmclab" in said and "None" not in said and "not recorded)" not in said

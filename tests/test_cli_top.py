@@ -59,7 +59,7 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
         )
     busy = [view for view in views if view["requests"] > 1]
     assert all(0 < view["longest_gap_ns"] <= view["idle_ns"] for view in busy)
-    assert instances() == []
+    assert instances(loop) == []
 
 
 def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str) -> None:
@@ -75,7 +75,7 @@ def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str
     said += watching.stdout.read()
     assert not watching.stderr.read() and watching.wait(PATIENCE_S) == 0
     assert "  dd write: " in said and "64.0 mean KB" in said and "\x1b" not in said
-    assert instances() == []
+    assert instances(loop) == []
 
 
 def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_one_view_and_wrong_options(loop: str) -> None:
         assert done.returncode == 2 and value in done.stderr, done.stderr
     both = emmclab("top", "--ssh", "x", "--adb")
     assert both.returncode == 2 and "one machine" in both.stderr
-    assert instances() == []
+    assert instances(loop) == []
 
 
 def test_a_terminal_shows_a_table_that_ctrl_c_ends(loop: str) -> None:
@@ -138,4 +138,4 @@ def test_a_terminal_shows_a_table_that_ctrl_c_ends(loop: str) -> None:
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert b"process" in shown and b"p99 ms" in shown and b"no-wait %" in shown
-    assert instances() == []
+    assert instances(loop) == []

@@ -8,6 +8,8 @@ from emmclab.device import Result
 
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
 DEPENDENT_PCT = 25.0
+#: Share of requests wrapped into a smaller device above which that is said first.
+MUCH_WRAPPED_PCT = 5.0
 #: Share of the offered load that a device serves at the rate that is proposed for an overloaded run.
 _COMFORTABLE = 0.8
 
@@ -90,6 +92,13 @@ def warnings(result: Result) -> list[str]:
             f"overloaded: the requests offer {load['offered_pct']:,.0f} % of what {result['device']} can "
             f"serve, and {load['backlog_s']:,.1f} s of work is left at the last arrival, so that response "
             f"times grow with the length of the trace; use {cures} or a faster device"
+        )
+    wrapped = result["requests.wrapped_pct"]
+    if wrapped > MUCH_WRAPPED_PCT:
+        found.append(
+            f"{wrapped:.1f} % of the requests lie beyond the {result['device']} device and were wrapped into "
+            "it: distant addresses share pages, which changes overwrites and write amplification; take a "
+            "larger device"
         )
     dependent = recorded["dependent_pct"]
     if result["run.mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:

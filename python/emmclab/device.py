@@ -139,7 +139,7 @@ class Device:
         """
         pair = _core.Pair(self._config, card._config, json.dumps(parse_routing(routing)))
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = source.open()
+        stream = source.open(one_device=True)
         while (batch := stream.next()) is not None and pair.feed(batch):
             pass
         result: dict[str, Any] = json.loads(pair.finish())
@@ -293,8 +293,9 @@ class Device:
             progress: called after each batch.
 
         Raises:
-            ConfigError: a setting or option is impossible, the trace does not fit the device, or `victim`
-                answers with anything but a full block of its view.
+            ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
+                (`read(..., only="device=NAME")` takes one), or `victim` answers with anything but a full
+                block of its view.
             EmmclabError: the trace cannot be read on.
             Exception: whatever `victim` raises ends the run.
 
@@ -342,7 +343,7 @@ class Device:
         asked = {"percentiles": percentiles_of(percentiles), "distribution": distribution}
         paced = dict(options)
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = (source.repeated(passes) if passes > 1 else source).open()
+        stream = (source.repeated(passes) if passes > 1 else source).open(one_device=True)
         if isinstance(stream, _core.Reader):
             chosen = json.loads(_core.check_traces(self._config, json.dumps(options), [stream]))
             paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
@@ -363,6 +364,8 @@ class Device:
         result = json.loads(run.finish(ledger))
         if events is not None:
             written.append(fspath(events))
+        requests = result["requests"]
+        requests["wrapped_pct"] = 100 * result["ledger"]["folded"] / max(requests["total"], 1)
         # The core's name of the option.
         del options["fold"]
         said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}

@@ -90,6 +90,11 @@ LEDGER_MEANINGS = {
     "reordered": "requests that stood before one of earlier arrival, and were sorted",
     "clock_jumps": "places where the clock jumps, forward or back, or the recording paused",
     "mended_jumps": "those of them that were taken out under `--mend-clock`",
+    "reissued": "requests that are suspected to be issued a second time "
+    "([rule](../guides/first-look.md#requests-that-were-issued-twice)); `null` where neither processes nor "
+    "completions are recorded",
+    "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
+    "filtered": "requests left out under `--only`",
     "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
     "ambiguous": "requests whose events match in more than one way",
     "unpaired": "requests without a completion, or the reverse, at the edges of a recording",
@@ -109,6 +114,41 @@ KEY_FIELDS = (
     Field("mean_inter_arrival_ms", "Mean inter-arrival", "ms", 2, "time between two reads or writes, mean"),
     Field("busy_pct", "Busy", "%", 2, "share of the duration in which a request is unfinished"),
     Field("idle_pct", "Idle", "%", 2, "share of the duration in which none is, from first to last request"),
+)
+
+#: Figures that re-issues change, with and without them: the fields of `figures` and of `figures_without` in
+#: `reissues`.
+REISSUE_FIELDS = (
+    Field("requests", "Requests", "", 0, "reads and writes"),
+    Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
+    Field("mean_size_kb", "Mean size", "KB", 2, "bytes of a request, mean"),
+    Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
+    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
+    Field(
+        "spatial_locality_pct",
+        "Spatial locality",
+        "%",
+        2,
+        "requests that start where their predecessor ended",
+    ),
+    Field(
+        "temporal_locality_pct",
+        "Temporal locality",
+        "%",
+        2,
+        "requests whose start address has been seen before",
+    ),
+)
+
+#: The columns of `device_share`, beside the device.
+DEVICE_FIELDS = (
+    Field("requests_pct", "Requests", "%", 1, "share of all requests"),
+    Field("reads", "Reads", "", 0, "reads"),
+    Field("writes", "Writes", "", 0, "writes"),
+    Field("others", "Others", "", 0, "discards, flushes and secure erases"),
+    Field("read_kb", "Read", "KB", 0, "data read"),
+    Field("write_kb", "Written", "KB", 0, "data written"),
+    Field("data_pct", "Data", "%", 1, "share of all data"),
 )
 
 #: The columns of `clock_jumps`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from emmclab.profile import Profile
 from emmclab.quantity import duration, size
 
@@ -49,4 +51,25 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
                 f"({power['wake_ups']:,} times, {power['longest_wake_up_ms']:.1f} ms at most)",
             )
         )
+    if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
+        found.append(("Suspected re-issues", _reissues(reissues)))
     return found
+
+
+def _reissues(found: dict[str, Any]) -> str:
+    """Describe suspected re-issues, and what they show of the device's link."""
+    if not found["reissued"]:
+        return f"{found['dropped']:,} were dropped on reading"
+    text = (
+        f"{found['reissued']:,} requests ({found['reissued_pct']:.1f} %) seem to be others issued a second "
+        "time; `--drop-reissued` drops them"
+    )
+    if found["median_until_again_ms"] is not None:
+        text += f". They follow the first issue after {found['median_until_again_ms']:.1f} ms in the median"
+    if found["asleep_from_ms"] is not None:
+        text += (
+            f". After up to {found['awake_up_to_ms']} ms without requests hardly any is issued twice, after "
+            f"more than {found['asleep_from_ms']} ms nearly all are: between lies the time after which the "
+            "link to the device sleeps, so that its driver gives the next request back"
+        )
+    return text

@@ -58,6 +58,28 @@ class Profile(Document):
         # Results of studies may be older than this field.
         return list(self.get("clock_jumps", []))
 
+    @property
+    def reissues(self) -> dict[str, Any] | None:
+        """Suspected re-issues, and the figures with and without; None where the trace does not show them.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
+        0
+        """
+        # Results of studies may be older than this field.
+        found: dict[str, Any] | None = self.get("reissues")
+        return found
+
+    @property
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices of the trace, the most requests first: the rows of the figure `device_share`.
+
+        >>> import emmclab
+        >>> len(emmclab.profile(emmclab.bundled()[0]).devices)
+        1
+        """
+        return list(self["figures"].get("device_share", []))
+
     def _jump_lines(self) -> list[str]:
         rows = [[field.heading for field in JUMP_FIELDS], *map(jump_cells, self.clock_jumps)]
         lines = ["  ".join(f"{cell:>12}" for cell in row) for row in rows]
@@ -117,10 +139,10 @@ class Profile(Document):
         return profile_html(self)
 
 
-def ledger_line(ledger: Mapping[str, int]) -> str:
+def ledger_line(ledger: Mapping[str, Any]) -> str:
     """Give the ledger in a line.
 
-    >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155})
+    >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155, "reissued": None})
     '5,702 seen, 5,702 kept, 1,155 headers stripped'
     """
     from emmclab import _core

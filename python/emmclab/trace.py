@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from emmclab.frames import ArrowTable
 
 Header = dict[str, str | None]
-Ledger = dict[str, int]
+#: Counts; one that the input does not tell, as `reissued` without processes and completions, is None.
+Ledger = dict[str, Any]
 #: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
 Progress = Callable[[int, int | None, int], None]
+#: Conditions on requests: as `--only` takes them, one text or several, or values by key.
+Only = str | Sequence[str] | Mapping[str, Any]
 
 #: Endings of compression, which say nothing about the format.
 _ENDINGS = {
@@ -68,6 +71,7 @@ class Trace:
         self.header: Header = stream.header()
         """Where the trace comes from: source, format, device, clock, note."""
         self._ledger: Ledger | None = None
+        self._devices: dict[str, int] = {}
         self._of_files = isinstance(stream, _core.Reader)
         self._can_repeat = hasattr(stream, "repeat")
         self.recognised: list[tuple[str, str]] = stream.recognised() if self._of_files else []
@@ -139,6 +143,8 @@ class Trace:
     def ledger(self) -> Ledger:
         """Counts of requests (seen, kept, skipped, reordered, lost) and of clock jumps. Reads the trace once.
 
+        `reissued` is None where the trace does not show re-issues.
+
         >>> read(bundled()[0]).ledger["skipped"]
         0
         """
@@ -169,6 +175,16 @@ class Trace:
         _ = self.ledger
         return jumps_of(self.header)
 
+    @property
+    def devices(self) -> dict[str, int]:
+        """Requests by device of the trace, most first; empty where none is recorded. Reads the trace once.
+
+        >>> len(read(bundled()[0]).devices)
+        1
+        """
+        _ = self.ledger
+        return dict(self._devices)
+
     @functools.cached_property
     def digest(self) -> str | None:
         """SHA-256 of the file's bytes, first 16 digits; None where the trace is made, or comes from a pipe.
@@ -196,8 +212,11 @@ class Trace:
         """
         return self._can_repeat and not self._of_files
 
-    def open(self) -> _core.Reader:
+    def open(self, *, one_device: bool = False) -> _core.Reader:
         """Open the trace at its beginning, as a stream of batches.
+
+        Args:
+            one_device: refuse a trace of several devices, whose addresses are not of one space.
 
         Raises:
             UnsupportedError: a pipe has been read before.
@@ -210,10 +229,14 @@ class Trace:
         if stream is None:
             refuse_pipes([self], "read twice")
             stream = self._open_stream()
+        if one_device and isinstance(stream, _core.Reader):
+            stream.refuse_several_devices()
         return stream
 
-    def batches(self, progress: Progress | None = None) -> Iterator[_core.Batch]:
+    def batches(self, progress: Progress | None = None, *, one_device: bool = False) -> Iterator[_core.Batch]:
         """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
+
+        With `one_device`, a trace of several devices is refused.
 
         >>> trace = read(bundled()[0])
         >>> sum(len(batch) for batch in trace.batches()) == trace.ledger["kept"]
@@ -222,7 +245,7 @@ class Trace:
         Raises:
             EmmclabError: at the first bad record, with file, line, field and a hint.
         """
-        stream = self.open()
+        stream = self.open(one_device=one_device)
         requests = 0
         while (batch := stream.next()) is not None:
             yield batch
@@ -230,6 +253,8 @@ class Trace:
             if progress is not None:
                 progress(*stream.progress(), requests)
         self.header, self._ledger = stream.header(), stream.ledger()
+        if isinstance(stream, _core.Reader):
+            self._devices = dict(stream.devices())
 
     def rows(self, limit: int = 10) -> list[dict[str, Any]]:
         """Give the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
@@ -394,6 +419,8 @@ def read(
     size_unit: str | None = None,
     reorder_window: int | None = None,
     mend_clock: bool | str = False,
+    drop_reissued: bool = False,
+    only: Only | None = None,
 ) -> Trace:
     """Open a trace of any format that `emmclab formats` lists.
 
@@ -409,11 +436,17 @@ def read(
             pass and cuts them to the median gap; a length such as `1h` cuts the gaps above it to the median
             of those before, in one pass. What follows a backward jump is put behind what came before. The
             ledger counts `clock_jumps` and `mended_jumps`.
+        drop_reissued: drop requests that are suspected to be issued a second time. The ledger counts
+            `reissued` and `dropped_reissues`.
+        only: the requests that are wanted, as `"process=kworker/*,from=10s,to=2m30s"`, several such texts, or
+            `{"process": ["fio", "kworker/*"], "from": "10s"}`. Keys: device, process (both with `*` and `?`),
+            pid, op, from, to (from the first arrival of the trace). The ledger counts the rest as `filtered`.
 
     Raises:
         InputError: the file cannot be read.
         FormatError: its format is unknown, or its content breaks the format.
-        ConfigError: an option has no meaning, such as a length that is none.
+        ConfigError: an option has no meaning, such as a length that is none or an unknown key of `only`; on
+            reading, also where a value of `only` matches no request.
         UnsupportedError: `mend_clock=True`, and the trace comes from a pipe, which can be read but once.
 
     >>> read(bundled()[0]).name
@@ -433,6 +466,8 @@ def read(
             size_unit=size_unit,
             reorder_window=reorder_window,
             mend_clock=mend,
+            drop_reissued=drop_reissued,
+            only=None if only is None else _conditions(only),
         )
 
     return Trace(trace_name(path), open_stream)
@@ -446,6 +481,25 @@ def reading_options() -> dict[str, Any]:
     """
     parameters = inspect.signature(read).parameters.values()
     return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
+def _conditions(only: Only) -> list[str]:
+    """Give the texts of conditions as the core reads them; several values of a key are joined.
+
+    >>> _conditions({"process": ["fio", "dd"], "pid": 7}), _conditions("op=read")
+    (['process=fio|dd', 'pid=7'], ['op=read'])
+    """
+    if isinstance(only, str):
+        return [only]
+    if not isinstance(only, Mapping):
+        return list(only)
+    several = (list, tuple, set, frozenset)
+    return [
+        f"{key}={'|'.join(map(str, sorted(value) if isinstance(value, set | frozenset) else value))}"
+        if isinstance(value, several)
+        else f"{key}={value}"
+        for key, value in only.items()
+    ]
 
 
 def combine(traces: Sequence[Trace]) -> Trace:

@@ -197,7 +197,7 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
     'mail'
     """
     fitter = _core.Fitter(name)
-    for batch in trace.batches(progress):
+    for batch in trace.batches(progress, one_device=True):
         fitter.update(batch)
     return Workload(fitter.finish())
 

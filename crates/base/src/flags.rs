@@ -29,11 +29,23 @@ bitflags! {
         /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, journal blocks and commit blocks (with `META`
         /// where the kernel marks them), and rarely data that a commit depends on.
         const JOURNAL = 1 << 8;
+        /// It is suspected to be another request, issued a second time; found on reading, not recorded.
+        const REISSUED = 1 << 9;
     }
 }
 
 impl Flags {
     /// Names in the order of the bits.
-    pub const NAMES: [&'static str; 9] =
-        ["sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known", "journal"];
+    pub const NAMES: [&'static str; 10] = [
+        "sync",
+        "fua",
+        "preflush",
+        "meta",
+        "readahead",
+        "packed",
+        "no_wait",
+        "no_wait_known",
+        "journal",
+        "reissued",
+    ];
 }

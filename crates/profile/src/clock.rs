@@ -47,6 +47,10 @@ impl<'a> Jumps<'a> {
     /// The key figures without the jumps that are left in the trace; `None` where there are none.
     pub fn figures_without(&self, tables: &Tables, arrivals: &Arrivals, queue: &Queue) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
+            if without_ns == 0 {
+                // Of a part of the trace the reader does not know it.
+                return None;
+            }
             let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
             let forward = self.all.iter().filter(|jump| jump.direction == Direction::Forward).count() as u64;
             let duration_s = tables.duration_s + added_ns as f64 / 1e9;

@@ -34,6 +34,7 @@ mod processes;
 mod profile;
 pub mod published;
 mod queue;
+mod reissues;
 pub mod report;
 mod reuse;
 mod timeline;

@@ -1,21 +1,21 @@
-//! Who asks for I/O.
+//! Who asks for I/O, and which device.
 
 use emmclab_timeline::{Histogram, Times};
-use emmclab_trace::{Names, Op, Request};
+use emmclab_trace::{NameId, Names, Op, Request};
 
 use crate::bins::pct;
 use crate::elapsed;
 use crate::names::NameMap;
-use crate::report::ProcessRow;
+use crate::report::{DeviceRow, ProcessRow, ShareRow};
 
 /// Rows in the table; further processes are summed in one.
 const ROWS: usize = 64;
 /// Names whose response times are kept, the first of a trace; at most 7 MB for times of up to a second.
 const TIMED: usize = 1_024;
 
-/// Counts for each process name.
+/// Counts for each name, of processes or of devices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Processes {
+pub(crate) struct Shares {
     names: NameMap,
     /// By index in `names`; the first is for requests without a name.
     shares: Vec<Share>,
@@ -56,15 +56,16 @@ struct Share {
     pids: Pids,
 }
 
-impl Processes {
+impl Shares {
     /// Gets ready for requests whose names are in this table.
     pub fn follow(&mut self, names: &Names) {
         self.names.follow(names);
     }
 
+    /// Adds a request, which has this name.
     #[inline]
-    pub fn add(&mut self, request: &Request) {
-        let index = self.names.index(request.process) as usize;
+    pub fn add(&mut self, request: &Request, name: Option<NameId>) {
+        let index = self.names.index(name) as usize;
         if index >= self.shares.len() {
             self.shares.resize(index + 1, Share::default());
         }
@@ -113,8 +114,18 @@ impl Processes {
         self.other_times.merge(&other.other_times);
     }
 
-    /// The processes with the most requests first; nothing where no request has a name.
-    pub fn rows(&self) -> Vec<ProcessRow> {
+    /// As processes.
+    pub fn processes(&self) -> Vec<ProcessRow> {
+        self.rows().into_iter().map(|(process, share)| ProcessRow { process, share }).collect()
+    }
+
+    /// As devices.
+    pub fn devices(&self) -> Vec<DeviceRow> {
+        self.rows().into_iter().map(|(device, share)| DeviceRow { device, share }).collect()
+    }
+
+    /// The names with the most requests first; nothing where no request has a name.
+    fn rows(&self) -> Vec<(String, ShareRow)> {
         if self.shares.len() <= 1 {
             return Vec::new();
         }
@@ -129,15 +140,17 @@ impl Processes {
         used.iter().for_each(|index| all.add(&self.shares[*index]));
         let rest = if used.len() > ROWS { used.split_off(ROWS - 1) } else { Vec::new() };
         let times = |index: &usize| self.times.get(*index).map(Histogram::times).unwrap_or_default();
-        let mut rows: Vec<_> =
-            used.iter().map(|index| self.shares[*index].row(name(*index), &all, &times(index))).collect();
+        let mut rows: Vec<_> = used
+            .iter()
+            .map(|index| (name(*index).to_owned(), self.shares[*index].row(&all, &times(index))))
+            .collect();
         if !rest.is_empty() {
             let (mut share, mut others) = (Share::default(), self.other_times.times());
             for index in &rest {
                 share.add(&self.shares[*index]);
                 others.add(&times(index));
             }
-            rows.push(share.row("(others)", &all, &others));
+            rows.push(("(others)".to_owned(), share.row(&all, &others)));
         }
         rows
     }
@@ -161,9 +174,8 @@ impl Share {
         self.pids.add(other.pids);
     }
 
-    fn row(&self, process: &str, all: &Self, times: &Times) -> ProcessRow {
-        ProcessRow {
-            process: process.to_owned(),
+    fn row(&self, all: &Self, times: &Times) -> ShareRow {
+        ShareRow {
             reads: self.reads,
             writes: self.writes,
             others: self.others,

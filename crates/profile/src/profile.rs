@@ -18,9 +18,10 @@ use crate::operations::Operations;
 use crate::options::ProfileOptions;
 use crate::pages::{NewPages, Pages, pages_of};
 use crate::picture::Picture;
-use crate::processes::Processes;
+use crate::processes::Shares;
 use crate::queue::Queue;
-use crate::report::{Figures, Locality, ProfileReport, Tables};
+use crate::reissues::Reissues;
+use crate::report::{Figures, Locality, ProfileReport, ReissueFigures, Tables};
 use crate::reuse::Reuse;
 use crate::timeline::Timeline;
 use crate::wake::WakeUp;
@@ -47,7 +48,9 @@ pub struct Profile {
     reuse: Reuse,
     timeline: Timeline,
     picture: Picture,
-    processes: Processes,
+    processes: Shares,
+    by_device: Shares,
+    reissues: Reissues,
     flags: FlagCounts,
     caches: Option<Box<MissRatios>>,
 }
@@ -69,7 +72,9 @@ impl Profile {
             pages: Pages::default(),
             reuse: Reuse::default(),
             picture: Picture::default(),
-            processes: Processes::default(),
+            processes: Shares::default(),
+            by_device: Shares::default(),
+            reissues: Reissues::default(),
             flags: FlagCounts::default(),
             caches: None,
         }
@@ -88,6 +93,7 @@ impl Profile {
     pub fn update(&mut self, batch: &Batch) {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
+        self.by_device.follow(batch.devices());
         self.gaps.extend(batch.arrivals());
         let mut ahead = Vec::with_capacity(AHEAD);
         let mut requests = batch.iter();
@@ -100,7 +106,8 @@ impl Profile {
                 black_box(self.pages.warm(request, self.devices.index(request.device)));
             }
             // In loops of their own, because there requests do not wait for each other.
-            ahead.iter().for_each(|request| self.processes.add(request));
+            ahead.iter().for_each(|request| self.processes.add(request, request.process));
+            ahead.iter().for_each(|request| self.by_device.add(request, request.device));
             ahead.iter().for_each(|request| self.timeline.add_data(request));
             ahead.drain(..).for_each(|request| self.add(&request));
         }
@@ -114,8 +121,9 @@ impl Profile {
         self.operations.add(request);
         self.flags.add(request);
         let mut new = NewPages::default();
+        let space = self.devices.index(request.device);
+        let hits = self.pages.address_hits();
         if request.op.has_data() {
-            let space = self.devices.index(request.device);
             self.sequences.add(request, space);
             self.alignment.add(request);
             new = self.pages.add(request, space);
@@ -125,6 +133,7 @@ impl Profile {
                 caches.add(request, space);
             }
         }
+        self.reissues.add(request, space, self.pages.address_hits() > hits);
         self.timeline.add(request, found.depth, new);
     }
 
@@ -169,6 +178,8 @@ impl Profile {
         self.timeline.merge(other.timeline, aligned);
         self.picture.merge(other.picture, aligned);
         self.processes.merge(&other.processes);
+        self.by_device.merge(&other.by_device);
+        self.reissues.merge(other.reissues, join, space_of);
         self.flags.merge(&other.flags);
         if let (Some(mine), Some(theirs)) = (&mut self.caches, other.caches) {
             mine.merge(*theirs, join == Join::Consecutive);
@@ -203,6 +214,9 @@ impl Profile {
                 busy_and_idle_s,
             ),
             key_figures_without_jumps: jumps.figures_without(&tables, &self.arrivals, &self.queue),
+            reissues: ledger
+                .reissued
+                .map(|_| self.reissues.report(reissue_figures(&tables), ledger.dropped_reissues)),
             by_operation,
             locality: Locality {
                 sequential_requests: self.sequences.sequential(),
@@ -295,8 +309,23 @@ impl Profile {
             address_time: self.picture.rows(origin),
             idle_gaps: self.queue.gap_rows(),
             wake_up: self.wake_up.rows(),
-            process_share: self.processes.rows(),
+            reissue_by_idle: self.reissues.rows(),
+            process_share: self.processes.processes(),
+            device_share: self.by_device.devices(),
             flags: self.flags.rows(tables.duration_s, format),
         }
+    }
+}
+
+/// The figures of Tables III and IV that re-issues change.
+fn reissue_figures(tables: &Tables) -> ReissueFigures {
+    ReissueFigures {
+        requests: tables.requests,
+        data_size_kb: tables.data_size_kb,
+        mean_size_kb: tables.mean_size_kb,
+        write_requests_pct: tables.write_requests_pct,
+        arrival_rate_per_s: tables.arrival_rate_per_s,
+        spatial_locality_pct: tables.spatial_locality_pct,
+        temporal_locality_pct: tables.temporal_locality_pct,
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn calibrate_trace(
     seed: u64,
     skip_packed: bool,
 ) -> PyResult<String> {
-    let inputs = PyReader::inputs(&[reader]);
+    let inputs = PyReader::inputs_of_one_device(&[reader]);
     run(py, || {
         let samples = samples_of_traces(&mut Combiner::open(inputs, 1)?, skip_packed)?;
         to_json(&calibrate(&samples, &CalibrateOptions { name, source, capacity_gb, seed })?)

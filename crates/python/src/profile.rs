@@ -1,6 +1,5 @@
 //! Characterising traces.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_profile::{BinWidth, CacheOptions, Join, Profile, ProfileOptions, published};
@@ -11,7 +10,7 @@ use serde::Serialize;
 use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::json::{from_json, to_json};
-use crate::writer::{PyHeader, header_from_python, ledger_from_python};
+use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// A profile that grows by batches.
 #[pyclass(name = "Profiler", module = "emmclab._core")]
@@ -66,7 +65,7 @@ impl PyProfiler {
     }
 
     /// The report as JSON.
-    fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>, header: PyHeader) -> PyResult<String> {
+    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader) -> PyResult<String> {
         run(py, || {
             to_json(&self.inner().finish(&ledger_from_python(&ledger)?, &header_from_python(&header)?))
         })

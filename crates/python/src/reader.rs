@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
-use emmclab_trace::{Column, Combiner, Header, Ledger, MendClock, ReadOptions, TraceInput};
+use emmclab_trace::{Column, Combiner, Header, Ledger, MendClock, Only, ReadOptions, TraceInput};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -31,6 +31,13 @@ impl PyReader {
         readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
     }
 
+    /// The same, of which each is refused where it holds several devices.
+    pub(crate) fn inputs_of_one_device(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
+        let mut inputs = Self::inputs(readers);
+        inputs.iter_mut().for_each(|input| input.options.one_device = true);
+        inputs
+    }
+
     fn inner(&mut self) -> &mut Combiner {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -39,7 +46,7 @@ impl PyReader {
 #[pymethods]
 impl PyReader {
     #[new]
-    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None))]
+    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, drop_reissued=false, only=None))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -51,8 +58,11 @@ impl PyReader {
         size_unit: Option<String>,
         reorder_window: Option<usize>,
         mend_clock: Option<String>,
+        drop_reissued: bool,
+        only: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;
+        let only = run(py, || only.as_deref().map(Only::parse).transpose())?;
         let options = ReadOptions {
             format,
             lenient,
@@ -61,6 +71,9 @@ impl PyReader {
             size_unit,
             reorder_window,
             mend_clock,
+            drop_reissued,
+            only,
+            one_device: false,
             further: emmclab_record::FORMATS,
         };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
@@ -75,6 +88,17 @@ impl PyReader {
     /// A new reader of the same traces that goes through them several times; each pass follows the one before.
     fn repeat(&self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         Self::open(py, self.inputs.clone(), self.passes.saturating_mul(passes))
+    }
+
+    /// Refuses traces of several devices from now on; called before reading.
+    fn refuse_several_devices(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
+        run(py, || self.inner().require_one_device())
+    }
+
+    /// Devices with their requests so far, most first; of several passes those of the last.
+    fn devices(&mut self) -> Vec<(String, u64)> {
+        self.inner().devices()
     }
 
     /// The next batch, or None at the end.

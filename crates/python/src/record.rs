@@ -60,6 +60,11 @@ impl PyRecorder {
         self.inner().iter().flat_map(Recorder::disks).map(|disk| disk.name.clone()).collect()
     }
 
+    /// Why these, where no device was named.
+    fn chosen(&mut self) -> Option<String> {
+        self.inner().as_ref().and_then(Recorder::chosen).map(str::to_owned)
+    }
+
     /// Where the trace comes from.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let header = self.inner().as_ref().map(|recorder| recorder.header().clone());

@@ -1,6 +1,5 @@
 //! Simulated devices and runs on them.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +19,7 @@ use crate::json::{from_json, to_json};
 use crate::profile::bin_width;
 use crate::reader::PyReader;
 use crate::victim::{Fault, PyPolicy};
-use crate::writer::ledger_from_python;
+use crate::writer::{PyLedger, ledger_from_python};
 
 /// The settings of a simulated device.
 #[pyclass(name = "DeviceConfig", module = "emmclab._core", frozen)]
@@ -213,7 +212,7 @@ impl PySimulation {
     ) -> PyResult<Self> {
         let over_time = over_time.map(|ns| RunOverTime::new(bin_width(ns)));
         let second = second.map(|second| &second.0);
-        let aging = aged_by.map(|readers| PyReader::inputs(&readers));
+        let aging = aged_by.map(|readers| PyReader::inputs_of_one_device(&readers));
         run(py, || {
             let options: ReplayOptions = from_json(options)?;
             let rows = rows.map(|path| RequestRows::create(&path)).transpose()?;
@@ -269,7 +268,7 @@ impl PySimulation {
     }
 
     /// Ends the run: the result as JSON. With rows, puts their file in place.
-    fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>) -> PyResult<String> {
+    fn finish(&mut self, py: Python<'_>, ledger: PyLedger) -> PyResult<String> {
         let Running { simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || {

@@ -22,6 +22,9 @@ impl PyWriter {
     }
 }
 
+/// A ledger as Python holds it; a count that the input does not tell is None.
+pub(crate) type PyLedger = HashMap<String, Option<u64>>;
+
 /// A header as Python holds it.
 pub(crate) type PyHeader = HashMap<String, Option<String>>;
 
@@ -49,7 +52,7 @@ impl PyWriter {
     }
 
     /// Ends the file and puts it in place.
-    fn finish(&mut self, py: Python<'_>, ledger: HashMap<String, u64>, header: PyHeader) -> PyResult<()> {
+    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader) -> PyResult<()> {
         run(py, || {
             let ledger = ledger_from_python(&ledger)?;
             self.inner().take().ok_or_else(closed)?.finish(&ledger, &header_from_python(&header)?)
@@ -83,7 +86,7 @@ fn closed() -> Error {
 }
 
 /// A ledger from its counts by field.
-pub(crate) fn ledger_from_python(counts: &HashMap<String, u64>) -> Result<Ledger, Error> {
+pub(crate) fn ledger_from_python(counts: &PyLedger) -> Result<Ledger, Error> {
     serde_json::to_value(counts).and_then(serde_json::from_value).map_err(|error| bad_part("ledger", &error))
 }
 

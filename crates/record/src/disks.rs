@@ -140,18 +140,45 @@ impl Disks {
     }
 
     /// What to record where nothing is named: the disk behind Android's `/data`, else every disk that holds something
-    /// and is neither memory nor made of other disks.
+    /// and is neither memory, nor made of other disks, nor a loop device that backs nothing.
     pub fn default_disks(&self) -> Vec<Disk> {
-        if let Ok(disks) = self.resolve("/data")
-            && self.mounts.contains_key("/data")
-        {
+        if let Some(disks) = self.behind_data() {
             return disks;
         }
         let real = |disk: &&Disk| {
             let memory = ["ram", "zram", "dm-", "md"].iter().any(|prefix| disk.name.starts_with(prefix));
-            disk.sectors > 0 && !memory && !self.below.contains_key(&disk.name)
+            let idle_loop = disk.name.starts_with("loop") && !self.backs_something(&disk.name);
+            disk.sectors > 0 && !memory && !idle_loop && !self.below.contains_key(&disk.name)
         };
         self.all.values().filter(real).cloned().collect()
+    }
+
+    /// Why [`Disks::default_disks`] are these, for people.
+    pub fn default_reason(&self) -> String {
+        if self.behind_data().is_some() {
+            return "the disk behind /data".to_owned();
+        }
+        let taken = self.default_disks();
+        let left = self.all.values().filter(|disk| disk.sectors > 0 && !taken.contains(disk));
+        let left: Vec<_> = left.map(|disk| &*disk.name).collect();
+        if left.is_empty() {
+            return "every disk".to_owned();
+        }
+        format!(
+            "every disk but {}, which are memory, made of other disks, or loop devices that back nothing mounted",
+            left.join(", ")
+        )
+    }
+
+    fn behind_data(&self) -> Option<Vec<Disk>> {
+        self.mounts.contains_key("/data").then(|| self.resolve("/data").ok()).flatten()
+    }
+
+    /// Whether the disk or a part of it is mounted, or another device is made of it.
+    fn backs_something(&self, disk: &str) -> bool {
+        let is_of_disk = |name: &str| name == disk || self.partitions.get(name).is_some_and(|of| of == disk);
+        self.mounts.values().any(|source| is_of_disk(source.rsplit('/').next().unwrap_or(source)))
+            || self.below.values().flatten().any(|name| is_of_disk(name))
     }
 }
 
@@ -200,5 +227,17 @@ mod tests {
             "",
         );
         assert_eq!(names(&board.default_disks()), ["sda"]);
+    }
+
+    #[test]
+    fn a_loop_device_is_recorded_only_where_it_backs_something() {
+        let disks = "disk sda 8:0 5\ndisk loop0 7:0 9\ndisk loop1 7:1 9\npart loop1p1 259:0 loop1\ndisk loop2 7:2 9\n\
+                     disk loop3 7:3 9\ndisk dm-0 253:0 9\nslave loop3 dm-0\ndisk ram0 1:0 9\n";
+        let found = Disks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
+        assert_eq!(names(&found.default_disks()), ["loop0", "loop1", "loop3", "sda"]);
+        let reason = found.default_reason();
+        assert!(reason.starts_with("every disk but dm-0, loop2, ram0, which"), "{reason}");
+        assert_eq!(Disks::parse("disk sda 8:0 5\n", "").default_reason(), "every disk");
+        assert_eq!(phone().default_reason(), "the disk behind /data");
     }
 }

@@ -89,6 +89,7 @@ pub struct Recorder {
     batches: Option<Receiver<Batch>>,
     worker: Option<JoinHandle<Outcome>>,
     disks: Vec<Disk>,
+    chosen: Option<String>,
     header: Header,
 }
 
@@ -150,12 +151,18 @@ impl Recorder {
             .name("emmclab-record".to_owned())
             .spawn(move || worker.run(ended))
             .map_err(|error| Error::new(Kind::Io, format!("cannot start a thread: {error}")))?;
-        Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, header })
+        let chosen = options.devices.is_empty().then(|| all.default_reason());
+        Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, chosen, header })
     }
 
     /// The disks that are recorded.
     pub fn disks(&self) -> &[Disk] {
         &self.disks
+    }
+
+    /// Why these disks are recorded, in words, where none was named.
+    pub fn chosen(&self) -> Option<&str> {
+        self.chosen.as_deref()
     }
 
     /// Where the trace comes from, as known at the start: to begin a file with.
@@ -272,7 +279,10 @@ impl Worker {
             self.pipeline.count_lost(cpu, lost_by_counters(&text));
         }
         let cpus = self.pipeline.cpus();
-        let remarks = self.remarks(&cpus);
+        let mut remarks = self.remarks(&cpus);
+        if self.pipeline.ledger().kept == 0 {
+            remarks.push("no request was recorded".to_owned());
+        }
         header.note = Some(note(header.note.as_deref(), &remarks, interrupted.as_ref()));
         let activity = self.pipeline.activity(&self.transport.saved_names());
         header.activity = activity.to_json();

@@ -187,7 +187,7 @@ fn an_unplugged_phone_leaves_what_came_before() {
     let target = server.target(&server.serial);
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = Recorder::start(&options).unwrap();
-    assert_eq!(instances(), 1);
+    assert_eq!(instances(&disk.device), 1);
     let source = format!("if={}", disk.device);
     run("dd", &[&source, "of=/dev/null", "bs=4k", "count=500", "iflag=direct", "status=none"]);
     let requests = take(&recorder, 500);
@@ -196,5 +196,5 @@ fn an_unplugged_phone_leaves_what_came_before() {
     let (requests, outcome) = stop(recorder, requests);
     assert!(outcome.interrupted.is_some());
     assert_eq!(requests.len(), 500);
-    wait_for_no_instance();
+    wait_for_no_instance(&disk.device);
 }

@@ -6,9 +6,11 @@ mod common;
 use common::{machine, run, stop, wait_until};
 use emmclab_record::{RecordOptions, Recorder, Target, helper_command};
 
-/// A loop device of 16 MB.
+/// A loop device of 16 MB, which may be mounted.
 struct Loop {
     _file: tempfile::NamedTempFile,
+    point: tempfile::TempDir,
+    mounted: bool,
     device: Option<String>,
 }
 
@@ -17,7 +19,16 @@ impl Loop {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(16 << 20).unwrap();
         let device = run("losetup", &["-f", "--show", file.path().to_str().unwrap()]);
-        Self { _file: file, device: Some(device) }
+        Self { _file: file, point: tempfile::tempdir().unwrap(), mounted: false, device: Some(device) }
+    }
+
+    /// One that backs a file system.
+    fn mounted() -> Self {
+        let mut disk = Self::new();
+        run("mkfs.ext4", &["-q", disk.device()]);
+        run("mount", &[disk.device(), disk.point.path().to_str().unwrap()]);
+        disk.mounted = true;
+        disk
     }
 
     fn device(&self) -> &str {
@@ -34,6 +45,9 @@ impl Loop {
     }
 
     fn remove(&mut self) {
+        if std::mem::take(&mut self.mounted) {
+            run("umount", &[self.point.path().to_str().unwrap()]);
+        }
         if let Some(device) = self.device.take() {
             run("losetup", &["-d", &device]);
         }
@@ -66,14 +80,16 @@ fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
 
 #[test]
 fn disks_that_come_or_go_are_named_at_the_end() {
-    let Some(_alone) = machine(&["losetup"]) else { return };
+    let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
     let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
     for target in [Target::Local, Target::Command(shell.to_vec())] {
-        let mut old = Loop::new();
-        // Without a name all disks are recorded.
+        let (mut old, unused) = (Loop::mounted(), Loop::new());
+        // Without a name all disks are recorded, but for loop devices that back nothing.
         let recorder = Recorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
         assert!(recorder.disks().iter().any(|disk| disk.name == old.name()));
-        let (new, gone) = (Loop::new(), old.name().to_owned());
+        assert!(recorder.disks().iter().all(|disk| disk.name != unused.name()));
+        assert!(recorder.chosen().unwrap().contains(unused.name()));
+        let (new, gone) = (Loop::mounted(), old.name().to_owned());
         old.remove();
         new.read();
         let (_, outcome) = stop(recorder, Vec::new());

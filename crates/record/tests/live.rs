@@ -52,7 +52,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
     let by_sqlite = requests.iter().filter(|recorded| recorded.process == "sqlite3").count();
     assert!(by_sqlite > 40, "{by_sqlite}");
     assert!(requests.iter().any(|recorded| recorded.process.starts_with("jbd2/")));
-    assert_eq!(instances(), 0);
+    assert_eq!(instances(&disk.device), 0);
 }
 
 #[test]
@@ -158,10 +158,11 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     // Of a process that is gone, and of one that lives: process 1, by its start time.
     let stat = fs::read_to_string("/proc/1/stat").unwrap();
     let born = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap();
+    let own = std::process::id();
     let (stale, reused, alive) = (
-        folder.join("emmclab-4194303-17"),
-        folder.join("emmclab-1-99999999999"),
-        folder.join(format!("emmclab3-1-{born}")),
+        folder.join(format!("emmclab-4194303-{own}")),
+        folder.join(format!("emmclab-1-99999999999{own}")),
+        folder.join(format!("emmclab{own}-1-{born}")),
     );
     for path in [&stale, &reused, &alive] {
         fs::create_dir(path).unwrap();
@@ -172,16 +173,16 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
         let _ = fs::remove_dir(path);
     }
     assert_eq!(left, [false, false, true]);
-    assert_eq!(instances(), 0);
+    assert_eq!(instances(&disk.device), 0);
 
     // Two recorders of one process, and one that cannot start, leave nothing behind either.
     let (first, second) = (Recorder::start(&options).unwrap(), Recorder::start(&options).unwrap());
-    assert_eq!(instances(), 2);
+    assert_eq!(instances(&disk.device), 2);
     drop((first, second));
     let unknown = RecordOptions { devices: vec!["/dev/nothing".to_owned()], ..RecordOptions::default() };
     let error = Recorder::start(&unknown).err().unwrap();
     assert!(error.hint_text().unwrap().contains("loop"), "{error}");
-    assert_eq!(instances(), 0);
+    assert_eq!(instances(&disk.device), 0);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_link_that_breaks_leaves_what_came_before() {
     }
     assert_eq!(outcome.ledger.lost, 0);
     assert!(outcome.ledger.unpaired <= 1, "{}", outcome.ledger);
-    wait_for_no_instance();
+    wait_for_no_instance(&disk.device);
 }
 
 #[test]
@@ -210,12 +210,12 @@ fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
         ..RecordOptions::default()
     };
     let recorder = Recorder::start(&options).unwrap();
-    assert_eq!(instances(), 1);
+    assert_eq!(instances(&disk.device), 1);
     drop(recorder);
-    wait_for_no_instance();
+    wait_for_no_instance(&disk.device);
 
     // A device that is not there is found out before anything is recorded.
     let options = RecordOptions { devices: vec!["/dev/mmcblk7".to_owned()], ..options };
     assert_eq!(Recorder::start(&options).err().unwrap().kind(), Kind::Config);
-    wait_for_no_instance();
+    wait_for_no_instance(&disk.device);
 }

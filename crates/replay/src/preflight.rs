@@ -10,7 +10,8 @@ use crate::options::{Mode, ReplayOptions};
 
 /// Refuses traces that do not suit the device or the mode: requests beyond the last sector without wrapped addresses, and
 /// requests (all but the last count) without a recorded completion in closed loop. Chooses the mode where that is left to
-/// the traces ([`Mode::Auto`]); for what can be read only once, the run does.
+/// the traces ([`Mode::Auto`]); for what can be read only once, the run does. Where an input is required to be of one
+/// device, reading it refuses several.
 ///
 /// The footer of a Parquet file often answers at once; other files are read through. What can be read only once (a
 /// pipe) is left to the run.
@@ -164,6 +165,7 @@ impl Found {
         let known = reader.extent().is_some_and(|extent| {
             (!need.addresses || extent.end.0 <= need.capacity)
                 && (!need.completions || extent.without_completion == 0)
+                && (!input.options.one_device || extent.one_device)
         });
         let mut found = Self::default();
         if known {

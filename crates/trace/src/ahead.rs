@@ -37,6 +37,7 @@ struct Seen {
     ledger: Ledger,
     header: Header,
     progress: Progress,
+    devices: Vec<(String, u64)>,
 }
 
 enum State {
@@ -58,7 +59,12 @@ struct Reading {
 
 impl Seen {
     fn of(reader: &TraceReader) -> Self {
-        Self { ledger: reader.ledger(), header: reader.header(), progress: reader.progress() }
+        Self {
+            ledger: reader.ledger(),
+            header: reader.header(),
+            progress: reader.progress(),
+            devices: reader.devices(),
+        }
     }
 }
 
@@ -145,6 +151,18 @@ impl ReadAhead {
 
     pub fn ledger(&self) -> &Ledger {
         &self.seen.ledger
+    }
+
+    /// As [`TraceReader::devices`].
+    pub fn devices(&self) -> &[(String, u64)] {
+        &self.seen.devices
+    }
+
+    /// As [`TraceReader::require_one_device`]; false where reading has started already.
+    pub fn require_one_device(&mut self) -> bool {
+        let State::Waiting(reader) = &mut self.state else { return false };
+        reader.require_one_device();
+        true
     }
 
     pub fn header(&self) -> &Header {

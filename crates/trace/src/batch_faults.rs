@@ -3,7 +3,6 @@
 use emmclab_base::{Error, Kind, Op, Request, Result};
 
 use crate::batch::Batch;
-use crate::builder::BatchBuilder;
 use crate::columns::Column;
 use crate::rows::NO_TIME;
 
@@ -44,10 +43,9 @@ impl Batch {
     }
 
     /// The rows that are requests.
-    pub(crate) fn sound(&self) -> Batch {
-        let mut builder = BatchBuilder::default();
-        self.iter().filter(|request| fault(request).is_none()).for_each(|request| builder.push(&request));
-        builder.finish(&self.processes, &self.devices)
+    pub(crate) fn sound(self) -> Batch {
+        let rows: Vec<_> = (0..self.len()).filter(|row| fault(&self.get(*row)).is_none()).collect();
+        self.chosen(&rows)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Several traces as one: their requests interleaved on one clock, and replayed again if asked.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,6 +89,28 @@ impl Combiner {
         };
         combiner.open_streams()?;
         Ok(combiner)
+    }
+
+    /// Refuses inputs of several devices from now on, as [`ReadOptions::one_device`] does.
+    ///
+    /// # Errors
+    /// As [`Combiner::open`]: where reading has started already, it starts anew.
+    pub fn require_one_device(&mut self) -> Result<()> {
+        self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
+        if !self.streams.iter_mut().all(|stream| stream.reader.require_one_device()) {
+            *self = Self::open(std::mem::take(&mut self.inputs), self.passes + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Devices with their requests in this pass so far, most first.
+    pub fn devices(&self) -> Vec<(String, u64)> {
+        let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+        let devices = self.streams.iter().flat_map(|stream| stream.reader.devices());
+        devices.for_each(|(name, requests)| *all.entry(name).or_default() += requests);
+        let mut rows: Vec<_> = all.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect();
+        rows.sort_by_key(|(_, requests)| Reverse(*requests));
+        rows
     }
 
     /// The traces that are combined.

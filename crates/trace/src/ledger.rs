@@ -4,24 +4,50 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// A count; `None` where the input does not tell.
+trait Count: Copy {
+    fn value(self) -> Option<u64>;
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Count for u64 {
+    fn value(self) -> Option<u64> {
+        Some(self)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Count for Option<u64> {
+    fn value(self) -> Option<u64> {
+        self
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self.map_or(other, |count| Some(count + other.unwrap_or(0)))
+    }
+}
+
 macro_rules! ledger {
-    ($($(#[$doc:meta])* $field:ident: $label:literal,)*) => {
+    ($($(#[$doc:meta])* $field:ident: $type:ty, $label:literal;)*) => {
         /// Counts of records that an import or a recording kept, changed or lost. Every figure is shown with it.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Ledger {
-            $($(#[$doc])* pub $field: u64,)*
+            $($(#[$doc])* pub $field: $type,)*
         }
 
         impl Ledger {
-            /// Field, label and value, in the order of declaration.
-            pub fn entries(&self) -> Vec<(&'static str, &'static str, u64)> {
-                vec![$((stringify!($field), $label, self.$field),)*]
+            /// Field, label and value, in the order of declaration; `None` where the input does not tell.
+            pub fn entries(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
+                vec![$((stringify!($field), $label, self.$field.value()),)*]
             }
 
             /// Adds the counts of a trace read beside this one.
             pub fn add(&mut self, other: &Ledger) {
-                $(self.$field += other.$field;)*
+                $(self.$field = self.$field.plus(other.$field);)*
             }
         }
     };
@@ -29,42 +55,51 @@ macro_rules! ledger {
 
 ledger! {
     /// Records (lines, rows or events) in the input.
-    seen: "seen",
+    seen: u64, "seen";
     /// Requests for which arrival and completion events were brought together.
-    paired: "paired",
+    paired: u64, "paired";
     /// Requests in the trace.
-    kept: "kept",
+    kept: u64, "kept";
     /// Bad records left out under `--lenient`, or records of a kind that is no request.
-    skipped: "skipped",
+    skipped: u64, "skipped";
     /// Requests that the block layer split.
-    split: "split",
+    split: u64, "split";
     /// Requests that were merged into another.
-    merged: "merged",
+    merged: u64, "merged";
     /// Requests that the driver gave back and issued again.
-    requeued: "requeued",
+    requeued: u64, "requeued";
     /// Requests that stood before one that arrived earlier, and were put in order of arrival.
-    reordered: "reordered",
+    reordered: u64, "reordered";
     /// Places where the clock jumps, or the recording paused.
-    clock_jumps: "clock jumps or pauses",
+    clock_jumps: u64, "clock jumps or pauses";
     /// Those that were taken out under `--mend-clock`.
-    mended_jumps: "of them mended",
+    mended_jumps: u64, "of them mended";
+    /// Requests that are suspected to be issued a second time; `None` where neither processes nor completions are recorded.
+    reissued: Option<u64>, "suspected re-issues";
+    /// Those that were dropped under `--drop-reissued`.
+    dropped_reissues: u64, "of them dropped";
+    /// Requests left out under `--only`.
+    filtered: u64, "left out by --only";
     /// Packed-command header blocks taken off a request's size.
-    headers_stripped: "headers stripped",
+    headers_stripped: u64, "headers stripped";
     /// Requests that could be matched in more than one way.
-    ambiguous: "ambiguous",
+    ambiguous: u64, "ambiguous";
     /// Requests without a completion, or completions without a request, at the edges of a recording.
-    unpaired: "unpaired",
+    unpaired: u64, "unpaired";
     /// Records that the recorder says it lost.
-    lost: "lost",
+    lost: u64, "lost";
     /// Requests whose address was wrapped into a smaller device. The key is older than the word.
-    folded: "wrapped",
+    folded: u64, "wrapped";
 }
 
 impl fmt::Display for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} seen, {} kept", self.seen, self.kept)?;
         for (field, label, value) in self.entries() {
-            if value > 0 && field != "seen" && field != "kept" {
+            if let Some(value) = value.filter(|value| *value > 0)
+                && field != "seen"
+                && field != "kept"
+            {
                 write!(f, ", {value} {label}")?;
             }
         }

@@ -13,6 +13,7 @@ use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::Names;
+use crate::screen::Screen;
 use crate::source::{Extent, Progress, Source};
 
 /// Default size of the reorder window: requests that are held back to sort them by arrival.
@@ -44,6 +45,7 @@ pub struct TraceReader {
     guard: formats::UnitGuard,
     recognised: Recognised,
     clock: Clock,
+    screen: Screen,
 }
 
 /// The jumps of a trace's clock.
@@ -97,6 +99,7 @@ impl TraceReader {
                 in_file_order,
                 mending: None,
             },
+            screen: Screen::new(options, &source.ledger()),
             recognised,
             path: path.to_owned(),
             window: REORDER_WINDOW,
@@ -119,9 +122,10 @@ impl TraceReader {
     /// The next batch, or `None` at the end.
     ///
     /// # Errors
-    /// At a bad record, an absurd unit, or a request too far out of order.
+    /// At a bad record, an absurd unit, a request too far out of order, or several devices where one is required; at the
+    /// end also where a value of [`ReadOptions::only`] matches no request.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
-        let batch = self.advance().map_err(|error| error.in_file(&self.path))?;
+        let batch = self.next_screened().map_err(|error| error.in_file(&self.path))?;
         if let Some(batch) = &batch {
             self.kept += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
@@ -135,6 +139,19 @@ impl TraceReader {
             return Err(Error::new(Kind::Empty, "there is no request in it").hint(hint).in_file(&self.path));
         }
         Ok(batch)
+    }
+
+    /// The next batch of which something is left.
+    fn next_screened(&mut self) -> Result<Option<Batch>> {
+        while let Some(batch) = self.advance()? {
+            let batch = self.screen.apply(batch);
+            // Of a trace that is refused the rest is read too, to list its devices.
+            if !batch.is_empty() && !self.screen.refuses() {
+                return Ok(Some(batch));
+            }
+        }
+        self.screen.check()?;
+        Ok(None)
     }
 
     fn advance(&mut self) -> Result<Option<Batch>> {
@@ -286,6 +303,7 @@ impl TraceReader {
     /// What was seen, kept, skipped and changed so far.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.source.ledger();
+        self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
         // A Parquet trace carries the count of its first import.
         ledger.kept = ledger.kept.max(self.kept);
@@ -300,7 +318,7 @@ impl TraceReader {
         if header.format == self.recognised.format {
             header.recognised = Some(self.recognised.by.to_owned());
         }
-        self.clock.describe(&mut header);
+        self.clock.describe(&mut header, self.screen.leaves_out());
         header
     }
 
@@ -314,9 +332,19 @@ impl TraceReader {
         self.source.progress()
     }
 
-    /// What is known of the whole trace without reading it.
+    /// What is known of the whole trace without reading it; nothing where requests may be left out.
     pub fn extent(&self) -> Option<Extent> {
-        self.source.extent()
+        self.source.extent().filter(|_| !self.screen.leaves_out())
+    }
+
+    /// Devices with their requests so far, most first.
+    pub fn devices(&self) -> Vec<(String, u64)> {
+        self.screen.devices()
+    }
+
+    /// From now on a trace of several devices is refused, as by [`ReadOptions::one_device`].
+    pub fn require_one_device(&mut self) {
+        self.screen.require_one_device();
     }
 
     /// The file being read.
@@ -344,7 +372,7 @@ impl Clock {
     }
 
     /// Adds the jumps to a header, which may hold those of an earlier import.
-    fn describe(&self, header: &mut Header) {
+    fn describe(&self, header: &mut Header, leaves_out: bool) {
         let stored = header.clock_jumps().unwrap_or_default();
         let mut all = if self.file.backward() > 0 {
             self.file.jumps()
@@ -360,6 +388,10 @@ impl Clock {
         if let Some(mender) = self.mender() {
             all.jumps.retain(|jump| jump.mended || jump.direction == Direction::Backward);
             all.jumps.extend(mender.jumps());
+        }
+        if leaves_out {
+            // It is that of all requests.
+            all.without_ns = 0;
         }
         all.jumps.sort_by_key(|jump| jump.request);
         all.jumps.truncate(MOST_JUMPS);

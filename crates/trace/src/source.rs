@@ -23,6 +23,8 @@ pub struct Extent {
     pub end: Sector,
     /// Requests without a recorded completion.
     pub without_completion: u64,
+    /// Whether all requests are certainly to one device.
+    pub one_device: bool,
 }
 
 /// A stream of requests in the order of the file; what each format implements.

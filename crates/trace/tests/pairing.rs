@@ -108,6 +108,52 @@ fn a_requeue_keeps_the_first_start_and_the_last_issue() {
 }
 
 #[test]
+fn a_request_that_is_given_back_without_an_event_is_issued_again() {
+    let (requests, ledger) = pair("1 Q W 8 8\n2 D W 8 8\n5 D W 8 8\n9 C W 8 8");
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 5, 9]]);
+    assert_eq!(ledger, Ledger { paired: 1, requeued: 1, ..Ledger::default() });
+    // Twice, and for the rest of one that is done in parts.
+    let (requests, ledger) =
+        pair("1 Q W 0 64\n2 D W 0 64\n3 D W 0 64\n5 C W 0 24\n6 D W 24 40\n7 D W 24 40\n9 C W 24 40");
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 7, 9]]);
+    assert_eq!((ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 0, 0));
+}
+
+#[test]
+fn a_later_request_of_a_range_that_was_issued_again_neither_vanishes_nor_takes_seconds() {
+    let first = "1 Q R 8 8\n2 D R 8 8\n5 D R 8 8\n9 C R 8 8\n";
+    let later = "5000 Q R 8 8\n5001 D R 8 8\n5009 C R 8 8\n9000 Q R 8 8\n9001 D R 8 8\n9009 C R 8 8";
+    let (requests, ledger) = pair(&format!("{first}{later}"));
+    let expected = [[1, 2, 5, 9], [5000, 5001, 5001, 5009], [9000, 9001, 9001, 9009]];
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);
+    assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 1, 0, 0));
+    // Without recorded queueing, the response would be that of the orphan: from 5 to 5009.
+    let unqueued =
+        |text: &str| text.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>().join("\n");
+    let (requests, ledger) = pair(&unqueued(&format!("{first}{later}")));
+    let expected = [[2, 2, 5, 9], [5001, 5001, 5001, 5009], [9001, 9001, 9001, 9009]];
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);
+    assert_eq!((ledger.paired, ledger.requeued, ledger.ambiguous), (3, 1, 1));
+}
+
+#[test]
+fn equal_requests_that_were_each_queued_stay_two() {
+    // In either order of queueing and issuing, with and without one of them issued again.
+    let (requests, ledger) = pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 8\n4 D R 8 8\n8 C R 8 8\n9 C R 8 8");
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 2, 8], [3, 4, 4, 9]]);
+    assert_eq!((ledger.paired, ledger.requeued), (2, 0));
+    let (requests, ledger) =
+        pair("1 Q R 8 8\n2 Q R 8 8\n3 D R 8 8\n4 D R 8 8\n5 D R 8 8\n8 C R 8 8\n9 C R 8 8");
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 5, 8], [2, 4, 4, 9]]);
+    assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired), (2, 1, 0));
+    // A longer one that waits at the same sector is not what is issued again.
+    let (requests, ledger) =
+        pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 16\n4 D R 8 8\n5 D R 8 16\n8 C R 8 8\n9 C R 8 16");
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 4, 8], [3, 5, 5, 9]]);
+    assert_eq!((requests[1].sectors, ledger.requeued, ledger.split, ledger.unpaired), (16, 1, 0, 0));
+}
+
+#[test]
 fn a_partial_completion_moves_the_request_on() {
     let (requests, ledger) =
         pair("1 Q W 0 64\n2 D W 0 64\n5 C W 0 24\n6 R W 24 40\n7 D W 24 40\n9 C W 24 40");

@@ -93,7 +93,7 @@ def advise(
             wrap_addresses=wrap_addresses or fold,
             images=images,
         )
-    reading.note_mended(advised.base["trace"], advised.base["ledger"])
+    reading.note_changed(advised.base["trace"], advised.base["ledger"])
     if html is not None:
         from emmclab.report.advice import write_advice
 

@@ -69,8 +69,8 @@ def calibrate(
         seed=seed,
         skip_packed=skip_packed,
     )
-    if trace is not None and reading.mend_clock and not trace.is_pipe:
-        reading.note_mended(trace.name, trace.ledger)
+    if trace is not None and reading.changes and not trace.is_pipe:
+        reading.note_changed(trace.name, trace.ledger)
     if output is not None:
         write_whole(output, found["toml"])
     if as_json:

@@ -69,7 +69,7 @@ def compare(
         replay.run(device, [source], pictures=pictures) for source in sources for device in configurations
     ]
     for result in results[:: len(configurations)]:
-        reading.note_mended(result["trace"], result["ledger"])
+        reading.note_changed(result["trace"], result["ledger"])
     if as_json:
         warn(results)
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])

@@ -32,8 +32,14 @@ def compare_profiles(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Compare Tables III and IV of two traces; differences in percent of the first."""
+    """Compare Tables III and IV of two traces; differences in percent of the first.
+
+    Options of reading are those of recorded traces.
+    """
     profiles = [run(open_input(name, seed, **reading.given())) for name in (first, second)]
+    for found in profiles:
+        if found["header"]["format"] != "synthetic":
+            reading.note_changed(found.name, found["ledger"])
     rows = differences(*profiles)
     if as_json:
         print_json({"first": profiles[0].name, "second": profiles[1].name, "fields": rows})

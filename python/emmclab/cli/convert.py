@@ -44,7 +44,7 @@ def convert(
     source = reading.open(trace)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
-    reading.note_mended(source.name, written.ledger)
+    reading.note_changed(source.name, written.ledger)
     if as_json:
         header = {name: text for name, text in source.header.items() if name != "clock_jumps"}
         place = {"input": str(trace), "output": str(output), "header": header}

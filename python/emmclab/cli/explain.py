@@ -31,6 +31,8 @@ from emmclab.quantity import size
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
 #: Fields of a header that are JSON themselves.
 _JSON_FIELDS = ("activity", "clock_jumps")
+#: Formats of traces that were not read from a file at first.
+_OWN = ("record", "synthetic")
 _CLOCKS = {
     "unix": "time 0 is 1 January 1970 UTC",
     "monotonic": "time 0 is when the recording machine started",
@@ -93,8 +95,9 @@ def explain(
         for _ in source.batches(meter):
             pass
     about = {entry["name"]: entry["about"] for entry in _core.formats()}
+    about["record"] = "recorded by emmclab"
     file_format, by = source.recognised[0]
-    reading.note_mended(source.name, source.ledger)
+    reading.note_changed(source.name, source.ledger)
     explained = {
         "file": str(trace),
         "digest": source.digest,
@@ -107,6 +110,10 @@ def explain(
         "header": {name: text for name, text in source.header.items() if name not in _JSON_FIELDS},
         "clock_jumps": source.clock_jumps,
         "activity": json.loads(source.header["activity"] or "{}"),
+        "devices": [
+            {"device": name, "requests": count, "requests_pct": 100 * count / source.ledger["kept"]}
+            for name, count in source.devices.items()
+        ],
         "ledger": source.ledger,
         "columns": _core.trace_columns(),
     }
@@ -178,19 +185,22 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     if explained["digest"]:
         facts.add_row("digest", Text(f"{explained['digest']} (SHA-256 of its bytes, first 16 digits)"))
     facts.add_row("format", Text(f"{explained['file_format']}, recognised by {explained['recognised_by']}"))
-    first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
-    if explained["file_format"] != explained["format"]:
+    first = f"{header['source']} ({explained['format']})"
+    if explained["format_about"]:
+        first = f"{header['source']} ({explained['format']}: {explained['format_about']})"
+    if explained["file_format"] != explained["format"] and explained["format"] not in _OWN:
         first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))
-    for name in ("device", "note"):
-        facts.add_row(name, Text(header[name] or "not recorded"))
+    facts.add_row("device", Text(_devices(explained["devices"]) or header["device"] or "not recorded"))
+    facts.add_row("note", Text(header["note"] or "none"))
     console.print(facts)
     labels = _core.ledger_labels()
     ledger = _headed("Ledger", "Count", "", "Of")
     ledger.columns[0].justify = "right"
     for name, count in explained["ledger"].items():
-        ledger.add_row(f"{count:,}", labels[name], LEDGER_MEANINGS.get(name, ""))
+        shown = "–" if count is None else f"{count:,}"
+        ledger.add_row(shown, labels[name], LEDGER_MEANINGS.get(name, ""))
     console.print(ledger)
     if explained["clock_jumps"]:
         jumps = _headed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS))
@@ -202,6 +212,19 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     for column in explained["columns"]:
         columns.add_row(column["name"], column["type"], column["unit"], Text(column["about"]))
     console.print(columns)
+
+
+def _devices(devices: Sequence[dict[str, Any]]) -> str:
+    """Name the devices, with their shares of the requests where there are several.
+
+    >>> _devices([{"device": "8,0", "requests": 3, "requests_pct": 75.0}])
+    '8,0'
+    """
+    if len(devices) == 1:
+        return str(devices[0]["device"])
+    return ", ".join(
+        f"{row['device']} ({row['requests']:,} requests, {row['requests_pct']:.1f} %)" for row in devices
+    )
 
 
 def _headed(title: str, *headings: str) -> Table:

@@ -41,7 +41,7 @@ def fit(
     recorded = reading.open(trace)
     with Meter(f"fit {recorded.name}") as meter:
         model = fit_workload(recorded, progress=meter, name=name)
-    reading.note_mended(recorded.name, recorded.ledger)
+    reading.note_changed(recorded.name, recorded.ledger)
     write_text(output, model.to_toml())
     if output is None or output == STDOUT:
         return

@@ -114,6 +114,23 @@ Bin = Annotated[
         "Default: at most 256 bins.",
     ),
 ]
+DropReissued = Annotated[
+    bool,
+    typer.Option(
+        "--drop-reissued",
+        help="Drop suspected re-issues: requests that the driver gave back and the kernel issued again.",
+        rich_help_panel="Reading",
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE,...",
+        help="Take these requests only, as `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
+        "`from=10s,to=2m30s` (from the first arrival); several conditions hold together.",
+        rich_help_panel="Reading",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -128,6 +145,8 @@ class Reading:
     size_unit: SizeUnit = None
     reorder_window: ReorderWindow = None
     mend_clock: MendClock = None
+    drop_reissued: DropReissued = False
+    only: Only = None
 
     def open(self, path: Path) -> Trace:
         """Open one trace with these options; `-` is stdin."""
@@ -137,13 +156,26 @@ class Reading:
         """Give the options that are not the usual ones, as `emmclab.read` takes them."""
         usual = reading_options()
         return {
-            name: value for name, value in asdict(self).items() if value is not None and value != usual[name]
+            name: value
+            for name, value in asdict(self).items()
+            if value not in (None, []) and value != usual[name]
         }
 
-    def note_mended(self, name: str, ledger: Mapping[str, int]) -> None:
-        """Print how many jumps `--mend-clock` took out of a trace, by its ledger."""
+    @property
+    def changes(self) -> bool:
+        """Whether requests are shifted or left out."""
+        return bool(self.mend_clock or self.drop_reissued or self.only)
+
+    def note_changed(self, name: str, ledger: Mapping[str, Any]) -> None:
+        """Print what the options took out of a trace, by its ledger."""
         if self.mend_clock:
             say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} taken out (--mend-clock)")
+        if self.drop_reissued and ledger["reissued"] is None:
+            say(f"note: {name}: re-issues cannot be told without processes and completions (--drop-reissued)")
+        elif self.drop_reissued:
+            say(f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)")
+        if self.only:
+            say(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
 
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:

@@ -102,7 +102,7 @@ def profile(
         sources = [combine(sources)]
     profiles = [run(source, **measures) for source in sources]
     for found in profiles:
-        reading.note_mended(found.name, found["ledger"])
+        reading.note_changed(found.name, found["ledger"])
     if as_json:
         print_json([found.to_dict() for found in profiles])
     else:

@@ -61,15 +61,19 @@ def record(
     """Record the requests to block devices of this host, of a machine over ssh, or of a phone over adb.
 
     Ends with the command, after the duration, on Ctrl-C, or when the link breaks: always with a whole file.
+    With a command, the exit status is that of the command.
     """
     seconds = None if duration is None else parse_duration(duration)
     if (problem := _nearly_full(output)) is not None:
         raise ConfigError(problem, kind="config", field="--output", hint="free some space or write elsewhere")
+    status = 0
     with closing(machine.record()) as recorder:
         writer = _core.Writer(output, recorder.header())
         try:
-            say(f"recording {', '.join(recorder.disks())}; Ctrl-C ends it")
-            ended = _run(recorder, writer, output, list(command or []), seconds)
+            chosen = recorder.chosen()
+            why = f" ({chosen}; --device takes others)" if chosen else ""
+            say(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
+            ended, status = _run(recorder, writer, output, list(command or []), seconds)
             writer.finish(ended.ledger, ended.header)
         except BaseException:
             writer.abort()
@@ -87,12 +91,24 @@ def record(
                 "ledger": ended.ledger,
                 "activity": {part: activity.get(part, []) for part in ("hosts", "syncs", "journals")},
                 "ended_early": ended.early,
+                "command_status": status if command else None,
                 "remarks": ended.remarks,
             }
         )
     else:
         stdout().print(f"{output}: {ledger_line(ended.ledger)}", markup=False, soft_wrap=True)
         show_activity(stdout(), activity)
+    if status:
+        say(f"note: the command ended with status {status}; the recording is whole")
+        raise typer.Exit(status)
+
+
+def _status(child: subprocess.Popen[bytes] | None) -> int:
+    """Give the exit status of a command that has ended by itself, as a shell gives it; else 0."""
+    code = None if child is None else child.poll()
+    if code is None:
+        return 0
+    return code if code >= 0 else 128 - code
 
 
 def _nearly_full(output: Path) -> str | None:
@@ -107,8 +123,8 @@ def _nearly_full(output: Path) -> str | None:
 
 def _run(
     recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
-) -> _Ended:
-    """Write batches until the end; a signal is an end like any other."""
+) -> tuple[_Ended, int]:
+    """Write batches until the end; a signal is an end like any other. Give the command's exit status too."""
     child = None
     full = None
     with asked_by_signal() as ending:
@@ -139,7 +155,7 @@ def _run(
             batches, ledger, header, early, remarks = recorder.stop()
             for batch in batches:
                 writer.write(batch)
-            return _Ended(ledger, header, early or full, remarks)
+            return _Ended(ledger, header, early or full, remarks), _status(child)
         finally:
             if child is not None and child.poll() is None:
                 child.terminate()

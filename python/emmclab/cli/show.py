@@ -14,7 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.bars import bar, spark
-from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, SIZE_FIELDS, TABLES, Field, jump_cells
+from emmclab.fields import (
+    DEVICE_FIELDS,
+    JUMP_FIELDS,
+    KEY_FIELDS,
+    REISSUE_FIELDS,
+    SIZE_FIELDS,
+    TABLES,
+    Field,
+    jump_cells,
+)
 from emmclab.measures import percentile_label, size_text
 from emmclab.notes import notes
 from emmclab.profile import Profile, ledger_line
@@ -39,7 +48,9 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
     """Print the tables for all traces, then each trace by itself."""
     _provenance(console, profiles)
     _tables(console, profiles)
+    _devices(console, profiles)
     _clock(console, profiles)
+    _reissues(console, profiles)
     for profile in profiles:
         console.print()
         console.print(Text(profile.name, "bold"))
@@ -56,7 +67,9 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     """Print only what stands side by side: tables, distributions, and which trace shows which finding."""
     _provenance(console, profiles)
     _tables(console, profiles)
+    _devices(console, profiles)
     _clock(console, profiles)
+    _reissues(console, profiles)
     console.print()
     _sparks(console, profiles)
     console.print()
@@ -166,6 +179,42 @@ def _clock(console: Console, profiles: Sequence[Profile]) -> None:
             table.add_row(Text("  without the jumps"), *cells)
     if table.row_count:
         table.caption = "`--mend-clock` takes the jumps out of all figures"
+        table.caption_justify = "left"
+        console.print()
+        console.print(table)
+
+
+def _devices(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the devices of traces that hold several, whose addresses are not of one space."""
+    table = framed("Devices of the trace")
+    for heading in ("Application", "Device"):
+        table.add_column(heading)
+    for field in DEVICE_FIELDS:
+        table.add_column(field.heading.replace(", ", "\n"), justify="right")
+    for profile in profiles:
+        if len(profile.devices) > 1:
+            for row in profile.devices:
+                cells = (field.text(row[field.name]) for field in DEVICE_FIELDS)
+                table.add_row(Text(profile.name), Text(row["device"]), *cells)
+    if table.row_count:
+        table.caption = "Figures are of all devices together; `--only device=NAME` takes one"
+        table.caption_justify = "left"
+        console.print()
+        console.print(table)
+
+
+def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the figures that re-issues change, with and without; nothing where there are none."""
+    table = framed("Figures with and without suspected re-issues")
+    table.add_column("Application")
+    for field in REISSUE_FIELDS:
+        table.add_column(field.heading.replace(", ", "\n"), justify="right")
+    for profile in profiles:
+        if (found := profile.reissues) and (without := found["figures_without"]):
+            for name, figures in ((profile.name, found["figures"]), ("  without re-issues", without)):
+                table.add_row(Text(name), *(field.text(figures[field.name]) for field in REISSUE_FIELDS))
+    if table.row_count:
+        table.caption = "`--drop-reissued` takes them out of all figures"
         table.caption_justify = "left"
         console.print()
         console.print(table)

@@ -89,7 +89,7 @@ def simulate(
         end(runs)
         return
     result = replay.run(configuration, opened, events, pictures=html is not None, **software)
-    reading.note_mended(result["trace"], result["ledger"])
+    reading.note_changed(result["trace"], result["ledger"])
     if as_json:
         warn([result])
         print_json(result.to_dict())

@@ -142,6 +142,13 @@ FIGURES = (
         pages.alignment,
     ),
     Figure(
+        "reissue_by_idle",
+        "Requests issued twice",
+        "Share of requests that are issued again, by the time without requests before: a step shows when the "
+        "link to the device sleeps.",
+        distributions.reissue_by_idle,
+    ),
+    Figure(
         "process_share",
         "Processes",
         "Data read and written by the twelve most active processes.",

@@ -60,6 +60,22 @@ def sequential_runs(rows: Rows) -> Chart:
     return over_ranges(rows, "requests_pct", "share of requests, %", "requests in the run")
 
 
+def reissue_by_idle(rows: Rows) -> Chart:
+    """Share of requests that are issued again, by the time without requests before."""
+    chart = chart_of(rows).encode(
+        x=alt.X(
+            "bin:N",
+            sort=in_order(rows, "bin"),
+            title="time without requests before",
+            axis=alt.Axis(labelAngle=-40, labelOverlap=False),
+        ),
+        y=alt.Y("pct:Q", title="issued again, % of requests", scale=alt.Scale(domain=[0, 100])),
+        color=trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+    return chart.mark_line() + chart.mark_point(filled=True, size=45)
+
+
 def wake_up(rows: Rows) -> Chart:
     """Delay of requests by the idle gap before them."""
     bins = in_order(rows, "bin")

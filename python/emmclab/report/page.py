@@ -7,7 +7,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, TABLES, Field, counted_jumps, jump_cells
+from emmclab.activity import activity_tables
+from emmclab.fields import (
+    DEVICE_FIELDS,
+    JUMP_FIELDS,
+    KEY_FIELDS,
+    REISSUE_FIELDS,
+    TABLES,
+    Field,
+    counted_jumps,
+    jump_cells,
+)
 from emmclab.measures import percentile_label
 from emmclab.notes import notes
 from emmclab.plots import FIGURES
@@ -68,6 +78,27 @@ def render(profiles: Sequence[Profile]) -> str:
                 (profile.name, profile["key_figures"]),
                 (f"{profile.name} without the jumps", profile["key_figures_without_jumps"]),
             )
+        ],
+        device_fields=DEVICE_FIELDS,
+        device_rows=[
+            (profile.name, row["device"], [field.text(row[field.name]) for field in DEVICE_FIELDS])
+            for profile in profiles
+            if len(profile.devices) > 1
+            for row in profile.devices
+        ],
+        reissue_fields=REISSUE_FIELDS,
+        reissue_rows=[
+            (name, [field.text(figures[field.name]) for field in REISSUE_FIELDS])
+            for profile in profiles
+            if (found := profile.reissues) and found["figures_without"]
+            for name, figures in (
+                (profile.name, found["figures"]),
+                (f"{profile.name} without re-issues", found["figures_without"]),
+            )
+        ],
+        activities=[
+            (profile.name, activity_tables(json.loads(profile["header"].get("activity") or "{}")))
+            for profile in profiles
         ],
         times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
         points=_points(profiles),

@@ -17,6 +17,8 @@ from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.trace import Header, Ledger, Trace, read, trace_name
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
+#: What parts the path of an input from the conditions on its requests.
+_ONLY = " --only "
 #: Inputs up to this many requests are held in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
 
@@ -40,11 +42,39 @@ class Input:
     ) -> Input:
         """Find an input by the name of a workload, or the path of a model (`.toml`) or trace.
 
-        `reading` are options of `emmclab.read` for a trace.
+        `reading` are options of `emmclab.read` for a trace. Its path may be followed by
+        ` --only KEY=VALUE,...`: the requests that are wanted.
 
         Raises:
             InputError: there is no such workload, or the file cannot be read.
+            ConfigError: `requests` of a recording, or `--only` of a workload.
         """
+        source, _, only = source.partition(_ONLY)
+        made = Input._made(source, seed, requests)
+        if made is not None:
+            if only:
+                raise ConfigError(
+                    f"{source} is made, not recorded",
+                    kind="config",
+                    field="--only",
+                    hint="give it to a recorded trace",
+                )
+            return made
+        if requests:
+            raise ConfigError(
+                f"`requests = {requests}` for {source}, which is a recording",
+                kind="config",
+                field="requests",
+                hint="only a workload can be made longer or shorter; give the grid inputs of its own",
+            )
+        name = f"{trace_name(source)} ({only})" if only else trace_name(source)
+        options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
+        path = str(Path(source).resolve())
+        return Input(name, path, False, _file_digest(source), seed, reading=options)
+
+    @staticmethod
+    def _made(source: str, seed: int, requests: int) -> Input | None:
+        """Find a benchmark or a workload."""
         programs = {name.casefold(): name for name in benchmarks()}
         if source.casefold() in programs and not Path(source).exists():
             # A benchmark is code: the build that made it is part of every cell.
@@ -54,16 +84,7 @@ class Input:
         if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
             model = Workload.named(source)
             return Input(model.name, source, True, model.digest, seed, requests)
-        if requests:
-            raise ConfigError(
-                f"`requests = {requests}` for {source}, which is a recording",
-                kind="config",
-                field="requests",
-                hint="only a workload can be made longer or shorter; give the grid inputs of its own",
-            )
-        options = json.dumps(dict(reading), sort_keys=True)
-        path = str(Path(source).resolve())
-        return Input(trace_name(source), path, False, _file_digest(source), seed, reading=options)
+        return None
 
     def open(self) -> Trace:
         """Open the trace, or make it."""
@@ -215,14 +236,18 @@ class _Held:
 
 @functools.lru_cache(maxsize=1)
 def _prepared(source: Input) -> Trace:
-    """Open an input and hold it in memory where it is small enough."""
+    """Open an input and hold it in memory where it is small enough.
+
+    A trace of several devices is refused: every figure would be of addresses that are not of one space.
+    """
     trace = source.open()
     batches: list[_core.Batch] = []
     requests = 0
-    for batch in trace.batches():
-        batches.append(batch)
+    for batch in trace.batches(one_device=True):
         requests += len(batch)
-        if requests > _HELD_REQUESTS:
-            return trace
+        if requests <= _HELD_REQUESTS:
+            batches.append(batch)
+    if requests > _HELD_REQUESTS:
+        return trace
     header, ledger = trace.header, trace.ledger
     return Trace(trace.name, lambda: _Held(batches, header, ledger))  # type: ignore[arg-type, return-value]

@@ -43,8 +43,12 @@ pub struct Figures {
     pub idle_gaps: Vec<IdleGapRow>,
     /// Delay of requests by the idle gap before them.
     pub wake_up: Vec<WakeRow>,
+    /// Share of requests that are issued again, by the time without requests before.
+    pub reissue_by_idle: Vec<ReissueRow>,
     /// Who asks.
     pub process_share: Vec<ProcessRow>,
+    /// Which device is asked.
+    pub device_share: Vec<DeviceRow>,
     /// Requests by flag, and flushes.
     pub flags: Vec<FlagRow>,
 }
@@ -319,6 +323,14 @@ pub struct WakeRow {
 pub struct ProcessRow {
     /// Its name, or `(unknown)` and `(others)`.
     pub process: String,
+    /// The counts.
+    #[serde(flatten)]
+    pub share: ShareRow,
+}
+
+/// The part of one process or device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ShareRow {
     /// Reads.
     pub reads: u64,
     /// Writes.
@@ -347,6 +359,33 @@ pub struct ProcessRow {
     pub response_p99_ms: Option<f64>,
     /// Longest response time, ms.
     pub response_max_ms: Option<f64>,
+}
+
+/// What one device is asked for; beyond 64 devices the rest is one row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceRow {
+    /// Its name, or `(unknown)` and `(others)`.
+    pub device: String,
+    /// The counts.
+    #[serde(flatten)]
+    pub share: ShareRow,
+}
+
+/// Requests after a time without requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReissueRow {
+    /// The times in words.
+    pub bin: String,
+    /// Times above this, from the arrival of the request before, ms.
+    pub low_ms: u64,
+    /// Times up to this, ms.
+    pub high_ms: Option<u64>,
+    /// Requests, without re-issues.
+    pub requests: u64,
+    /// Those that were issued again.
+    pub reissued: u64,
+    /// Their share, percent.
+    pub pct: f64,
 }
 
 /// Requests with a flag, or flushes.

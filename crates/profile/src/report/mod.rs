@@ -6,6 +6,7 @@
 mod clock;
 mod figures;
 mod finding;
+mod reissues;
 mod tables;
 
 pub use emmclab_cache::MissRatioRow;
@@ -13,11 +14,12 @@ pub use emmclab_timeline::OverTimeRow;
 
 pub use clock::{ClockJumpRow, KeyFigures};
 pub use figures::{
-    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, Figures, FlagRow, HotPagesRow, IdleGapRow,
-    InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReuseRow, RunRow, SizeRow, ThroughputRow, UpdateRow,
-    WakeRow, WorkingSetRow,
+    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, Figures, FlagRow, HotPagesRow,
+    IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, ReuseRow, RunRow, ShareRow,
+    SizeRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
+pub use reissues::{ReissueFigures, Reissues};
 pub use tables::{
     IdleGc, Locality, OperationRow, PercentileRow, PowerSaving, Quantiles, QueueSummary, Tables, WorkingSet,
 };
@@ -43,6 +45,8 @@ pub struct ProfileReport {
     pub key_figures: KeyFigures,
     /// The same without the jumps that are left in the trace; `None` where there are none.
     pub key_figures_without_jumps: Option<KeyFigures>,
+    /// Suspected re-issues; `None` where the trace does not show them.
+    pub reissues: Option<Reissues>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,
     /// Locality beyond Table IV.

@@ -13,7 +13,7 @@ use emmclab_trace::{Batch, Op, Request};
 /// What takes longer than this on the slowest machine does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// One live test at a time, also of other runs: they look at the instances of the whole machine.
+/// One live test at a time, also of other runs: a loop device that one gives back is the next one's.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Holds the machine for a test.
@@ -190,7 +190,7 @@ pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Reco
 
 pub fn record_with(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
     record_elsewhere(options, || {
-        assert_eq!(instances(), 1);
+        assert_eq!(instances(&options.devices[0]), 1);
         work();
     })
 }
@@ -232,16 +232,25 @@ pub fn wait_until(mut so: impl FnMut() -> bool) {
     }
 }
 
-/// How many instances of recorders there are.
-pub fn instances() -> usize {
+/// How many instances record this disk; others on the machine are not of this test.
+pub fn instances(device: &str) -> usize {
+    let name = device.rsplit('/').next().unwrap();
+    let number = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let device = major.parse::<u32>().unwrap() << 20 | minor.parse::<u32>().unwrap();
+    let filter = format!("dev == {device}");
     let all = fs::read_dir("/sys/kernel/tracing/instances").unwrap();
-    all.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("emmclab")).count()
+    let of_disk = |entry: &fs::DirEntry| {
+        let text = fs::read_to_string(entry.path().join("events/block/block_rq_issue/filter"));
+        text.is_ok_and(|text| text.split("||").any(|part| part.trim() == filter))
+    };
+    all.flatten().filter(of_disk).count()
 }
 
 /// Waits for the helper to notice that nobody listens any more.
-pub fn wait_for_no_instance() {
-    wait_until(|| instances() == 0);
-    assert_eq!(instances(), 0);
+pub fn wait_for_no_instance(device: &str) {
+    wait_until(|| instances(device) == 0);
+    assert_eq!(instances(device), 0);
 }
 
 /// SQLite in rollback and write-ahead mode, as message applications use it.
@@ -275,6 +284,6 @@ pub fn complete_recording(target: Target, disk: &LoopDisk) -> Outcome {
     let ledger = &outcome.ledger;
     assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
     assert_eq!(Counted::of(&requests), disk.counted().since(before));
-    assert_eq!(instances(), 0);
+    assert_eq!(instances(&disk.device), 0);
     outcome
 }

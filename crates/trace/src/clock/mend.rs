@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 
 use super::file_order::{Arrives, FileOrder, Step};
 use super::{ClockJump, Direction, FileClock, MOST_JUMPS, Place};
+use crate::duration::parse_duration;
 use crate::source::Source;
 
 /// Cuts that are remembered, for requests out of order that arrived before them.
@@ -16,6 +17,8 @@ const CUTS: usize = 64;
 const STRAYS: u64 = 512;
 /// Waits within a request that hold a jump are longer than this: no storage takes half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
+/// The longest gap that can be named, some 30 years.
+const LONGEST_NS: i64 = 1_000_000_000_000_000_000;
 /// 100 years, beyond which gaps are as good as equal.
 const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 
@@ -37,18 +40,8 @@ impl MendClock {
         if text == "auto" {
             return Ok(Self::Jumps);
         }
-        let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
-        let seconds = match unit {
-            "ms" => Some(1e-3),
-            "" | "s" => Some(1.0),
-            "m" | "min" => Some(60.0),
-            "h" => Some(3_600.0),
-            "d" => Some(86_400.0),
-            _ => None,
-        };
-        let length = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
-        match length.filter(|seconds| (1e-3..=1e9).contains(seconds)) {
-            Some(seconds) => Ok(Self::Above(Nanos((seconds * 1e9) as i64))),
+        match parse_duration(text).filter(|length| (1_000_000..=LONGEST_NS).contains(&length.0)) {
+            Some(length) => Ok(Self::Above(length)),
             None => Err(Error::new(Kind::Config, "is no length of a gap")
                 .of_field("--mend-clock", 0, text.as_bytes())
                 .hint(

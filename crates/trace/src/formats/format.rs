@@ -11,6 +11,7 @@ use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::clock::MendClock;
 use crate::header::Header;
+use crate::screen::Only;
 use crate::sink::Sink;
 use crate::source::Source;
 
@@ -74,6 +75,12 @@ pub struct ReadOptions {
     pub reorder_window: Option<usize>,
     /// Jumps of the clock that are taken out of the trace; none where `None`.
     pub mend_clock: Option<MendClock>,
+    /// Suspected re-issues are dropped.
+    pub drop_reissued: bool,
+    /// The requests that are wanted; all where `None`.
+    pub only: Option<Only>,
+    /// A trace of several devices is refused, because their addresses are not of one space.
+    pub one_device: bool,
     /// Formats that other crates read, tried before those of [`crate::formats::FORMATS`].
     pub further: &'static [&'static Format],
 }

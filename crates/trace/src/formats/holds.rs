@@ -38,7 +38,8 @@ impl Holds {
             Column::Issue => time(request.issue),
             Column::Complete => time(request.complete),
             Column::Sector | Column::Sectors | Column::Op => false,
-            Column::Flags => !self.flags.contains(request.flags),
+            // What was found on reading is found again.
+            Column::Flags => !self.flags.union(Flags::REISSUED).contains(request.flags),
             Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
             Column::Process => request.process.is_some() && !self.columns.contains(&column),
             Column::Device => request.device.is_some() && !self.columns.contains(&column),

@@ -24,7 +24,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
@@ -33,6 +33,7 @@ use super::holds::Holds;
 use super::input::Input;
 use crate::atomic_file::AtomicFile;
 use crate::batch::{BATCH_ROWS, Batch};
+use crate::columns::Column;
 use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::Names;
@@ -236,7 +237,21 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>,
         }
         without_completion = missing.iter().flatten().sum();
     }
-    Ok(Some(Extent { end: Sector(highest.saturating_add(u64::from(longest))), without_completion }))
+    let end = Sector(highest.saturating_add(u64::from(longest)));
+    Ok(Some(Extent { end, without_completion, one_device: is_of_one_device(groups) }))
+}
+
+/// Whether the statistics say that all requests are to one device.
+fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
+    let columns = groups.iter().flat_map(RowGroupMetaData::columns);
+    let mut bounds =
+        columns.filter(|column| column.column_path().string() == Column::Device.name()).map(|column| {
+            let found = column.statistics()?;
+            found.min_bytes_opt().zip(found.max_bytes_opt())
+        });
+    // Without a name there are no bounds, which is left to the reader.
+    let Some(first) = bounds.next() else { return true };
+    first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
 }
 
 fn foreign_header(path: &Path) -> Header {

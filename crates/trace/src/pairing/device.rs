@@ -161,15 +161,31 @@ impl Device {
         if event.sectors == 0 {
             return;
         }
-        let mut open = self.take_waiting(event, ledger).unwrap_or_else(|| {
-            // A requeued request may be issued again without a requeue event.
-            Open { queued: false, ..Open::new(event) }
-        });
+        if self.issue_again(event, ledger) {
+            return;
+        }
+        let mut open =
+            self.take_waiting(event, ledger).unwrap_or_else(|| Open { queued: false, ..Open::new(event) });
         // Forced unit access that the driver does not get as such is emulated by a flush after the data.
         open.sequenced |= open.request.flags.contains(Flags::FUA) && !event.flags.contains(Flags::FUA);
         open.request.start.get_or_insert(event.time);
         open.request.issue = Some(event.time);
         self.issued.put(open);
+    }
+
+    /// Moves the issue time of a request that is issued while it is with the driver: the driver gave it back without an
+    /// event. Nothing may wait for exactly this range, because then this is the issue of another request.
+    fn issue_again(&mut self, event: &Event, ledger: &mut Ledger) -> bool {
+        if self.waiting.of_range(event).next().is_some() {
+            return false;
+        }
+        let mut issued = self.issued.of_range(event);
+        let Some(open) = issued.next() else { return false };
+        open.request.issue = Some(event.time);
+        ledger.requeued += 1;
+        // Where nothing is queued on the record, or several requests are alike, it may also be another one.
+        ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
+        true
     }
 
     /// The kernel's own flush serves all that wait for one now.

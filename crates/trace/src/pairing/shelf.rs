@@ -118,6 +118,13 @@ impl Shelf {
         Some(open)
     }
 
+    /// The requests of exactly this range and operation, the oldest first.
+    pub(super) fn of_range(&mut self, event: &Event) -> impl Iterator<Item = &mut Open> {
+        let (end, op) = (event.sector.saturating_add(u64::from(event.sectors)), event.op);
+        let all = self.by_sector.get_mut(&event.sector).into_iter().flatten();
+        all.filter(move |open| open.end == end && open.request.op == op)
+    }
+
     /// The requests at `sector`, the oldest first.
     pub(super) fn at(&self, sector: u64) -> impl Iterator<Item = &Open> {
         self.by_sector.get(&sector).into_iter().flatten()

@@ -1,0 +1,232 @@
+//! Suspected re-issues: how often a request is issued again by the time without requests before it, and the figures that
+//! re-issues change.
+
+use std::collections::VecDeque;
+
+use emmclab_trace::{Flags, Nanos, Op, Request};
+
+use crate::bins::pct;
+use crate::elapsed;
+use crate::locality::Sequences;
+use crate::merge::Join;
+use crate::report::{ReissueFigures, ReissueRow, Reissues as Report};
+
+/// A request is issued again within this time.
+const WITHIN_NS: u64 = 3_000_000;
+/// Requests that are held for that time at most.
+const HELD: usize = 1 << 12;
+/// Upper edges of the idle times, ms; one more bin lies above.
+const EDGES_MS: [u64; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 100];
+const BINS: usize = EDGES_MS.len() + 1;
+/// Requests from which on the share of a bin says something.
+const ENOUGH: u64 = 30;
+/// Up to this share, percent, requests are taken as they come, and from the other on a link sleeps.
+const AWAKE_PCT: f64 = 5.0;
+const ASLEEP_PCT: f64 = 90.0;
+/// Steps of 0.1 ms up to [`WITHIN_NS`].
+const STEP_NS: u64 = 100_000;
+const STEPS: usize = (WITHIN_NS / STEP_NS) as usize + 1;
+
+/// Counts of re-issues, in bounded memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Reissues {
+    /// Requests that may be issued again, the oldest first.
+    recent: VecDeque<First>,
+    last: Option<Nanos>,
+    requests: [u64; BINS],
+    again: [u64; BINS],
+    /// Time from the first issue to the second.
+    after: [u64; STEPS],
+    all: u64,
+    reissued: u64,
+    without: Without,
+}
+
+/// A request, and the bin of the time before it.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    request: Request,
+    bin: u8,
+}
+
+/// What the figures would be without re-issues.
+#[derive(Clone, Debug, Default)]
+struct Without {
+    requests: u64,
+    writes: u64,
+    sectors: u64,
+    address_hits: u64,
+    sequences: Sequences,
+}
+
+impl Default for Reissues {
+    fn default() -> Self {
+        Self {
+            recent: VecDeque::new(),
+            last: None,
+            requests: [0; BINS],
+            again: [0; BINS],
+            after: [0; STEPS],
+            all: 0,
+            reissued: 0,
+            without: Without::default(),
+        }
+    }
+}
+
+impl Reissues {
+    /// Adds a request; `address_hit` says that its first sector was one before.
+    #[inline]
+    pub fn add(&mut self, request: &Request, space: u32, address_hit: bool) {
+        let before = self.last.replace(request.arrival);
+        self.all += 1;
+        if request.flags.contains(Flags::REISSUED) {
+            self.reissued += 1;
+            self.add_second(request);
+            return;
+        }
+        self.without.add(request, space, address_hit);
+        let Some(before) = before else { return };
+        let bin = bin_of(elapsed(before, request.arrival));
+        self.requests[bin] += 1;
+        while self.recent.len() >= HELD
+            || self
+                .recent
+                .front()
+                .is_some_and(|first| elapsed(first.request.arrival, request.arrival) > WITHIN_NS)
+        {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(First { request: *request, bin: bin as u8 });
+    }
+
+    /// Finds the request that was issued again.
+    fn add_second(&mut self, second: &Request) {
+        let same = |first: &&First| {
+            let first = &first.request;
+            (first.sector, first.sectors, first.op, first.device)
+                == (second.sector, second.sectors, second.op, second.device)
+        };
+        if let Some(first) = self.recent.iter().rev().find(same) {
+            self.again[first.bin as usize] += 1;
+            let after = elapsed(first.request.arrival, second.arrival) / STEP_NS;
+            self.after[(after as usize).min(STEPS - 1)] += 1;
+        }
+    }
+
+    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+        let add = |mine: &mut [u64], theirs: &[u64]| mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+        add(&mut self.requests, &other.requests);
+        add(&mut self.again, &other.again);
+        add(&mut self.after, &other.after);
+        self.all += other.all;
+        self.reissued += other.reissued;
+        self.without.merge(&other.without, join, space_of);
+        if other.all > 0 {
+            (self.recent, self.last) = (other.recent, other.last);
+        }
+    }
+
+    /// The report, with the figures of all requests as given, and those that reading dropped.
+    pub fn report(&self, figures: ReissueFigures, dropped: u64) -> Report {
+        let (awake_ms, asleep_ms) = self.edges();
+        Report {
+            reissued: self.reissued,
+            reissued_pct: pct(self.reissued, self.all),
+            dropped,
+            awake_up_to_ms: awake_ms,
+            asleep_from_ms: asleep_ms,
+            median_until_again_ms: self.median_until_again_ms(),
+            figures_without: (self.reissued > 0).then(|| self.without.figures(&figures)),
+            figures,
+        }
+    }
+
+    /// The idle time up to which hardly any request is issued again, and that from which on nearly all are; `None` where
+    /// the shares show no such step.
+    fn edges(&self) -> (Option<u64>, Option<u64>) {
+        let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
+        let share = |bin: usize| 100.0 * self.again[bin] as f64 / self.requests[bin] as f64;
+        let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
+        let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
+        // Neither is found where all bins are alike.
+        awake.zip(asleep).map(|(awake, asleep)| (EDGES_MS[awake], EDGES_MS[asleep - 1])).unzip()
+    }
+
+    fn median_until_again_ms(&self) -> Option<f64> {
+        let all: u64 = self.after.iter().sum();
+        let mut seen = 0;
+        let step = self.after.iter().position(|count| {
+            seen += count;
+            all > 0 && 2 * seen >= all
+        })?;
+        Some((step as f64 + 0.5) * STEP_NS as f64 / 1e6)
+    }
+
+    /// Shares by idle time; nothing where no request was issued again.
+    pub fn rows(&self) -> Vec<ReissueRow> {
+        if self.again.iter().all(|count| *count == 0) {
+            return Vec::new();
+        }
+        (0..BINS)
+            .filter_map(|bin| {
+                let low_ms = bin.checked_sub(1).map_or(0, |below| EDGES_MS[below]);
+                let high_ms = EDGES_MS.get(bin).copied();
+                Some(ReissueRow {
+                    bin: match high_ms {
+                        Some(high) => format!("{low_ms} - {high} ms"),
+                        None => format!("> {low_ms} ms"),
+                    },
+                    low_ms,
+                    high_ms,
+                    requests: self.requests[bin],
+                    reissued: self.again[bin],
+                    pct: pct(self.again[bin], self.requests[bin])?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The bin of an idle time.
+#[inline]
+fn bin_of(idle_ns: u64) -> usize {
+    EDGES_MS.iter().position(|edge| idle_ns <= edge * 1_000_000).unwrap_or(BINS - 1)
+}
+
+impl Without {
+    #[inline]
+    fn add(&mut self, request: &Request, space: u32, address_hit: bool) {
+        if !request.op.has_data() {
+            return;
+        }
+        self.requests += 1;
+        self.writes += u64::from(request.op == Op::Write);
+        self.sectors += u64::from(request.sectors);
+        self.address_hits += u64::from(address_hit);
+        self.sequences.add(request, space);
+    }
+
+    fn merge(&mut self, other: &Self, join: Join, space_of: impl Fn(u32) -> u32) {
+        self.requests += other.requests;
+        self.writes += other.writes;
+        self.sectors += other.sectors;
+        self.address_hits += other.address_hits;
+        self.sequences.merge(&other.sequences, join, space_of);
+    }
+
+    /// Rates are over the duration of all requests.
+    fn figures(&self, all: &ReissueFigures) -> ReissueFigures {
+        let share = self.requests as f64 / all.requests.max(1) as f64;
+        let data_size_kb = self.sectors as f64 / 2.0;
+        ReissueFigures {
+            requests: self.requests,
+            data_size_kb,
+            mean_size_kb: (self.requests > 0).then(|| data_size_kb / self.requests as f64),
+            write_requests_pct: pct(self.writes, self.requests),
+            arrival_rate_per_s: all.arrival_rate_per_s.map(|rate| rate * share),
+            spatial_locality_pct: pct(self.sequences.sequential(), self.requests),
+            temporal_locality_pct: pct(self.address_hits, self.requests),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The devices of a trace, with their requests.
+
+use emmclab_base::{Error, Kind};
+
+use crate::names::Names;
+use crate::rows::NO_NAME;
+
+/// Names in a message at most.
+const NAMED: usize = 12;
+
+/// Requests by name: of devices, or of processes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shares {
+    /// By id.
+    counts: Vec<u64>,
+    /// Requests without a name.
+    unnamed: u64,
+}
+
+impl Shares {
+    /// Counts the ids in a column, which is empty where no request has one.
+    pub fn add(&mut self, column: &[u32], rows: usize) {
+        let Some((&first, rest)) = column.split_first() else {
+            self.unnamed += rows as u64;
+            return;
+        };
+        // Mostly all are the same.
+        if rest.iter().fold(true, |same, id| same & (*id == first)) {
+            self.count(first, rows as u64);
+        } else {
+            column.iter().for_each(|id| self.count(*id, 1));
+        }
+    }
+
+    fn count(&mut self, id: u32, requests: u64) {
+        if id == NO_NAME {
+            self.unnamed += requests;
+            return;
+        }
+        let id = id as usize;
+        if id >= self.counts.len() {
+            self.counts.resize(id + 1, 0);
+        }
+        self.counts[id] += requests;
+    }
+
+    /// Requests of the name with this id.
+    pub fn of(&self, id: usize) -> u64 {
+        self.counts.get(id).copied().unwrap_or(0)
+    }
+
+    /// Names that requests have.
+    pub fn len(&self) -> usize {
+        self.counts.iter().filter(|count| **count > 0).count()
+    }
+
+    /// Names with their requests, most first.
+    pub fn rows<'a>(&self, names: &'a Names) -> Vec<(&'a str, u64)> {
+        let counts = self.counts.iter().copied();
+        let mut rows: Vec<_> = names.iter().zip(counts).filter(|(_, count)| *count > 0).collect();
+        rows.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+        rows
+    }
+
+    /// The most frequent names with their shares of all requests, in words.
+    pub fn words(&self, names: &Names) -> String {
+        let all = self.counts.iter().sum::<u64>() + self.unnamed;
+        let rows = self.rows(names);
+        let mut words: Vec<_> =
+            rows.iter().take(NAMED).map(|(name, count)| format!("{name} ({})", share(*count, all))).collect();
+        if rows.len() > NAMED {
+            words.push(format!("and {} more", rows.len() - NAMED));
+        }
+        if self.unnamed > 0 {
+            words.push(format!("none recorded ({})", share(self.unnamed, all)));
+        }
+        words.join(", ")
+    }
+}
+
+/// A share in percent; one that is not zero does not read as zero.
+fn share(count: u64, all: u64) -> String {
+    let pct = 100.0 * count as f64 / all.max(1) as f64;
+    if pct < 0.05 { "<0.1 %".to_owned() } else { format!("{pct:.1} %") }
+}
+
+/// The error of a trace of several devices where one is needed.
+pub(super) fn several_devices(devices: &Shares, names: &Names) -> Error {
+    let first = devices.rows(names).first().map_or("NAME", |(name, _)| *name).to_owned();
+    let message = format!(
+        "the trace holds requests to {} devices, whose addresses are not of one space: {}",
+        devices.len(),
+        devices.words(names)
+    );
+    Error::new(Kind::Config, message)
+        .hint(format!("choose one device of the trace, as `--only device={first}`"))
+}

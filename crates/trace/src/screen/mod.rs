@@ -1,0 +1,142 @@
+//! What happens to the requests of a trace once they stand in order of arrival: suspected re-issues are marked, unwanted
+//! requests are left out, and re-issues dropped where asked for. In this order: a re-issue is judged by all requests, and
+//! the counts of re-issues are those of the wanted requests.
+
+mod devices;
+mod only;
+mod recent;
+mod reissues;
+mod selection;
+
+pub(crate) use devices::Shares;
+use devices::several_devices;
+pub use only::Only;
+use reissues::Reissues;
+use selection::Selection;
+
+use std::sync::Arc;
+
+use emmclab_base::{Flags, Result};
+
+use crate::batch::Batch;
+use crate::builder::BatchBuilder;
+use crate::formats::ReadOptions;
+use crate::ledger::Ledger;
+use crate::names::Names;
+
+/// Screens batches in order of arrival, in bounded memory.
+pub(crate) struct Screen {
+    /// `None` where the file says which requests are re-issues.
+    reissues: Option<Reissues>,
+    selection: Option<Selection>,
+    drop_reissued: bool,
+    one_device: bool,
+    /// Marked requests among those that are wanted.
+    reissued: u64,
+    dropped: u64,
+    /// Dropped when the file was written.
+    dropped_before: u64,
+    devices: Shares,
+    /// Processes and devices of the last batch.
+    names: Option<(Arc<Names>, Arc<Names>)>,
+}
+
+impl Screen {
+    /// For a trace with this ledger at its beginning.
+    pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
+        Self {
+            reissues: stored.reissued.is_none().then(Reissues::new),
+            selection: options.only.as_ref().map(Selection::new),
+            drop_reissued: options.drop_reissued,
+            one_device: options.one_device,
+            reissued: 0,
+            dropped: 0,
+            dropped_before: stored.dropped_reissues,
+            devices: Shares::default(),
+            names: None,
+        }
+    }
+
+    /// Whether requests may be left out.
+    pub fn leaves_out(&self) -> bool {
+        self.selection.is_some() || self.drop_reissued
+    }
+
+    /// From now on a trace of several devices is refused.
+    pub fn require_one_device(&mut self) {
+        self.one_device = true;
+    }
+
+    /// What is left of the next batch.
+    pub fn apply(&mut self, mut batch: Batch) -> Batch {
+        self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
+        if let Some(reissues) = &mut self.reissues {
+            batch = reissues.mark(batch);
+        }
+        if let Some(selection) = &mut self.selection {
+            batch = selection.choose(batch);
+        }
+        let marked = batch.flags.iter().filter(|flags| **flags & Flags::REISSUED.0 != 0).count();
+        if marked > 0 {
+            self.reissued += marked as u64;
+            if self.drop_reissued {
+                self.dropped += marked as u64;
+                let is_first = |row: &usize| batch.flags[*row] & Flags::REISSUED.0 == 0;
+                let first: Vec<_> = (0..batch.len()).filter(is_first).collect();
+                batch = batch.chosen(&first);
+            }
+        }
+        self.devices.add(&batch.device, batch.len());
+        batch
+    }
+
+    /// Whether the trace turned out to be one that is to be refused.
+    pub fn refuses(&self) -> bool {
+        self.one_device && self.devices.len() > 1
+    }
+
+    /// Checks at the end of the trace what can be known then only.
+    pub fn check(&self) -> Result<()> {
+        let Some((processes, devices)) = &self.names else { return Ok(()) };
+        if self.refuses() {
+            return Err(several_devices(&self.devices, devices));
+        }
+        self.selection.as_ref().map_or(Ok(()), |selection| selection.check(processes, devices))
+    }
+
+    /// Adds what was counted to the ledger of the source.
+    pub fn count(&self, ledger: &mut Ledger) {
+        let left_out = self.selection.as_ref().map_or(0, Selection::left_out);
+        // A Parquet trace brings its count with it.
+        ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
+        ledger.filtered += left_out;
+        let judged = self.reissues.as_ref().is_none_or(Reissues::judged);
+        ledger.reissued = judged.then_some(self.dropped_before + self.reissued);
+        ledger.dropped_reissues += self.dropped;
+    }
+
+    /// Devices with their requests, most first.
+    pub fn devices(&self) -> Vec<(String, u64)> {
+        let rows = self.names.as_ref().map(|(_, names)| self.devices.rows(names)).unwrap_or_default();
+        rows.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect()
+    }
+}
+
+impl Batch {
+    /// The batch with a flag set in these rows.
+    fn flagged(self, rows: &[usize], flag: Flags) -> Batch {
+        let mut flags = self.flags.to_vec();
+        rows.iter().for_each(|row| flags[*row] |= flag.0);
+        Batch { flags: flags.into(), ..self }
+    }
+
+    /// These rows, which are in order.
+    pub(crate) fn chosen(self, rows: &[usize]) -> Batch {
+        if rows.len() == self.len() {
+            return self;
+        }
+        let mut builder = BatchBuilder::default();
+        rows.iter().for_each(|row| builder.push(&self.get(*row)));
+        builder.finish(&self.processes, &self.devices)
+    }
+}

@@ -1,0 +1,81 @@
+//! Suspected re-issues: requests that the driver gave back and the kernel issued again, in a trace of issues that does not
+//! tell the two apart.
+//!
+//! The latest earlier request of the same device, sector, length and operation came 0.5 to 3 ms before, and
+//! - where processes are recorded: it is of another process, and this one is issued by a kernel worker (`kworker/...`);
+//! - where completions are recorded: it was not complete.
+//!
+//! A driver that cannot take a request, because the link to the device sleeps, gives it back; a worker of the block layer
+//! issues it again when the link is up. Requests with neither process nor completion cannot be judged.
+
+use emmclab_base::{Flags, Request};
+
+use super::recent::Recent;
+use crate::batch::Batch;
+
+/// Time from the first issue to the second.
+const SOONEST_NS: i64 = 500_000;
+const LATEST_NS: i64 = 3_000_000;
+const WORKER: &str = "kworker/";
+
+/// Finds suspected re-issues in batches in order of arrival.
+#[derive(Debug)]
+pub(super) struct Reissues {
+    recent: Recent,
+    /// By id of a process, whether it is a kernel worker.
+    workers: Vec<bool>,
+    judged: bool,
+}
+
+impl Reissues {
+    pub fn new() -> Self {
+        Self { recent: Recent::new(LATEST_NS), workers: Vec::new(), judged: false }
+    }
+
+    /// Whether any request could be judged.
+    pub fn judged(&self) -> bool {
+        self.judged
+    }
+
+    /// Marks suspected re-issues with [`Flags::REISSUED`].
+    pub fn mark(&mut self, batch: Batch) -> Batch {
+        if batch.process.is_empty() && batch.complete.is_empty() {
+            return batch;
+        }
+        self.judged = true;
+        let names = batch.processes().iter().skip(self.workers.len());
+        self.workers.extend(names.map(|name| name.starts_with(WORKER)));
+        let mut found = Vec::new();
+        for (row, request) in batch.iter().enumerate().filter(|(_, request)| request.sectors > 0) {
+            if self.is_reissue(&request) {
+                found.push(row);
+            }
+            self.recent.push(&request);
+        }
+        if found.is_empty() { batch } else { batch.flagged(&found, Flags::REISSUED) }
+    }
+
+    #[inline]
+    fn is_reissue(&self, request: &Request) -> bool {
+        let by_worker =
+            request.process.map(|process| self.workers.get(process.0 as usize).copied().unwrap_or(false));
+        if by_worker == Some(false) {
+            return false;
+        }
+        let Some(first) = self.recent.find(request) else { return false };
+        let after_ns = request.arrival.0.saturating_sub(first.arrival.0);
+        let open = first.complete.map(|complete| complete > request.arrival);
+        let by_process =
+            if by_worker.is_some() { of_another_process(first, request) } else { open.is_some() };
+        after_ns >= SOONEST_NS && by_process && open != Some(false)
+    }
+}
+
+/// By their ids where both have one, else by their names.
+fn of_another_process(first: &Request, second: &Request) -> bool {
+    match (first.pid, second.pid, first.process) {
+        (Some(a), Some(b), _) => a != b,
+        (_, _, Some(_)) => first.process != second.process,
+        _ => false,
+    }
+}

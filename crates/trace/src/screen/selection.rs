@@ -1,0 +1,176 @@
+//! Leaving out the requests that are not wanted, and finding values that no request has.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::{Error, Kind, NameId, Nanos, Op, Request, Result};
+
+use super::devices::Shares;
+use super::only::{OPTION, Only, fits};
+use crate::batch::Batch;
+use crate::names::Names;
+
+/// Process ids that are remembered, to list them where a wanted one is not there.
+const MOST_PIDS: usize = 4096;
+
+/// Chooses requests of one trace, and counts what there is.
+#[derive(Debug)]
+pub(super) struct Selection {
+    devices: Wanted,
+    processes: Wanted,
+    only: Only,
+    pids: BTreeMap<i32, u64>,
+    ops: [u64; Op::ALL.len()],
+    first: Option<Nanos>,
+    last: Nanos,
+    left_out: u64,
+    selected: u64,
+}
+
+/// The names that are wanted, of devices or of processes.
+#[derive(Debug)]
+struct Wanted {
+    patterns: Vec<String>,
+    /// By id.
+    fits: Vec<bool>,
+    shares: Shares,
+}
+
+impl Wanted {
+    fn new(patterns: &[String]) -> Self {
+        Self { patterns: patterns.to_vec(), fits: Vec::new(), shares: Shares::default() }
+    }
+
+    fn follow(&mut self, names: &Names) {
+        let fits_one = |name: &str| self.patterns.iter().any(|pattern| fits(pattern, name));
+        self.fits.extend(names.iter().skip(self.fits.len()).map(fits_one));
+    }
+
+    fn holds(&self, id: Option<NameId>) -> bool {
+        self.patterns.is_empty()
+            || id.is_some_and(|id| self.fits.get(id.0 as usize).copied().unwrap_or(false))
+    }
+
+    /// A pattern that the name of no request fits.
+    fn unmet(&self, names: &Names) -> Option<&str> {
+        let met = |pattern: &String| {
+            names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name))
+        };
+        self.patterns.iter().find(|pattern| !met(pattern)).map(String::as_str)
+    }
+}
+
+impl Selection {
+    pub fn new(only: &Only) -> Self {
+        Self {
+            devices: Wanted::new(&only.devices),
+            processes: Wanted::new(&only.processes),
+            only: only.clone(),
+            pids: BTreeMap::new(),
+            ops: [0; Op::ALL.len()],
+            first: None,
+            last: Nanos::ZERO,
+            left_out: 0,
+            selected: 0,
+        }
+    }
+
+    /// Requests left out so far.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// The rows of a batch that are wanted.
+    pub fn choose(&mut self, batch: Batch) -> Batch {
+        self.devices.follow(batch.devices());
+        self.processes.follow(batch.processes());
+        self.devices.shares.add(&batch.device, batch.len());
+        self.processes.shares.add(&batch.process, batch.len());
+        let mut wanted = Vec::with_capacity(batch.len());
+        for (row, request) in batch.iter().enumerate() {
+            self.count(&request);
+            if self.wants(&request) {
+                wanted.push(row);
+            }
+        }
+        self.selected += wanted.len() as u64;
+        self.left_out += (batch.len() - wanted.len()) as u64;
+        batch.chosen(&wanted)
+    }
+
+    fn count(&mut self, request: &Request) {
+        self.first.get_or_insert(request.arrival);
+        self.last = request.arrival;
+        self.ops[request.op as usize] += 1;
+        if let Some(pid) = request.pid.filter(|_| !self.only.pids.is_empty()) {
+            if let Some(count) = self.pids.get_mut(&pid) {
+                *count += 1;
+            } else if self.pids.len() < MOST_PIDS || self.only.pids.contains(&pid) {
+                self.pids.insert(pid, 1);
+            }
+        }
+    }
+
+    fn wants(&self, request: &Request) -> bool {
+        let only = &self.only;
+        let at = Nanos(request.arrival.0.saturating_sub(self.first.unwrap_or_default().0));
+        at >= only.from
+            && only.to.is_none_or(|to| at < to)
+            && (only.ops.is_empty() || only.ops.contains(&request.op))
+            && (only.pids.is_empty() || request.pid.is_some_and(|pid| only.pids.contains(&pid)))
+            && self.devices.holds(request.device)
+            && self.processes.holds(request.process)
+    }
+
+    /// Checks at the end of the trace that each value was met by a request, and that all of them together were.
+    pub fn check(&self, processes: &Names, devices: &Names) -> Result<()> {
+        if self.first.is_none() {
+            // An empty trace is another error.
+            return Ok(());
+        }
+        let unmet = |what: &str, value: &str, there: String| {
+            let hint = if there.is_empty() {
+                format!("the trace does not record the {what} of a request")
+            } else {
+                format!("there are: {there}")
+            };
+            Err(Error::new(Kind::Config, format!("no request is of {what} `{value}`"))
+                .of_field(OPTION, 0, format!("{what}={value}").as_bytes())
+                .hint(hint))
+        };
+        for (what, wanted, names) in
+            [("device", &self.devices, devices), ("process", &self.processes, processes)]
+        {
+            if let Some(pattern) = wanted.unmet(names) {
+                let any = wanted.shares.len() > 0;
+                return unmet(what, pattern, if any { wanted.shares.words(names) } else { String::new() });
+            }
+        }
+        if let Some(pid) = self.only.pids.iter().find(|pid| !self.pids.contains_key(pid)) {
+            let mut there: Vec<_> = self.pids.iter().collect();
+            there.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            let shown: Vec<_> = there.iter().take(12).map(|(pid, _)| pid.to_string()).collect();
+            let more = if there.len() > shown.len() { ", and more" } else { "" };
+            return unmet("pid", &pid.to_string(), format!("{}{more}", shown.join(", ")));
+        }
+        if let Some(op) = self.only.ops.iter().find(|op| self.ops[**op as usize] == 0) {
+            let there: Vec<_> =
+                Op::ALL.into_iter().filter(|op| self.ops[*op as usize] > 0).map(Op::name).collect();
+            return unmet("op", op.name(), there.join(", "));
+        }
+        let span = Nanos(self.last.0.saturating_sub(self.first.unwrap_or_default().0));
+        if self.only.from > span {
+            return Err(Error::new(
+                Kind::Config,
+                format!("no request arrives {} after the first", self.only.from),
+            )
+            .of_field(OPTION, 0, b"from")
+            .hint(format!("the last one arrives {span} after it")));
+        }
+        if self.selected == 0 {
+            return Err(Error::new(Kind::Config, "no request meets all conditions together")
+                .of_field(OPTION, 0, b"")
+                .hint("give fewer of them, or a longer time; each by itself is met"));
+        }
+        Ok(())
+    }
+}
