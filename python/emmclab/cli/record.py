@@ -142,8 +142,9 @@ def _run(
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)
-                    if (full := _nearly_full(output)) is not None:
-                        break
+                # Others write to the disk too while nothing is recorded.
+                if (full := _nearly_full(output)) is not None:
+                    break
                 now = time.monotonic()
                 if seconds is not None and now - begin >= seconds:
                     break
