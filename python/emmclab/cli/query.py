@@ -67,12 +67,9 @@ def query(
             hint=f"give {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}",
         )
     folders = [_folder_of(study, results)] if study is not None else _folders(results)
-    parquet = output if output is not None and output.suffix == ".parquet" else None
-    names, rows = ask(folders, sql, parquet)
-    if parquet is not None:
-        say(f"answer: {parquet}")
-    elif output is not None:
-        write_whole(output, _csv(names, rows) if output.suffix == ".csv" else _json(names, rows))
+    names, rows = ask(folders, sql)
+    if output is not None:
+        _write(output, names, rows)
         say(f"answer: {output}, {len(rows)} rows")
     elif as_json:
         print_json(_records(names, rows))
@@ -132,6 +129,20 @@ def _text(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _write(output: Path, names: list[str], rows: list[tuple[Any, ...]]) -> None:
+    """Write an answer in the format of the ending; in Parquet lists are JSON, times and dates text."""
+    if output.suffix != ".parquet":
+        write_whole(output, _csv(names, rows) if output.suffix == ".csv" else _json(names, rows))
+        return
+    from emmclab.study.store import write_parquet
+
+    records = [
+        {name: json.dumps(one) if isinstance(one, (list, dict)) else one for name, one in record.items()}
+        for record in _records(names, rows)
+    ]
+    write_parquet(output, records or [dict.fromkeys(names)], empty=not records)
 
 
 def _csv(names: list[str], rows: list[tuple[Any, ...]]) -> str:

@@ -10,20 +10,17 @@ from typing import Any
 import duckdb
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import folder_aside
 from emmclab.result_fields import old_names
 from emmclab.study.store import quoted, run_columns
 
 
-def query(
-    folders: Sequence[Path], sql: str, parquet: Path | None = None
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Ask the tables of one or several studies; each table is a view, with the column `study`.
 
-    Returns the names of the columns, and the rows; none where the answer goes to the file `parquet`.
+    Returns the names of the columns, and the rows.
 
     Raises:
-        InputError: there are no results, or the file cannot be written.
+        InputError: there are no results.
         ConfigError: the question is no SQL, or names what is not there.
     """
     views: dict[str, list[str]] = {}
@@ -41,22 +38,11 @@ def query(
             database.execute(f"create view {name} as {union}")
             if name == "runs" and (older := _older_columns(database, sql)):
                 database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
-        allowed = [str(folder.resolve()) for folder in folders]
-        if parquet is None:
-            return _answer(database, sql, allowed, views)
-        with folder_aside(parquet.absolute().parent) as aside:
-            made = aside / "answer.parquet"
-            _answer(database, sql, [*allowed, str(aside)], views, made)
-            made.replace(parquet)
-    return [], []
+        return _answer(database, sql, [str(folder.resolve()) for folder in folders], list(views))
 
 
 def _answer(
-    database: duckdb.DuckDBPyConnection,
-    sql: str,
-    allowed: list[str],
-    views: dict[str, list[str]],
-    made: Path | None = None,
+    database: duckdb.DuckDBPyConnection, sql: str, allowed: list[str], tables: list[str]
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     # Results are read; a question may not read or write other files.
     database.execute(f"set allowed_directories = {allowed!r}")
@@ -67,16 +53,15 @@ def _answer(
             raise ConfigError(
                 "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
             )
-        for statement in asked[:-1]:
-            database.execute(statement)
-        if made is not None:
-            question = asked[-1].query.strip().rstrip(";")
-            database.execute(f"copy ({question}) to '{quoted(made)}' (format parquet, compression zstd)")
-            return [], []
-        answer = database.execute(asked[-1])
+        answer = database.execute(sql)
         return [column[0] for column in answer.description or []], answer.fetchall()
     except duckdb.Error as error:
-        raise _refusal(error, list(views)) from error
+        raise _refusal(error, tables) from error
+    except RuntimeError as error:
+        # So DuckDB passes Ctrl-C on.
+        if "interrupted" in str(error).lower():
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:

@@ -201,17 +201,20 @@ def _flat(row: Row, columns: Mapping[str, str] | None = None, prefix: str = "") 
     return flat
 
 
-def write_parquet(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as Parquet, whole or not at all; the same rows give the same bytes."""
+def write_parquet(path: Path, rows: Sequence[Row], *, empty: bool = False) -> None:
+    """Write rows as Parquet, whole or not at all; the same rows give the same bytes.
+
+    `empty`: the rows name the columns only.
+    """
     kinds: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():
             kinds.setdefault(name, set()).update([] if value is None else [_TYPES[type(value)]])
     columns = {name: _common(kind) for name, kind in kinds.items()}
-    with folder_aside(path.parent) as aside:
+    with folder_aside(path.absolute().parent) as aside:
         lines, made = aside / "rows.json", aside / "rows.parquet"
         with lines.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (() if empty else rows))
         with duckdb.connect(config={"threads": 1, "preserve_insertion_order": True}) as database:
             source = f"read_json($lines, format = 'newline_delimited', columns = {columns!r})"
             target = f"'{quoted(made)}' (format parquet, compression zstd)"
