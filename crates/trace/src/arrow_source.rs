@@ -36,7 +36,8 @@ impl TraceReader {
         let path = Path::new(name);
         let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
         let guard = UnitGuard::new(Times::Stored, &ReadOptions::default())?;
-        Ok(Self::of_source(path, Box::new(source), guard, Recognised { format: FORMAT, by: "its columns" }))
+        let recognised = Recognised { format: FORMAT, by: "its columns" };
+        Ok(Self::of_source(path, Box::new(source), guard, recognised, &ReadOptions::default()))
     }
 }
 

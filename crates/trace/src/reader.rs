@@ -73,15 +73,7 @@ impl TraceReader {
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::Opened { source, guard, recognised } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
-        let in_file_order = source.in_file_order();
-        let mending = options.mend_clock.map(|mend| match mend {
-            MendClock::Jumps => Mending::Unplanned(Box::new(options.clone())),
-            MendClock::Above(limit) => Mending::Planned(Box::new(Mender::above(limit, in_file_order))),
-        });
-        let mut reader = Self::of_source(path, source, guard, recognised);
-        reader.clock.mending = mending;
-        reader.window = options.reorder_window.unwrap_or(REORDER_WINDOW);
-        Ok(reader)
+        Ok(Self::of_source(path, source, guard, recognised, options))
     }
 
     /// A trace from a source that is open; `path` stands in errors.
@@ -90,19 +82,24 @@ impl TraceReader {
         source: Box<dyn Source>,
         guard: formats::UnitGuard,
         recognised: Recognised,
+        options: &ReadOptions,
     ) -> Self {
         let in_file_order = source.in_file_order();
+        let mending = options.mend_clock.map(|mend| match mend {
+            MendClock::Jumps => Mending::Unplanned(Box::new(options.clone())),
+            MendClock::Above(limit) => Mending::Planned(Box::new(Mender::above(limit, in_file_order))),
+        });
         Self {
             clock: Clock {
                 gaps: Gaps::default(),
                 file: FileClock::new(in_file_order),
                 in_file_order,
-                mending: None,
+                mending,
             },
             screen: Screen::new(options, &source.ledger()),
             recognised,
             path: path.to_owned(),
-            window: REORDER_WINDOW,
+            window: options.reorder_window.unwrap_or(REORDER_WINDOW),
             guard,
             source,
             read: Vec::new(),
