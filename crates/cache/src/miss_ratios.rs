@@ -16,7 +16,7 @@ const MAX_PAGES: u64 = 1 << 18;
 /// Touches up to which a trace is followed page by page, kept until it is known which; 8 MB.
 const EXACT_TOUCHES: usize = 1 << 20;
 /// Pages that a sampled cache keeps at least, where the sampling allows.
-const LEAST_PAGES: u64 = 128;
+const LEAST_PAGES: u64 = 32;
 /// At most one page in `2^6` = 64 is followed.
 const COARSEST: u32 = 6;
 
@@ -39,7 +39,7 @@ pub struct MissRatioRow {
 ///
 /// A trace of up to 2^20 page touches is simulated exactly. In a longer one, a cache follows one page in `2^k`, found by its
 /// hash, at `1 / 2^k` of its size: SHARDS with a fixed rate (Waldspurger et al., "Efficient MRC Construction with SHARDS",
-/// FAST 2015). `k` is the largest at which the small cache still has 128 pages, at most 6. Where the sample has more or
+/// FAST 2015). `k` is the largest at which the small cache still has 32 pages, at most 6. Where the sample has more or
 /// fewer touches than its share, the difference counts as hits (SHARDS-adj). Memory is that of the small caches and of what
 /// they remember: at most about 100 bytes for each page of the largest cache in 64, or of the trace in 64, and policy.
 #[derive(Clone, Debug)]
