@@ -14,7 +14,7 @@ from emmclab.cli.show import framed
 
 def show_activity(console: Console, activity: dict[str, Any]) -> None:
     """Print the activity that was recorded beside the requests."""
-    for part in activity_tables(activity):
+    for part in activity_tables({**activity, "journals": []}):
         table = framed(escape(part.title))
         for place, heading in enumerate(part.headings):
             table.add_column(heading, justify="left" if place < part.words else "right")
@@ -22,3 +22,7 @@ def show_activity(console: Console, activity: dict[str, Any]) -> None:
             table.add_row(*map(Text, cells))
         console.print()
         console.print(table)
+    # A line each: mostly there is one.
+    for row in activity.get("journals", []):
+        parts = ", ".join(f"{row[name]:,} {name}" for name in ("commits", "blocks", "handles"))
+        console.print(f"journal of {row['device']}: {parts}", markup=False)
