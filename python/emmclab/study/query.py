@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,25 @@ def _answer(
             raise ConfigError(
                 "there is no question", kind="config", field="SQL", hint="as `select * from runs limit 5`"
             )
-        answer = database.execute(sql)
-        return [column[0] for column in answer.description or []], answer.fetchall()
+        return _interruptible(database, sql)
     except duckdb.Error as error:
         raise _refusal(error, tables) from error
-    except RuntimeError as error:
-        # So DuckDB passes Ctrl-C on.
-        if "interrupted" in str(error).lower():
-            raise KeyboardInterrupt from error
-        raise
+
+
+def _interruptible(database: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask in a thread: DuckDB does not see signals while it works, and ends where it is told to."""
+
+    def ask() -> tuple[list[str], list[tuple[Any, ...]]]:
+        answer = database.execute(sql)
+        return [column[0] for column in answer.description or []], answer.fetchall()
+
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(ask)
+        try:
+            return answering.result()
+        except BaseException:
+            database.interrupt()
+            raise
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
