@@ -137,6 +137,7 @@ def small(folder: Path) -> Results:
     ):
         assert old in text, old
         text = text.replace(old, new)
+    (folder / "advil12.toml").write_text(text)
     return run_study(Study.parse(text, "advil12.toml"), folder / "advil12", Serial())
 
 
@@ -155,6 +156,6 @@ def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -
 
 def test_report_draws_the_same_page_of_a_finished_study(folder: Path, small: Results) -> None:
     page = folder / "page.html"
-    run = emmclab("report", "advil12", "--results", folder, "--html", page)
+    run = emmclab("report", folder / "advil12.toml", "--results", folder, "--html", page)
     assert run.returncode == 0, run.stderr
     assert page.read_text() == render(small, judge_study(small), drawings(small))

@@ -277,7 +277,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("seeds = [1, 2]", 'seeds = ["1"]', "a list of numbers"),
         ('"open", "closed"', '"open", "half"', "open, closed or back_to_back"),
         ('name = "small"', 'name = "../small"', "letters, digits"),
-        ("timing.parallelism", "timing.paralelism", "did you mean `parallelism`"),
+        ("timing.parallelism", "timing.paralelism", "did you mean `timing.parallelism`"),
         ("iiswc15-hps", "iiswc15-hpz", "iiswc15-hps"),
         ('"Movie"', '"Moovie"', "emmclab synth"),
         ('name = "small"', "name = ", "guides/reproduce"),
@@ -447,7 +447,7 @@ def test_an_unknown_study_names_those_there_are() -> None:
 
 def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> None:
     model = tmp_path / "behaviour.toml"
-    assert emmclab("fit", trace, "-o", model).returncode == 0
+    assert emmclab("fit", trace, "--name", "chat", "-o", model).returncode == 0
     path = tmp_path / "twins.toml"
     path.write_text(f'name = "twins"\ninputs = ["{trace}", "{model}"]\nseeds = [1, 2]\n')
     assert emmclab("run", path, "--jobs", 1, "--results", tmp_path).returncode == 0

@@ -150,7 +150,7 @@ def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(
     done = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "failed; the first, chat on small-1gb: 101 % of the capacity cannot be filled" in done.stderr
-    assert "ended early" in done.stderr
+    assert "ended early" in done.stdout
     results = Results.load(tmp_path / "emmclab-results" / "faults")
     assert [cell["grid"] for cell in results.failures] == ["overfull"]
     stopped = [run["run"]["stopped"] for run in results.runs]

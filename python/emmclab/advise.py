@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from emmclab.answers import ended_early, trusted
+from emmclab.answers import ended_early, much_wrapped, trusted
 from emmclab.device import Device, Result
 from emmclab.errors import ConfigError
 from emmclab.trace import Trace
@@ -113,7 +113,7 @@ class Advised:
 
     @property
     def cautions(self) -> list[str]:
-        """What stands against the ranking: runs that ended early or were overloaded."""
+        """What stands against the ranking: runs that ended early or were overloaded, wrapped addresses."""
         found = []
         if self.base["run.load"]["overloaded"]:
             found.append(
@@ -122,6 +122,8 @@ class Advised:
             )
         if early := ended_early(self.base):
             found.append(f"the device as it is {early}")
+        if wrapped := much_wrapped(self.base):
+            found.append(wrapped)
         names = [advice.option for advice in self.options if not advice.trusted]
         if names:
             found.append(f"ranked last, because they ended early or were overloaded: {', '.join(names)}")

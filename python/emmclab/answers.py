@@ -9,7 +9,7 @@ from emmclab.device import Result
 #: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
 DEPENDENT_PCT = 25.0
 #: Share of requests wrapped into a smaller device above which that is said first.
-MUCH_WRAPPED_PCT = 5.0
+_MUCH_WRAPPED_PCT = 5.0
 #: Share of the offered load that a device serves at the rate that is proposed for an overloaded run.
 _COMFORTABLE = 0.8
 
@@ -74,6 +74,17 @@ def ended_early(result: Result) -> str:
     return f"ended early, after {result['requests.total']:,} requests: {reason}"
 
 
+def much_wrapped(result: Result) -> str:
+    """Say that many requests were wrapped into a smaller device; empty where few were."""
+    if (wrapped := result["requests.wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
+        return ""
+    return (
+        f"{wrapped:.1f} % of the requests lie beyond the {result['device']} device and were wrapped into it: "
+        "distant addresses share pages, which changes overwrites and write amplification; "
+        "take a larger device"
+    )
+
+
 def warnings(result: Result) -> list[str]:
     """List what stands against trusting the figures of a run, the gravest first.
 
@@ -93,13 +104,8 @@ def warnings(result: Result) -> list[str]:
             f"serve, and {load['backlog_s']:,.1f} s of work is left at the last arrival, so that response "
             f"times grow with the length of the trace; use {cures} or a faster device"
         )
-    wrapped = result["requests.wrapped_pct"]
-    if wrapped > MUCH_WRAPPED_PCT:
-        found.append(
-            f"{wrapped:.1f} % of the requests lie beyond the {result['device']} device and were wrapped into "
-            "it: distant addresses share pages, which changes overwrites and write amplification; take a "
-            "larger device"
-        )
+    if wrapped := much_wrapped(result):
+        found.append(wrapped)
     dependent = recorded["dependent_pct"]
     if result["run.mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
         found.append(

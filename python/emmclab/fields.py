@@ -90,8 +90,7 @@ LEDGER_MEANINGS = {
     "reordered": "requests that stood before one of earlier arrival, and were sorted",
     "clock_jumps": "places where the clock jumps, forward or back, or the recording paused",
     "mended_jumps": "those of them that were taken out under `--mend-clock`",
-    "reissued": "requests that are suspected to be issued a second time "
-    "([rule](../guides/first-look.md#requests-that-were-issued-twice)); `null` where neither processes nor "
+    "reissued": "requests that are suspected to be issued a second time; `null` where neither processes nor "
     "completions are recorded",
     "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
     "filtered": "requests left out under `--only`",

@@ -30,11 +30,16 @@ def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[s
     """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
 
     Raises:
-        ConfigError: a setting belongs to no layer of the stack.
+        ConfigError: there is no such layer, or a setting belongs to no layer of the stack.
 
     >>> stack(["advil"], {"advil.hot": "none"})
     [('advil', [('hot', 'none')])]
     """
+    known = [layer["name"] for layer in layers()] if names else []
+    for name in names:
+        if name not in known:
+            hint = f"choose from: {', '.join(known)}"
+            raise ConfigError(f"there is no layer `{name}`", kind="config", field="layers", hint=hint)
     for key in settings:
         if key.partition(".")[0] not in names:
             raise ConfigError(

@@ -19,7 +19,7 @@ fn each_by_itself() {
         ("reserved", "4MB", "two clustered blocks"),
         ("reserved", "8193KB", "multiple of 8KB"),
         ("reserved", "4GB", "ends behind the device"),
-        ("reserved", "many", "no size"),
+        ("reserved", "many", "is not a size"),
         ("reserved_at", "1KB", "multiple of 4KB"),
         ("reserved_at", "2000MB", "ends behind the device"),
         ("original", "1900MB", "overlap"),

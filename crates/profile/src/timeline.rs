@@ -50,23 +50,25 @@ impl Timeline {
         Self(OverTime::new(width))
     }
 
-    /// Adds the data and the response time of a read or write.
+    /// Adds a request: the data and the response time of a read or write.
     #[inline]
     pub fn add_data(&mut self, request: &Request) {
         let side = match request.op {
             Op::Read => Side::Read,
             Op::Write => Side::Write,
-            _ => return,
+            _ => {
+                self.0.extra(request.arrival).others += 1;
+                return;
+            }
         };
         let response = request.complete.map(|complete| elapsed(request.arrival, complete));
         self.0.add(request.arrival, side, request.sectors, response);
     }
 
-    /// Adds what else is known of a request.
+    /// Adds what else is known of a request that was added.
     #[inline]
     pub fn add(&mut self, request: &Request, depth: Option<u64>, new: NewPages) {
         let bin = self.0.extra(request.arrival);
-        bin.others += u64::from(!request.op.has_data());
         bin.new_pages += new.touched;
         bin.new_written += new.written;
         if let Some(depth) = depth {

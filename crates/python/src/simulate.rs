@@ -130,7 +130,7 @@ pub(crate) fn precondition(
     images_limit: Option<u64>,
     aged_by: Option<Vec<PyRef<'_, PyReader>>>,
 ) -> PyResult<bool> {
-    let aging = aged_by.map(|readers| PyReader::inputs(&readers));
+    let aging = aged_by.map(|readers| PyReader::inputs_of_one_device(&readers));
     run(py, || {
         let store = store(images, images_limit)?;
         match aging {

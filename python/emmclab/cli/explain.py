@@ -200,7 +200,7 @@ def _show(console: Console, explained: dict[str, Any]) -> None:
     ledger.columns[0].justify = "right"
     for name, count in explained["ledger"].items():
         shown = "–" if count is None else f"{count:,}"
-        ledger.add_row(shown, labels[name], LEDGER_MEANINGS.get(name, ""))
+        ledger.add_row(shown, labels[name], Text(LEDGER_MEANINGS.get(name, "")))
     console.print(ledger)
     if explained["clock_jumps"]:
         jumps = _headed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS))

@@ -366,9 +366,10 @@ class _Table:
         table: dict[str, Any] = self.one(key, dict, {})
         for name, value in table.items():
             if not isinstance(value, kind) or value == []:
-                raise self.fault(
-                    f"{key}.{name}", f"`{value}` is of the wrong type", "see docs/guides/reproduce.md"
-                )
+                hint = "see docs/guides/reproduce.md"
+                if key in ("set", "axes"):
+                    hint = "`[grid.axes]` has a list of values to try for each key, `[grid.set]` one value"
+                raise self.fault(f"{key}.{name}", f"`{value}` is of the wrong type", hint)
         return table
 
     def tables(self, key: str) -> list[_Table]:

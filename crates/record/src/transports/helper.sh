@@ -12,6 +12,7 @@ for p in $d/slaves/*; do [ -e "$p" ] && echo "slave ${p##*/} $n"; done
 [ -e $d/loop/backing_file ] && read -r v <$d/loop/backing_file && echo "back $n $v"
 [ -e $d/device/name ] && read -r v <$d/device/name && echo "model $n $v"
 done 2>/dev/null
+f mounts /proc/mounts
 }
 die() { echo "@@error $1"; exit 1; }
 echo "@@emmclab 1"
@@ -44,7 +45,6 @@ for e in $I/events/$p/format; do f "${e#"$I/"}" "$e"; done
 done
 f release /proc/sys/kernel/osrelease
 f host /proc/sys/kernel/hostname
-f mounts /proc/mounts
 echo "@@file cpus"
 for c in $I/per_cpu/cpu*; do echo "${c##*cpu}"; done
 disks

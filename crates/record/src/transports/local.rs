@@ -17,6 +17,9 @@ use crate::kernel::Files;
 
 use super::{Round, Setup, Transport};
 
+/// The mounts of this process.
+const MOUNTS: &str = "/proc/mounts";
+
 /// Pages read of one CPU before the next has its turn: 1 MB of 4 KB pages.
 const PAGES_PER_TURN: usize = 256;
 
@@ -57,7 +60,7 @@ impl Local {
         for (name, path) in [
             ("release", "/proc/sys/kernel/osrelease"),
             ("host", "/proc/sys/kernel/hostname"),
-            ("mounts", "/proc/mounts"),
+            ("mounts", MOUNTS),
         ] {
             files.insert(name.to_owned(), fs::read_to_string(path).unwrap_or_default());
         }
@@ -155,7 +158,7 @@ impl Transport for Local {
     }
 
     fn disks_now(&self) -> Option<Disks> {
-        Some(Disks::parse(&disks(), ""))
+        Some(Disks::parse(&disks(), &fs::read_to_string(MOUNTS).unwrap_or_default()))
     }
 
     fn is_own(&self, task: i32) -> bool {

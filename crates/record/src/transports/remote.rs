@@ -152,7 +152,8 @@ impl Transport for Remote {
     }
 
     fn disks_now(&self) -> Option<Disks> {
-        self.counters.get("disks").map(|text| Disks::parse(text, ""))
+        let mounts = self.counters.get("mounts").map_or("", String::as_str);
+        self.counters.get("disks").map(|text| Disks::parse(text, mounts))
     }
 
     fn is_own(&self, _task: i32) -> bool {

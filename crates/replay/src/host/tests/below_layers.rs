@@ -29,6 +29,7 @@ struct QueueDisk {
 impl QueueDisk {
     fn new(settings: &[(&str, &str)], burst: i64) -> Self {
         let mut config = DeviceConfig::preset("nexus5").unwrap();
+        config.set("host.fetch_us", "0").unwrap();
         config.set_all(settings).unwrap();
         Self {
             host: HostQueue::new(config.settings()).unwrap(),

@@ -8,6 +8,7 @@ use super::*;
 
 fn host(settings: &[(&str, &str)]) -> HostQueue {
     let mut config = DeviceConfig::preset("nexus5").unwrap();
+    config.set("host.fetch_us", "0").unwrap();
     config.set_all(settings).unwrap();
     HostQueue::new(config.settings()).unwrap()
 }
