@@ -26,7 +26,7 @@ pub(crate) struct Lists<const N: usize> {
     places: KeyMap<u32>,
     nodes: Vec<Node>,
     free: Vec<u32>,
-    lists: [List; N],
+    ends: [List; N],
 }
 
 impl<const N: usize> Default for Lists<N> {
@@ -35,14 +35,14 @@ impl<const N: usize> Default for Lists<N> {
             places: KeyMap::default(),
             nodes: Vec::new(),
             free: Vec::new(),
-            lists: [List { newest: END, oldest: END, len: 0 }; N],
+            ends: [List { newest: END, oldest: END, len: 0 }; N],
         }
     }
 }
 
 impl<const N: usize> Lists<N> {
     pub fn len(&self, list: usize) -> usize {
-        self.lists[list].len
+        self.ends[list].len
     }
 
     /// The list that holds the page.
@@ -65,7 +65,7 @@ impl<const N: usize> Lists<N> {
 
     /// Takes the oldest page from a list.
     pub fn drop_oldest(&mut self, list: usize) {
-        let place = self.lists[list].oldest;
+        let place = self.ends[list].oldest;
         if place != END {
             self.unlink(place);
             self.places.remove(&self.nodes[place as usize].page);
@@ -75,7 +75,7 @@ impl<const N: usize> Lists<N> {
 
     /// Makes the oldest page of a list the newest of another.
     pub fn move_oldest(&mut self, from: usize, to: usize) {
-        let place = self.lists[from].oldest;
+        let place = self.ends[from].oldest;
         if place != END {
             self.unlink(place);
             self.link(to, place);
@@ -96,28 +96,28 @@ impl<const N: usize> Lists<N> {
     }
 
     fn link(&mut self, list: usize, place: u32) {
-        let newest = self.lists[list].newest;
+        let newest = self.ends[list].newest;
         let node = &mut self.nodes[place as usize];
         (node.list, node.newer, node.older) = (list as u8, END, newest);
         match newest {
-            END => self.lists[list].oldest = place,
+            END => self.ends[list].oldest = place,
             newest => self.nodes[newest as usize].newer = place,
         }
-        self.lists[list].newest = place;
-        self.lists[list].len += 1;
+        self.ends[list].newest = place;
+        self.ends[list].len += 1;
     }
 
     fn unlink(&mut self, place: u32) {
         let Node { list, newer, older, .. } = self.nodes[place as usize];
         let list = usize::from(list);
         match newer {
-            END => self.lists[list].newest = older,
+            END => self.ends[list].newest = older,
             newer => self.nodes[newer as usize].older = older,
         }
         match older {
-            END => self.lists[list].oldest = newer,
+            END => self.ends[list].oldest = newer,
             older => self.nodes[older as usize].newer = newer,
         }
-        self.lists[list].len -= 1;
+        self.ends[list].len -= 1;
     }
 }

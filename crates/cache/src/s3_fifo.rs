@@ -118,9 +118,9 @@ impl Policy for S3Fifo {
         }
         self.places.insert(page, Place::Held(0));
         if known {
-            self.main.push_back(page)
+            self.main.push_back(page);
         } else {
-            self.small.push_back(page)
+            self.small.push_back(page);
         }
         false
     }

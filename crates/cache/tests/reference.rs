@@ -1,4 +1,12 @@
 //! Policies against plain models of them, sampled curves against exact ones, and forms known in closed form.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::float_cmp,
+    clippy::items_after_statements,
+    clippy::needless_for_each,
+    reason = "a test may"
+)]
 
 use std::collections::VecDeque;
 

@@ -59,7 +59,9 @@ pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
         return None;
     }
     let usual = median(&mut short.iter().map(|wait| wait.delay_us).collect::<Vec<_>>());
-    waking.iter_mut().for_each(|delay| *delay = (*delay - usual).max(0.0));
+    for delay in &mut waking {
+        *delay = (*delay - usual).max(0.0);
+    }
     let before = short.last().map_or(long[0].gap_us, |wait| wait.gap_us);
     Some(PowerFit {
         sleep_after_us: (before * long[0].gap_us).sqrt(),

@@ -18,7 +18,7 @@ const TIMED: usize = 1_024;
 pub(crate) struct Shares {
     names: NameMap,
     /// By index in `names`; the first is for requests without a name.
-    shares: Vec<Share>,
+    counts: Vec<Share>,
     /// Response times of reads and writes, for the first [`TIMED`] names.
     times: Vec<Histogram>,
     /// Those of all other names.
@@ -66,10 +66,10 @@ impl Shares {
     #[inline]
     pub fn add(&mut self, request: &Request, name: Option<NameId>) {
         let index = self.names.index(name) as usize;
-        if index >= self.shares.len() {
-            self.shares.resize(index + 1, Share::default());
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, Share::default());
         }
-        let share = &mut self.shares[index];
+        let share = &mut self.counts[index];
         match request.op {
             Op::Read => {
                 share.reads += 1;
@@ -101,12 +101,12 @@ impl Shares {
 
     pub fn merge(&mut self, other: &Self) {
         let index_of = self.names.merge(&other.names);
-        for (theirs, index) in other.shares.iter().zip(&index_of) {
+        for (theirs, index) in other.counts.iter().zip(&index_of) {
             let index = *index as usize;
-            if index >= self.shares.len() {
-                self.shares.resize(index + 1, Share::default());
+            if index >= self.counts.len() {
+                self.counts.resize(index + 1, Share::default());
             }
-            self.shares[index].add(theirs);
+            self.counts[index].add(theirs);
         }
         for (theirs, index) in other.times.iter().zip(&index_of) {
             self.times_of(*index as usize).merge(theirs);
@@ -126,28 +126,30 @@ impl Shares {
 
     /// The names with the most requests first; nothing where no request has a name.
     fn rows(&self) -> Vec<(String, ShareRow)> {
-        if self.shares.len() <= 1 {
+        if self.counts.len() <= 1 {
             return Vec::new();
         }
         let mut used: Vec<usize> =
-            (0..self.shares.len()).filter(|index| self.shares[*index].requests() > 0).collect();
+            (0..self.counts.len()).filter(|index| self.counts[*index].requests() > 0).collect();
         let name = |index: usize| self.names.name(index).unwrap_or("(unknown)");
         used.sort_by(|a, b| {
-            let (x, y) = (self.shares[*a].requests(), self.shares[*b].requests());
+            let (x, y) = (self.counts[*a].requests(), self.counts[*b].requests());
             y.cmp(&x).then_with(|| name(*a).cmp(name(*b)))
         });
         let mut all = Share::default();
-        used.iter().for_each(|index| all.add(&self.shares[*index]));
+        for index in &used {
+            all.add(&self.counts[*index]);
+        }
         let rest = if used.len() > ROWS { used.split_off(ROWS - 1) } else { Vec::new() };
         let times = |index: &usize| self.times.get(*index).map(Histogram::times).unwrap_or_default();
         let mut rows: Vec<_> = used
             .iter()
-            .map(|index| (name(*index).to_owned(), self.shares[*index].row(&all, &times(index))))
+            .map(|index| (name(*index).to_owned(), self.counts[*index].row(&all, &times(index))))
             .collect();
         if !rest.is_empty() {
             let (mut share, mut others) = (Share::default(), self.other_times.times());
             for index in &rest {
-                share.add(&self.shares[*index]);
+                share.add(&self.counts[*index]);
                 others.add(&times(index));
             }
             rows.push(("(others)".to_owned(), share.row(&all, &others)));

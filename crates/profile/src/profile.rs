@@ -106,10 +106,18 @@ impl Profile {
                 black_box(self.pages.warm(request, self.devices.index(request.device)));
             }
             // In loops of their own, because there requests do not wait for each other.
-            ahead.iter().for_each(|request| self.processes.add(request, request.process));
-            ahead.iter().for_each(|request| self.by_device.add(request, request.device));
-            ahead.iter().for_each(|request| self.timeline.add_data(request));
-            ahead.drain(..).for_each(|request| self.add(&request));
+            for request in &ahead {
+                self.processes.add(request, request.process);
+            }
+            for request in &ahead {
+                self.by_device.add(request, request.device);
+            }
+            for request in &ahead {
+                self.timeline.add_data(request);
+            }
+            for request in ahead.drain(..) {
+                self.add(&request);
+            }
         }
     }
 

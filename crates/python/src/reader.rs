@@ -34,7 +34,9 @@ impl PyReader {
     /// The same, of which each is refused where it holds several devices.
     pub(crate) fn inputs_of_one_device(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         let mut inputs = Self::inputs(readers);
-        inputs.iter_mut().for_each(|input| input.options.one_device = true);
+        for input in &mut inputs {
+            input.options.one_device = true;
+        }
         inputs
     }
 

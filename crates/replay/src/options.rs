@@ -91,6 +91,7 @@ impl Rate {
 /// Options of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ReplayOptions {
     /// Open or closed loop.
     pub mode: Mode,

@@ -31,8 +31,8 @@ pub(crate) fn precondition(
         return Ok(Device::new(config));
     }
     match store {
-        Some(store) => store.device(config, &recipe(options), || off(make(config, options)?)),
-        None => off(make(config, options)?),
+        Some(store) => store.device(config, &recipe(options), || Ok(off(make(config, options)?))),
+        None => Ok(off(make(config, options)?)),
     }
 }
 
@@ -45,7 +45,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     if options.precondition == Precondition::None {
         return Ok(true);
     }
-    store.keep(config, &recipe(options), || off(make(config, options)?))
+    store.keep(config, &recipe(options), || Ok(off(make(config, options)?)))
 }
 
 /// As [`prepare`], for [`age_by_traces`].
@@ -53,7 +53,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
 /// # Errors
 /// As [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
-    store.keep(config, &recipe_of_traces(&inputs)?, || off(replay(config, inputs)?))
+    store.keep(config, &recipe_of_traces(&inputs)?, || Ok(off(replay(config, inputs)?)))
 }
 
 fn recipe(options: &ReplayOptions) -> String {
@@ -74,9 +74,9 @@ fn recipe_of_traces(inputs: &[TraceInput]) -> Result<String> {
 }
 
 /// Switches a device off in good order, as it is before every run.
-fn off(mut device: Device) -> Result<Device> {
+fn off(mut device: Device) -> Device {
     device.power_off(&mut Quiet);
-    Ok(device)
+    device
 }
 
 /// A device that has seen `traces`, each request as soon as the one before is done; from the store where it has been made
@@ -90,8 +90,8 @@ pub fn age_by_traces(
     store: Option<&ImageStore>,
 ) -> Result<Device> {
     match store {
-        Some(store) => store.device(config, &recipe_of_traces(&inputs)?, || off(replay(config, inputs)?)),
-        None => off(replay(config, inputs)?),
+        Some(store) => store.device(config, &recipe_of_traces(&inputs)?, || Ok(off(replay(config, inputs)?))),
+        None => Ok(off(replay(config, inputs)?)),
     }
 }
 

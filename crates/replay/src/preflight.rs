@@ -125,6 +125,7 @@ fn is_incomplete(request: &Request) -> bool {
 }
 
 /// The demands of the run on its traces.
+#[expect(clippy::struct_excessive_bools, reason = "each is a demand of its own")]
 struct Need {
     capacity: u64,
     addresses: bool,

@@ -1,5 +1,5 @@
 //! Recorded times beside simulated ones, the mode that a trace allows, and a device that cannot keep up.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a test may fail")]
 
 use emmclab_device::{DeviceConfig, Quiet};
 use emmclab_replay::{Mode, Rate, ReplayOptions, Simulation, SimulationResult};

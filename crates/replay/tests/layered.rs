@@ -121,7 +121,7 @@ fn flags_pass_through_a_layer_that_accepts_them() {
     let pass = LayerConfig::named("pass-through");
     let (mut through, _) = reported(&config, &[pass.clone(), pass], &requests);
     through.layers.clear();
-    through.computing = bare.computing.clone();
+    through.computing = bare.computing;
     assert!(bare.cache.as_ref().unwrap().flushes > 0);
     assert_eq!(through, bare);
 }

@@ -1,7 +1,7 @@
 //! What happens to requests in order of arrival: re-issues are marked or dropped, unwanted requests left out, several
 //! devices refused.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::format_collect, reason = "a test may")]
 
 mod support;
 

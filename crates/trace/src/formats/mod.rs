@@ -152,11 +152,11 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         None => {
             let mut all = options.further.iter().chain(FORMATS).copied();
             let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| {
-                csv::unknown_heading(input.head()).map(|error| error.at_line(1)).unwrap_or_else(|| {
+                csv::unknown_heading(input.head()).map_or_else(|| {
                     Error::new(Kind::UnknownFormat, "unrecognised trace format").hint(
                         "name it with --format (see `emmclab formats`), or describe its columns with --columns",
                     )
-                })
+                }, |error| error.at_line(1))
             });
             (found?, "content")
         }

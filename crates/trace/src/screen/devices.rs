@@ -25,10 +25,12 @@ impl Shares {
             return;
         };
         // Mostly all are the same.
-        if rest.iter().fold(true, |same, id| same & (*id == first)) {
+        if rest.iter().all(|id| *id == first) {
             self.count(first, rows as u64);
         } else {
-            column.iter().for_each(|id| self.count(*id, 1));
+            for id in column {
+                self.count(*id, 1);
+            }
         }
     }
 

@@ -126,7 +126,9 @@ impl Batch {
     /// The batch with a flag set in these rows.
     fn flagged(self, rows: &[usize], flag: Flags) -> Batch {
         let mut flags = self.flags.to_vec();
-        rows.iter().for_each(|row| flags[*row] |= flag.0);
+        for row in rows {
+            flags[*row] |= flag.0;
+        }
         Batch { flags: flags.into(), ..self }
     }
 
@@ -136,7 +138,9 @@ impl Batch {
             return self;
         }
         let mut builder = BatchBuilder::default();
-        rows.iter().for_each(|row| builder.push(&self.get(*row)));
+        for row in rows {
+            builder.push(&self.get(*row));
+        }
         builder.finish(&self.processes, &self.devices)
     }
 }
