@@ -54,14 +54,7 @@ SIZE_FIELDS = (
     Field("written_bytes_pct", "Written bytes", "%", 2, "bytes written among all bytes"),
 )
 
-#: Table IV (IISWC 2015, section III-C).
-TIMING_FIELDS = (
-    Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
-    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "requests per second of the duration"),
-    Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
-    Field("no_wait_pct", "No-wait", "%", 2, "requests that arrive when no earlier one is unfinished"),
-    Field("mean_service_ms", "Mean service", "ms", 2, "complete - start"),
-    Field("mean_response_ms", "Mean response", "ms", 2, "complete - arrival"),
+_LOCALITIES = (
     Field(
         "spatial_locality_pct",
         "Spatial locality",
@@ -76,6 +69,18 @@ TIMING_FIELDS = (
         2,
         "requests whose start address has been seen before",
     ),
+)
+
+
+#: Table IV (IISWC 2015, section III-C).
+TIMING_FIELDS = (
+    Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
+    Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "requests per second of the duration"),
+    Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
+    Field("no_wait_pct", "No-wait", "%", 2, "requests that arrive when no earlier one is unfinished"),
+    Field("mean_service_ms", "Mean service", "ms", 2, "complete - start"),
+    Field("mean_response_ms", "Mean response", "ms", 2, "complete - arrival"),
+    *_LOCALITIES,
 )
 
 #: Meaning of the counts of a ledger, by field.
@@ -123,20 +128,7 @@ REISSUE_FIELDS = (
     Field("mean_size_kb", "Mean size", "KB", 2, "bytes of a request, mean"),
     Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
     Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
-    Field(
-        "spatial_locality_pct",
-        "Spatial locality",
-        "%",
-        2,
-        "requests that start where their predecessor ended",
-    ),
-    Field(
-        "temporal_locality_pct",
-        "Temporal locality",
-        "%",
-        2,
-        "requests whose start address has been seen before",
-    ),
+    *_LOCALITIES,
 )
 
 #: The columns of `device_share`, beside the device.

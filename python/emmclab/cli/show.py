@@ -177,8 +177,13 @@ def _clock(console: Console, profiles: Sequence[Profile]) -> None:
             table.add_row(Text(profile.name), *(field.text(figures[field.name]) for field in KEY_FIELDS))
             cells = (field.text(without[field.name]) for field in KEY_FIELDS)
             table.add_row(Text("  without the jumps"), *cells)
+    _captioned(console, table, "`--mend-clock` takes the jumps out of all figures")
+
+
+def _captioned(console: Console, table: Table, caption: str) -> None:
+    """Print a table that has rows, with a line below it."""
     if table.row_count:
-        table.caption = "`--mend-clock` takes the jumps out of all figures"
+        table.caption = caption
         table.caption_justify = "left"
         console.print()
         console.print(table)
@@ -196,11 +201,7 @@ def _devices(console: Console, profiles: Sequence[Profile]) -> None:
             for row in profile.devices:
                 cells = (field.text(row[field.name]) for field in DEVICE_FIELDS)
                 table.add_row(Text(profile.name), Text(row["device"]), *cells)
-    if table.row_count:
-        table.caption = "Figures are of all devices together; `--only device=NAME` takes one"
-        table.caption_justify = "left"
-        console.print()
-        console.print(table)
+    _captioned(console, table, "Figures are of all devices together; `--only device=NAME` takes one")
 
 
 def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
@@ -213,11 +214,7 @@ def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
         if (found := profile.reissues) and (without := found["figures_without"]):
             for name, figures in ((profile.name, found["figures"]), ("  without re-issues", without)):
                 table.add_row(Text(name), *(field.text(figures[field.name]) for field in REISSUE_FIELDS))
-    if table.row_count:
-        table.caption = "`--drop-reissued` takes them out of all figures"
-        table.caption_justify = "left"
-        console.print()
-        console.print(table)
+    _captioned(console, table, "`--drop-reissued` takes them out of all figures")
 
 
 def as_printed(field: Field, value: float) -> str:
