@@ -47,20 +47,16 @@ def check_target(path: Path) -> None:
         )
 
 
-def write_over_time(found: Sequence[Profile | Result], path: Path) -> int:
-    """Write the bins of time of traces or runs as CSV or Parquet, by the ending; return how many there are.
-
-    Without any, nothing is written.
+def write_over_time(rows: Rows, path: Path) -> None:
+    """Write bins of time as CSV or Parquet, by the ending; nothing where there are none.
 
     Raises:
         ConfigError: the ending is another.
     """
     check_target(path)
-    rows = over_time_rows(found)
     if rows and path.suffix.lower() == ".csv":
         write_whole(path, to_csv(rows))
     elif rows:
         from emmclab.study.store import write_parquet
 
         write_parquet(path, rows)
-    return len(rows)

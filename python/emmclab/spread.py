@@ -10,11 +10,11 @@ from emmclab.errors import ConfigError
 
 
 class Spread(NamedTuple):
-    """A figure over several runs, in its unit; None where no run has it."""
+    """A figure over several runs, in its unit."""
 
-    mean: float | None
-    low: float | None
-    high: float | None
+    mean: float
+    low: float
+    high: float
 
 
 def seeded(device: Device, seeds: int) -> list[Device]:
@@ -39,14 +39,14 @@ def seeded(device: Device, seeds: int) -> list[Device]:
     return [device.set({"power.seed": seed}) for seed in range(seeds)]
 
 
-def spread(values: Sequence[Any]) -> Spread:
-    """Sum up a figure of several runs.
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """Sum up a figure of several runs; None where no run has it.
 
     >>> spread([1.0, 3.0, None])
     Spread(mean=2.0, low=1.0, high=3.0)
     """
     known = [value for value in values if value is not None]
-    return Spread(sum(known) / len(known), min(known), max(known)) if known else Spread(None, None, None)
+    return Spread(sum(known) / len(known), min(known), max(known)) if known else None
 
 
 def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -60,7 +60,8 @@ def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, dict[str, An
             fields = [result["recorded"][group][op] for result in results]
             was, over = fields[0][f"recorded_{unit}"], spread([one[f"simulated_{unit}"] for one in fields])
             error = None
-            if fields[0]["error_pct" if unit == "ms" else "error_points"] is not None:
+            if over and fields[0]["error_pct" if unit == "ms" else "error_points"] is not None:
                 error = 100 * (over.mean / was - 1) if unit == "ms" else over.mean - was
-            found.setdefault(group, {})[op] = {"recorded": was, **over._asdict(), "error": error}
+            simulated = over._asdict() if over else dict.fromkeys(Spread._fields)
+            found.setdefault(group, {})[op] = {"recorded": was, **simulated, "error": error}
     return found

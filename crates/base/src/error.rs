@@ -151,7 +151,7 @@ impl Error {
     }
 }
 
-/// What of a path is missing.
+/// The missing part of a path: the file or its folder.
 fn missing(path: &Path) -> &'static str {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_none_or(Path::exists) { "file not found" } else { "folder not found" }

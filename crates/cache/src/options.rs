@@ -1,4 +1,4 @@
-//! What to simulate.
+//! Options of the simulated caches.
 
 use emmclab_base::{Error, Kind, Op, Result};
 use serde::{Deserialize, Serialize};

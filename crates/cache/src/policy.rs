@@ -42,7 +42,7 @@ pub(crate) enum Method {
 pub struct PolicyKind {
     /// Its name, as in options and results.
     pub name: &'static str,
-    /// What it evicts.
+    /// The pages that it evicts, in a few words.
     pub about: &'static str,
     pub(crate) method: Method,
 }

@@ -37,7 +37,7 @@ impl Durability {
         true
     }
 
-    /// What a FUA write takes on top of a plain one, for which `plain_us` gives the time by sectors; `None` with too few.
+    /// Time of a FUA write on top of a plain one, for which `plain_us` gives the time by sectors; `None` with too few.
     pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64) -> Option<f64> {
         let mut extra: Vec<f64> = self.fua.iter().map(|(sectors, us)| us - plain_us(*sectors)).collect();
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))

@@ -182,12 +182,17 @@ def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | N
     """Write the bins of time, and print how many there are and whether they are wider than asked for."""
     from emmclab.over_time import over_time_rows, write_over_time
 
-    count = write_over_time(found, path)
+    rows = over_time_rows(found)
+    write_over_time(rows, path)
     asked_s = bin_ns(width) / 1e9
-    widest_s = max((row["width_s"] for row in over_time_rows(found)), default=0.0)
+    widest_s = max((row["width_s"] for row in rows), default=0.0)
     if width is not None and widest_s > 1.5 * asked_s:
         say(f"note: bins of {widest_s:g} s, because those of {width} would be more than 16,384")
-    say(f"over time: {count:,} bins in {path}" if count else "over time: no requests, so nothing was written")
+    say(
+        f"over time: {len(rows):,} bins in {path}"
+        if rows
+        else "over time: no requests, so nothing was written"
+    )
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

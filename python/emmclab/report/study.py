@@ -12,13 +12,13 @@ from emmclab.files import write_whole
 from emmclab.plots import FIGURES, Figure, Row, Rows, swept
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
+from emmclab.spread import Spread
 from emmclab.study.results import Results
 from emmclab.study.summary import (
     METRICS,
     Metric,
     Point,
     Ranked,
-    Spread,
     Summary,
     average,
     named,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from emmclab.result_fields import at
+from emmclab.spread import Spread
 from emmclab.study.results import Results, Run, stop_of
 
 
@@ -58,14 +59,6 @@ METRICS = (
 
 #: The setting of a run: swept key and value, in the order of the study.
 Setting = tuple[tuple[str, Any], ...]
-
-
-class Spread(NamedTuple):
-    """A figure over the seeds."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ pub struct GcStarted {
     pub valid: u32,
     /// Its purpose.
     pub collection: Collection,
-    /// When.
+    /// Time of the choice.
     pub at: Nanos,
 }
 
@@ -243,7 +243,7 @@ pub struct GcFinished {
     pub block: BlockId,
     /// Valid units when it was chosen.
     pub valid: u32,
-    /// When.
+    /// End of the collection.
     pub at: Nanos,
 }
 
@@ -344,7 +344,7 @@ pub enum Merge {
 /// Log blocks were merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogMerged {
-    /// How.
+    /// The kind of the merge.
     pub kind: Merge,
 }
 

@@ -125,6 +125,6 @@ impl Observer for Quiet {
 pub struct OnCompletion<'a, O, F> {
     /// The listener.
     pub observer: &'a mut O,
-    /// What is done with the completion of a request; it may report another to the listener.
+    /// Takes the completion of a request; it may report another to the listener.
     pub completed: F,
 }

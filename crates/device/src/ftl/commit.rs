@@ -37,7 +37,7 @@ pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
 /// The units of programmed pages: a run of the host's, a list, or moves of collection.
 pub(crate) trait Units {
-    /// What the page holds, for listeners that ask for it.
+    /// Units of the page, for listeners that ask for it.
     fn report(&self, tables: &Tables) -> PageUnits;
     /// Enters the units at the places from `to` on; returns how many they are.
     fn enter(&self, tables: &mut Tables, to: Ppn) -> u32;

@@ -39,7 +39,7 @@ impl LatencyBreakdown {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
     pub event: RequestCompleted,
-    /// What every subrequest waited for before it came to the flash.
+    /// Waits of every subrequest before it came to the flash.
     pub before: LatencyBreakdown,
     /// When the flash may begin.
     pub ready: Nanos,

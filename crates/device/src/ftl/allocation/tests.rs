@@ -1,4 +1,4 @@
-//! What each allocation policy decides on a device that a test lays out.
+//! Decisions of the allocation policies on a device that a test lays out.
 
 use emmclab_base::Nanos;
 

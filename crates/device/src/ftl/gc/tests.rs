@@ -1,4 +1,4 @@
-//! What each policy chooses among the same blocks.
+//! Choices of the policies among the same blocks.
 
 use super::{Choice, POLICIES, View, find};
 use crate::ftl::pool::{Order, Pool, STREAMS};
