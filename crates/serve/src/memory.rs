@@ -1,0 +1,123 @@
+//! A block device in memory that takes no time: the measure of what an export costs, and the model in tests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use emmclab_base::SECTOR_BYTES;
+
+use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+/// Sectors that are kept together.
+const CHUNK_SECTORS: u64 = 128;
+const CHUNK: usize = CHUNK_SECTORS as usize * SECTOR;
+
+/// A sparse block device in memory, complete at once.
+pub struct MemoryDevice {
+    limits: Limits,
+    /// Data by chunk; a missing chunk holds zeros.
+    chunks: Mutex<BTreeMap<u64, Box<[u8]>>>,
+}
+
+/// The parts of a range of sectors by chunk: its number, the first byte in it, and how many bytes.
+fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
+    let mut at = sector;
+    std::iter::from_fn(move || {
+        let chunk = at / CHUNK_SECTORS;
+        let next = ((chunk + 1) * CHUNK_SECTORS).min(end);
+        let part = (at < end)
+            .then(|| ((chunk), (at % CHUNK_SECTORS) as usize * SECTOR, (next - at) as usize * SECTOR));
+        at = next;
+        part
+    })
+}
+
+impl MemoryDevice {
+    /// An empty device of `sectors` sectors with a volatile cache by name, so that clients send flushes.
+    pub fn new(sectors: u64) -> Self {
+        let limits = Limits {
+            sectors,
+            preferred_sectors: 8,
+            max_sectors: 1 << 16,
+            discard_sectors: 1,
+            write_cache: true,
+        };
+        Self { limits, chunks: Mutex::default() }
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<u64, Box<[u8]>>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn perform(chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &Limits, request: BlockRequest) -> Completion {
+    let (tag, sector, end) = (request.tag, request.sector, request.end());
+    if end > limits.sectors || request.sectors == 0 && request.action != Action::Flush {
+        return Completion { tag, outcome: Err(Failure::Invalid) };
+    }
+    let bytes = request.sectors as usize * SECTOR;
+    let outcome = match request.action {
+        Action::Read => {
+            let mut data = Vec::with_capacity(bytes);
+            for (chunk, at, count) in parts(sector, end) {
+                match chunks.get(&chunk) {
+                    Some(chunk) => data.extend_from_slice(&chunk[at..at + count]),
+                    None => data.resize(data.len() + count, 0),
+                }
+            }
+            Ok(data)
+        }
+        Action::Write(data) if data.len() != bytes => Err(Failure::Invalid),
+        Action::Write(data) => {
+            let mut from = 0;
+            for (chunk, at, count) in parts(sector, end) {
+                let chunk = chunks.entry(chunk).or_insert_with(|| vec![0; CHUNK].into());
+                chunk[at..at + count].copy_from_slice(&data[from..from + count]);
+                from += count;
+            }
+            Ok(Vec::new())
+        }
+        Action::WriteZeroes { .. } | Action::Discard { .. } => {
+            for (chunk, at, count) in parts(sector, end) {
+                if count == CHUNK {
+                    chunks.remove(&chunk);
+                } else if let Some(chunk) = chunks.get_mut(&chunk) {
+                    chunk[at..at + count].fill(0);
+                }
+            }
+            Ok(Vec::new())
+        }
+        Action::Flush => Ok(Vec::new()),
+    };
+    Completion { tag, outcome }
+}
+
+impl BlockDevice for MemoryDevice {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+        let mut completed = {
+            let mut chunks = self.chunks();
+            requests.drain(..).map(|request| perform(&mut chunks, &self.limits, request)).collect()
+        };
+        completions.complete(&mut completed);
+    }
+
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+        let end = sector.saturating_add(sectors).min(self.limits.sectors);
+        let chunks = self.chunks();
+        let start = found.len();
+        for (chunk, _, count) in parts(sector, end) {
+            let (sectors, allocated) = ((count / SECTOR) as u64, chunks.contains_key(&chunk));
+            if let Some(last) = found[start..].last_mut().filter(|last| last.allocated == allocated) {
+                last.sectors += sectors;
+            } else if found.len() - start < most {
+                found.push(Extent { sectors, allocated });
+            } else {
+                return;
+            }
+        }
+    }
+}
