@@ -93,12 +93,7 @@ impl<D: Disk> Executor<D> {
         let executor = self;
         for level in (0..executor.levels.len()).rev() {
             if recover {
-                // The layer steps aside while it reads through those below it.
-                let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
-                let mut layer = std::mem::replace(&mut executor.levels[level].layer, aside);
-                let done = layer.recover(&mut Disks { executor: &mut *executor, level });
-                executor.levels[level].layer = layer;
-                done?;
+                executor.recover_level(level)?;
             }
             let mut plan = Plan::default();
             executor.levels[level].layer.start(&mut plan);
@@ -106,6 +101,28 @@ impl<D: Disk> Executor<D> {
             while !executor.stage(&mut running, &mut [])? {}
         }
         Ok(())
+    }
+
+    /// Restores layers, the first on top, from the disks that they ran on before, without a write. Returns them with the number
+    /// that their next request has; [`Layer::start`] comes next.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn recover(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> io::Result<(Vec<Box<dyn Layer>>, u64)> {
+        let mut executor = Self::stopped(layers, disks);
+        for level in (0..executor.levels.len()).rev() {
+            executor.recover_level(level)?;
+        }
+        Ok((executor.levels.into_iter().map(|level| level.layer).collect(), executor.next_id))
+    }
+
+    fn recover_level(&mut self, level: usize) -> io::Result<()> {
+        // The layer steps aside while it reads through those below it.
+        let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
+        let mut layer = std::mem::replace(&mut self.levels[level].layer, aside);
+        let done = layer.recover(&mut Disks { executor: self, level });
+        self.levels[level].layer = layer;
+        done
     }
 
     /// The disks.
