@@ -91,8 +91,8 @@ impl Core {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
             let by_discard = self.stack.is_plain();
-            let taken = refused
-                .and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
+            let taken =
+                refused.and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {
                 Ok(pending) => {
                     let number = self.next;
@@ -160,7 +160,9 @@ impl Core {
                 self.abandon();
                 break;
             }
-            if self.clock.pace() != Pace::Free || self.stack.next_event().is_none() && self.stack.open() == open {
+            if self.clock.pace() != Pace::Free
+                || self.stack.next_event().is_none() && self.stack.open() == open
+            {
                 break;
             }
         }

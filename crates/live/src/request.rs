@@ -62,7 +62,8 @@ impl Pending {
         }
         let mut pending = Self { tag, to: to.clone(), open: 0, next: Next::Nothing, outcome: Ok(Vec::new()) };
         match action {
-            Action::Read => parts.push(Part { modifiers: modifiers.of(Op::Read), ..Part::bare(Op::Read, sector, sectors) }),
+            Action::Read => parts
+                .push(Part { modifiers: modifiers.of(Op::Read), ..Part::bare(Op::Read, sector, sectors) }),
             Action::Write(data) => {
                 if data.len() as u64 != u64::from(sectors) * SECTOR_BYTES {
                     return Err(Failure::Invalid);

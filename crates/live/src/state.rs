@@ -51,7 +51,10 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
             Some(false) => {
                 return Err(Error::new(
                     Kind::Config,
-                    format!("`{}.recovery` is false: the layer would lose all data at the end of the run", layer.name),
+                    format!(
+                        "`{}.recovery` is false: the layer would lose all data at the end of the run",
+                        layer.name
+                    ),
                 )
                 .hint("leave it out; a live layer keeps what it needs to recover"));
             }
@@ -93,12 +96,16 @@ pub(crate) fn open(
     let (image, made) = Image::open(path, sectors)?;
     let state = state_path(path);
     let old = if made { None } else { load(&state, config, layers)? };
-    let mut found = Found { image: !made, clean: old.as_ref().is_some_and(|(clean, _)| *clean), units_entered: 0 };
+    let mut found =
+        Found { image: !made, clean: old.as_ref().is_some_and(|(clean, _)| *clean), units_entered: 0 };
     let recover = old.is_some();
     if !made && old.is_none() && !layers.is_empty() {
-        return Err(Error::new(Kind::Config, "the image has no state beside it, so its layers cannot be restored")
-            .in_file(&state)
-            .hint("serve it without layers, or name a new image"));
+        return Err(Error::new(
+            Kind::Config,
+            "the image has no state beside it, so its layers cannot be restored",
+        )
+        .in_file(&state)
+        .hint("serve it without layers, or name a new image"));
     }
     let mut device = match old {
         Some((_, device)) => device,

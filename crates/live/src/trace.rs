@@ -64,7 +64,12 @@ impl Recording {
             issue: Some(event.start),
             complete: Some(event.complete),
             flags,
-            ..Request::new(event.arrival, answer.command.op, Sector(answer.command.sector), answer.command.sectors)
+            ..Request::new(
+                event.arrival,
+                answer.command.op,
+                Sector(answer.command.sector),
+                answer.command.sectors,
+            )
         };
         self.place(answer.id, Slot::Complete(request))
     }

@@ -315,12 +315,14 @@ fn stacked(
 ) -> Result<Layered> {
     let sectors = |disk: &Disk| disk.device().geometry().sectors();
     let below = Below { main: sectors(main), second: second.as_deref().map(sectors) };
+    let next = |disk: &Disk| disk.device().next_command();
+    let commands = [next(main), second.as_deref().map_or(0, next)];
     let mut all: Vec<Box<dyn Layer>> = build_stack(configs, &below)?;
     if all.is_empty() {
         all.push(Box::new(PassThrough::new(below.main)));
     }
     if !recover || configs.is_empty() {
-        return Ok(Layered::live(all, 1));
+        return Ok(Layered::live(all, 1, commands));
     }
     let disks = [Some(main), second].into_iter().flatten().map(|disk| Contents { disk }).collect();
     let (all, next_id) = Executor::recover(all, disks).map_err(|error| {
@@ -330,7 +332,7 @@ fn stacked(
         )
         .hint("serve it with the layers and settings that it was made with")
     })?;
-    Ok(Layered::live(all, next_id))
+    Ok(Layered::live(all, next_id, commands))
 }
 
 /// The contents of a disk, to be read by layers that recover.
