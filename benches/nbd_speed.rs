@@ -4,12 +4,13 @@
 //! cargo run --release -p emmclab-serve --example nbd_speed [-- SECONDS [ROUNDS]]
 //! ```
 //!
-//! Our server exports a [`MemoryDevice`]; beside it stand `nbdkit memory` and `qemu-nbd` with a file in memory, where they are
+//! Each server has a process of its own. Ours exports a [`MemoryDevice`]; beside it stand `nbdkit memory` and `qemu-nbd` with a file in memory, where they are
 //! installed (Debian packages nbdkit, qemu-utils). Every server has the same 256 MB, written before. The client reads and writes
 //! random blocks with simple replies over a unix socket: it keeps `depth` requests in flight, sends those that became due with
 //! one system call and receives all replies that are there. Servers take turns in each round; the median of rounds is printed.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -25,10 +26,10 @@ const BLOCK: usize = 4096;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A server of another project, which ends with this value.
-struct Foreign(Child);
+/// A server in a process of its own, which ends with this value.
+struct Process(Child);
 
-impl Drop for Foreign {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -105,36 +106,49 @@ impl Client {
     }
 }
 
-fn foreign(folder: &Path, program: &str, arguments: &[&str]) -> Option<Foreign> {
+fn process(folder: &Path, program: &OsStr, arguments: &[&str]) -> Option<Process> {
     let child = Command::new(program).args(arguments).current_dir(folder).stdout(Stdio::null()).spawn();
-    child.inspect_err(|error| println!("{program}: left out, {error}")).ok().map(Foreign)
+    child.inspect_err(|error| println!("{}: left out, {error}", program.display())).ok().map(Process)
+}
+
+/// Serves until the process is killed.
+fn serve(socket: &str) -> Result<()> {
+    let device = Arc::new(MemoryDevice::new(SIZE / 512));
+    let _server = Server::start(device, &Listen::Unix(socket.into()), Options::default())?;
+    loop {
+        std::thread::park();
+    }
 }
 
 fn main() -> Result<()> {
-    let seconds: f64 = std::env::args().nth(1).map_or(Ok(1.0), |text| text.parse())?;
-    let rounds: usize = std::env::args().nth(2).map_or(Ok(5), |text| text.parse())?;
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, serving, socket] = &arguments[..]
+        && serving == "--serve"
+    {
+        return serve(socket);
+    }
+    let seconds: f64 = arguments.get(1).map_or(Ok(1.0), |text| text.parse())?;
+    let rounds: usize = arguments.get(2).map_or(Ok(5), |text| text.parse())?;
     let folder = tempfile::Builder::new().prefix("nbd-speed").tempdir_in("/dev/shm")?;
     let path = |name: &str| folder.path().join(name);
-    let device = Arc::new(MemoryDevice::new(SIZE / 512));
-    let server = Server::start(device, &Listen::Unix(path("emmclab")), Options::default())?;
     std::fs::File::create(path("image"))?.set_len(SIZE)?;
     let size = SIZE.to_string();
-    let qemu =
-        ["-k", &path("qemu").display().to_string(), "-t", "-f", "raw", "-e", "8", "image"].map(str::to_owned);
-    let others = [
-        ("nbdkit", foreign(folder.path(), "nbdkit", &["-f", "-U", "nbdkit", "memory", &size])),
-        ("qemu", foreign(folder.path(), "qemu-nbd", &qemu.each_ref().map(String::as_str))),
+    let start = |program: &OsStr, arguments: &[&str]| process(folder.path(), program, arguments);
+    let socket = path("qemu").display().to_string();
+    let servers = [
+        ("emmclab", start(std::env::current_exe()?.as_os_str(), &["--serve", "emmclab"])),
+        ("nbdkit", start("nbdkit".as_ref(), &["-f", "-U", "nbdkit", "memory", &size])),
+        ("qemu", start("qemu-nbd".as_ref(), &["-k", &socket, "-t", "-f", "raw", "-e", "8", "image"])),
     ];
-    let running = others.iter().filter(|(_, child)| child.is_some()).map(|(name, _)| *name);
     let mut clients = Vec::new();
-    for name in std::iter::once("emmclab").chain(running) {
+    for (name, _) in servers.iter().filter(|(_, process)| process.is_some()) {
         let begin = Instant::now();
         while !path(name).exists() && begin.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut client = Client::connect(&path(name))?;
         client.run(true, 16, None)?;
-        clients.push((name, client));
+        clients.push((*name, client));
     }
     println!("{:<8} {:>6} {:>10} {:>10} {:>10}", "server", "depth", "operation", "IOPS", "of nbdkit");
     for (depth, write) in [(1, false), (1, true), (32, false), (32, true)] {
@@ -159,7 +173,5 @@ fn main() -> Result<()> {
             println!("{name:<8} {depth:>6} {operation:>10} {iops:>10.0} {ratio:>10}");
         }
     }
-    drop(clients);
-    server.stop();
     Ok(())
 }

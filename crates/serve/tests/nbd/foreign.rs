@@ -217,8 +217,12 @@ fn qemu_io_reads_the_patterns_that_it_wrote() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    let engines = || Command::new("fio").arg("--enghelp").output().unwrap().stdout;
-    if !has(&["fio"]) || !String::from_utf8_lossy(&engines()).contains("nbd") {
+    if !has(&["fio"]) {
+        return;
+    }
+    let engines = Command::new("fio").arg("--enghelp").output().unwrap().stdout;
+    if !String::from_utf8_lossy(&engines).contains("nbd") {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "this fio has no NBD engine");
         eprintln!("skipped: this fio has no NBD engine");
         return;
     }

@@ -27,7 +27,7 @@ pub const REQ_ONE: u16 = 8;
 pub const FAST_ZERO: u16 = 16;
 
 /// A time after which a server counts as hung.
-pub const HUNG: Duration = Duration::from_secs(120);
+pub const HUNG: Duration = Duration::from_mins(2);
 
 /// Serves the other end of the returned stream on a thread.
 pub fn served(device: Arc<dyn BlockDevice>, options: Options) -> (UnixStream, JoinHandle<()>) {
