@@ -1,4 +1,4 @@
-//! What a client sends to the NBD server: from its first byte on (first byte of the input even), or as requests behind a
+//! Input is the bytes that a client sends to the NBD server: from its first byte on (first byte of the input even), or as requests behind a
 //! handshake with structured replies (first byte odd). The server has to end with its client.
 #![no_main]
 

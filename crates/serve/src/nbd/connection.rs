@@ -27,7 +27,7 @@ enum Phase {
     Ending,
 }
 
-/// What the thread waits for.
+/// The condition for which the thread waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Input,
@@ -53,7 +53,7 @@ struct Connection {
 /// Serves a client until it or the server ends the connection.
 pub(super) fn serve(link: Arc<Link>, export: Arc<Export>) {
     link.own();
-    greet(&mut link.state().ledger.output);
+    greet(&mut link.state().pending.output);
     let completions = Arc::clone(&link) as Arc<dyn Completions>;
     let phase = Phase::Negotiation(Negotiation::default());
     let (buffer, batch) = (Buffer::new(), Vec::new());
@@ -66,7 +66,13 @@ pub(super) fn serve(link: Arc<Link>, export: Arc<Export>) {
             break;
         }
     }
-    connection.link.close();
+}
+
+/// The client sees the end even where the device panics.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.link.close();
+    }
 }
 
 impl Connection {
@@ -75,17 +81,17 @@ impl Connection {
         loop {
             let refuse = self.link.is_stopping();
             let mut state = self.link.state();
-            let ledger = &mut state.ledger;
+            let pending = &mut state.pending;
             let intake = match &mut self.phase {
                 Phase::Ending => return Need::Completions,
-                Phase::Negotiation(_) if !ledger.has_room(0) => return Need::Room(ledger.used()),
+                Phase::Negotiation(_) if !pending.has_room(0) => return Need::Room(pending.used()),
                 Phase::Negotiation(negotiation) => {
-                    match negotiation.step(self.buffer.filled(), &self.export, refuse, &mut ledger.output) {
+                    match negotiation.step(self.buffer.filled(), &self.export, refuse, &mut pending.output) {
                         Step::Hungry => return Need::Input,
                         Step::Next(used) => self.buffer.consume(used),
                         Step::Transmit(used, session) => {
                             self.buffer.consume(used);
-                            ledger.set_structured(session.structured);
+                            pending.set_structured(session.structured);
                             self.phase = Phase::Transmission(Intake::new(session));
                         }
                         Step::Ended => self.phase = Phase::Ending,
@@ -94,8 +100,8 @@ impl Connection {
                 }
                 Phase::Transmission(intake) => intake,
             };
-            let pause = intake.parse(&mut self.buffer, &self.export, refuse, ledger, &mut self.batch);
-            let used = ledger.used();
+            let pause = intake.parse(&mut self.buffer, &self.export, refuse, pending, &mut self.batch);
+            let used = pending.used();
             drop(state);
             if !self.batch.is_empty() {
                 self.eager = self.batch.len() > 1;
@@ -120,7 +126,7 @@ impl Connection {
         self.export.device().extents(sector, sectors, most, &mut found);
         found.truncate(most);
         let extents = states(&found, sectors);
-        self.link.state().ledger.output.block_status(query.cookie, CONTEXT_ID, &extents);
+        self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
     }
 
     /// Receives, or sleeps until there is a reason to work; false where the connection is over.
@@ -137,10 +143,10 @@ impl Connection {
             return true;
         }
         let mut state = self.link.state();
-        let (busy, output) = (state.ledger.is_busy(), &state.ledger.output);
+        let (busy, output) = (state.pending.is_busy(), &state.pending.output);
         let (unsent, broken) = (!output.is_empty(), output.is_broken());
         let over = match need {
-            Need::Room(used) if state.ledger.used() < used => return true,
+            Need::Room(used) if state.pending.used() < used => return true,
             Need::Completions if broken => true,
             Need::Completions => !busy && !unsent,
             Need::Input if self.deadline.is_some() => !busy && !unsent,

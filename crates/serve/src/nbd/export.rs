@@ -1,4 +1,4 @@
-//! What is exported: names, size, abilities.
+//! The export: names, size, abilities.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 use super::wire::{MAX_PAYLOAD, MAX_STRING, transmission};
 use crate::device::{BlockDevice, Limits};
 
-/// What clients are told of the export, and what they may do.
+/// Name, description and rights of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// A name beside the default export, whose name is empty; at most 4096 bytes.

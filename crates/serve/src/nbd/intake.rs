@@ -7,7 +7,7 @@ use rustix::io::Result;
 
 use super::buffer::Buffer;
 use super::export::Export;
-use super::pending::{Ledger, parts_of};
+use super::pending::{PendingRequests, parts_of};
 use super::request::{Command, HEADER, Header, Session};
 use super::wire::{MAX_PAYLOAD, ReplyError};
 use crate::device::{Action, BlockRequest};
@@ -54,7 +54,7 @@ impl Parts {
     }
 
     /// The next part, with the data of a write.
-    fn take(&mut self, sectors: u32, ledger: &mut Ledger, data: Vec<u8>) -> BlockRequest {
+    fn take(&mut self, sectors: u32, pending: &mut PendingRequests, data: Vec<u8>) -> BlockRequest {
         let (action, fua) = match self.command {
             Command::Write { fua } => (Action::Write(data), fua),
             Command::Zeroes { keep_allocated, fua } => (Action::WriteZeroes { keep_allocated }, fua),
@@ -63,14 +63,14 @@ impl Parts {
             _ => (Action::Read, false),
         };
         let modifiers = if fua { Modifiers::RELIABLE } else { Modifiers::empty() };
-        let (tag, sector) = (ledger.issue(self.slot, self.next), self.sector);
+        let (tag, sector) = (pending.issue(self.slot, self.next), self.sector);
         self.next += 1;
         self.sector += u64::from(sectors);
         BlockRequest { tag, action, sector, sectors, modifiers }
     }
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 enum Stage {
     Header,
     /// Data of a write: what is there of a part of so many bytes.
@@ -122,7 +122,7 @@ impl Intake {
         buffer: &mut Buffer,
         export: &Export,
         refuse: bool,
-        ledger: &mut Ledger,
+        pending: &mut PendingRequests,
         batch: &mut Vec<BlockRequest>,
     ) -> Pause {
         let most = export.part_sectors();
@@ -130,7 +130,7 @@ impl Intake {
             match &mut self.stage {
                 Stage::Ended => return Pause::Ended,
                 Stage::Header => {
-                    if !ledger.has_room(0) {
+                    if !pending.has_room(0) {
                         return Pause::Stalled;
                     }
                     let Some(bytes) = buffer.filled().get(..HEADER) else { return Pause::Hungry };
@@ -140,24 +140,24 @@ impl Intake {
                     };
                     match header.command(export, self.session) {
                         Ok(Command::Disconnect) => self.stage = Stage::Ended,
-                        _ if refuse => self.refuse(header, ReplyError::shutdown(), ledger),
-                        Err(error) => self.refuse(header, error, ledger),
-                        Ok(Command::Cache) => ledger.answer(header.cookie, Ok(())),
+                        _ if refuse => self.refuse(header, ReplyError::shutdown(), pending),
+                        Err(error) => self.refuse(header, error, pending),
+                        Ok(Command::Cache) => pending.answer(header.cookie, Ok(())),
                         Ok(Command::Status { one }) => {
                             buffer.consume(HEADER);
                             let Header { cookie, offset, length, .. } = header;
                             return Pause::Status(StatusQuery { cookie, offset, length, one });
                         }
-                        Ok(Command::Read { .. }) if !ledger.has_room(header.length as usize) => {
+                        Ok(Command::Read { .. }) if !pending.has_room(header.length as usize) => {
                             return Pause::Stalled;
                         }
-                        Ok(command) => self.begin(&header, command, most, ledger),
+                        Ok(command) => self.begin(&header, command, most, pending),
                     }
                     buffer.consume(HEADER);
                 }
                 Stage::Data { parts, data, wanted } => {
                     if data.is_empty() {
-                        if !ledger.has_room(*wanted) {
+                        if !pending.has_room(*wanted) {
                             return Pause::Stalled;
                         }
                         data.reserve_exact(*wanted);
@@ -167,7 +167,7 @@ impl Intake {
                         return Pause::Hungry;
                     }
                     let sectors = parts.sectors(most);
-                    batch.push(parts.take(sectors, ledger, std::mem::take(data)));
+                    batch.push(parts.take(sectors, pending, std::mem::take(data)));
                     *wanted = parts.sectors(most) as usize * SECTOR_BYTES as usize;
                     if *wanted == 0 {
                         self.stage = Stage::Header;
@@ -180,18 +180,18 @@ impl Intake {
                     if *left > 0 {
                         return Pause::Hungry;
                     }
-                    ledger.answer(*cookie, Err(*error));
+                    pending.answer(*cookie, Err(*error));
                     self.stage = Stage::Header;
                 }
                 Stage::Issue(parts) => {
                     // The room for a whole read was there when it began.
                     let read = matches!(parts.command, Command::Read { .. });
                     loop {
-                        if !read && !ledger.has_room(0) {
+                        if !read && !pending.has_room(0) {
                             return Pause::Stalled;
                         }
                         let sectors = parts.sectors(most);
-                        batch.push(parts.take(sectors, ledger, Vec::new()));
+                        batch.push(parts.take(sectors, pending, Vec::new()));
                         if parts.sector == parts.end {
                             break;
                         }
@@ -203,9 +203,9 @@ impl Intake {
     }
 
     /// Starts a request for the device.
-    fn begin(&mut self, header: &Header, command: Command, most: u32, ledger: &mut Ledger) {
+    fn begin(&mut self, header: &Header, command: Command, most: u32, pending: &mut PendingRequests) {
         let count = parts_of(header, most).max(1);
-        let slot = ledger.enter(header, command, u64::from(most) * SECTOR_BYTES, count);
+        let slot = pending.enter(header, command, u64::from(most) * SECTOR_BYTES, count);
         let (sector, end) =
             (header.offset / SECTOR_BYTES, (header.offset + u64::from(header.length)) / SECTOR_BYTES);
         let parts = Parts { slot, next: 0, sector, end, command };
@@ -219,9 +219,9 @@ impl Intake {
     }
 
     /// Answers a request that the device never sees, behind its data.
-    fn refuse(&mut self, header: Header, error: ReplyError, ledger: &mut Ledger) {
+    fn refuse(&mut self, header: Header, error: ReplyError, pending: &mut PendingRequests) {
         match header.payload() {
-            0 => ledger.answer(header.cookie, Err(error)),
+            0 => pending.answer(header.cookie, Err(error)),
             length if length > MAX_SKIPPED => self.stage = Stage::Ended,
             length => self.stage = Stage::Skip { left: length as usize, cookie: header.cookie, error },
         }

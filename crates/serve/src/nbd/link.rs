@@ -8,13 +8,13 @@ use std::thread::{self, ThreadId};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{Shutdown, shutdown};
 
-use super::pending::Ledger;
+use super::pending::PendingRequests;
 use crate::device::{Completion, Completions};
 
-/// What the lock of a link guards.
+/// The part of a link that its lock guards.
 #[derive(Default)]
 pub(super) struct State {
-    pub ledger: Ledger,
+    pub pending: PendingRequests,
     /// The connection's thread sleeps and waits for completions.
     pub awaits_completions: bool,
     /// The connection's thread sleeps and wakes when the socket takes more.
@@ -32,7 +32,7 @@ pub(super) struct Link {
 
 impl Link {
     /// # Errors
-    /// What the system says when there are no more descriptors.
+    /// The system's error where there are no more descriptors.
     pub fn new(socket: OwnedFd) -> rustix::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (state, owner, stopping) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
@@ -60,12 +60,12 @@ impl Link {
 
     /// Sends as much as the socket takes. The lock is free between two system calls.
     pub fn send_all(&self) {
-        while self.state().ledger.output.send(&self.socket) {}
+        while self.state().pending.output.send(&self.socket) {}
     }
 
     /// Ends the connection: completions that are still to come go nowhere.
     pub fn close(&self) {
-        self.state().ledger.output.break_off();
+        self.state().pending.output.break_off();
         // The client is gone where this fails.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
@@ -74,13 +74,13 @@ impl Link {
 impl Completions for Link {
     fn complete(&self, completed: &mut Vec<Completion>) {
         let mut state = self.state();
-        completed.drain(..).for_each(|completion| state.ledger.complete(completion));
+        completed.drain(..).for_each(|completion| state.pending.complete(completion));
         if self.owner.get() == Some(&thread::current().id()) {
             return;
         }
         // One system call, so that a long queue does not hold up the device's thread.
-        state.ledger.output.send(&self.socket);
-        let unsent = !state.ledger.output.is_empty() && !state.awaits_socket;
+        state.pending.output.send(&self.socket);
+        let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
         if unsent || state.awaits_completions {
             state.awaits_completions = false;
             wake(&self.wake);

@@ -16,7 +16,7 @@ const MAX_OPTION: usize = CAPACITY / 4;
 /// The longest option that is skipped; a client that sends a longer one is cut off.
 const MAX_SKIPPED: usize = 1 << 20;
 
-/// What follows from the bytes at hand. Numbers are bytes that were used up.
+/// The outcome of one step. Numbers are bytes that were used up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// More bytes are needed.
@@ -121,7 +121,7 @@ impl Negotiation {
         }
     }
 
-    /// What an export of this name is used with.
+    /// The negotiated properties of a session on an export of this name.
     fn session(&self, name: &[u8]) -> Session {
         let status = self.structured && self.selected.as_deref() == Some(name);
         Session { structured: self.structured, status }

@@ -1,4 +1,4 @@
-//! Requests in the device: which reply each part belongs to, and how much memory they hold.
+//! Requests in the device: the reply to which each part belongs, and the memory that they hold.
 
 use std::mem::take;
 
@@ -11,11 +11,11 @@ use crate::device::Completion;
 
 /// Bytes that a connection's requests and unread replies may hold; a single request may hold more.
 const BUDGET: usize = MAX_PAYLOAD as usize;
-/// What a part of a request holds beside its data, in bytes.
+/// Memory of a part of a request beside its data, in bytes.
 const OVERHEAD: usize = 128;
 
 /// A request that is not answered yet.
-struct Pending {
+struct PendingRequest {
     cookie: u64,
     offset: u64,
     /// Length in bytes.
@@ -41,10 +41,10 @@ enum Reply {
     Whole(Vec<Vec<u8>>),
 }
 
-/// What waits in and behind the device for one connection, and the replies for it.
+/// The requests of one connection that wait in and behind the device, and the replies for it.
 #[derive(Default)]
-pub(super) struct Ledger {
-    requests: Vec<Option<Pending>>,
+pub(super) struct PendingRequests {
+    requests: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
     /// Parts that the device has.
     outstanding: usize,
@@ -54,7 +54,7 @@ pub(super) struct Ledger {
     pub output: Output,
 }
 
-impl Pending {
+impl PendingRequest {
     /// Length in bytes of a part.
     fn part_length(&self, index: u32) -> u64 {
         self.part.min(self.length.saturating_sub(u64::from(index) * self.part))
@@ -69,7 +69,7 @@ impl Pending {
     }
 }
 
-impl Ledger {
+impl PendingRequests {
     /// Bytes that are held.
     pub fn used(&self) -> usize {
         self.held + self.output.bytes()
@@ -107,7 +107,7 @@ impl Ledger {
         };
         let (offset, length) = (header.offset, u64::from(header.length));
         let pending =
-            Pending { cookie: header.cookie, offset, length, part, left: parts, error: None, reply };
+            PendingRequest { cookie: header.cookie, offset, length, part, left: parts, error: None, reply };
         if let Some(slot) = self.free.pop() {
             self.requests[slot as usize] = Some(pending);
             return slot;

@@ -8,7 +8,7 @@ use super::wire::{Fields, MAX_PAYLOAD, REQUEST_MAGIC, ReplyError, command, comma
 /// Bytes of a request's header.
 pub(super) const HEADER: usize = 28;
 
-/// What was negotiated.
+/// Properties of a session that were negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
     /// Reads have structured replies.
@@ -77,7 +77,7 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// What the request asks for. FUA is taken with every command, advertised or not.
+    /// The command, checked. FUA is taken with every command, advertised or not.
     ///
     /// # Errors
     /// The error that the protocol names for the rule that is broken.

@@ -19,11 +19,25 @@ use super::listen::{Listen, Listener};
 use crate::device::BlockDevice;
 
 /// Clients at once; more are turned away.
-const MAX_CLIENTS: usize = 1024;
+const MAX_CLIENTS: usize = 256;
 /// Pause after the system refused to accept a client, as it does where descriptors are used up.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A running NBD server. It stops when it is dropped.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use emmclab_serve::MemoryDevice;
+/// use emmclab_serve::nbd::{Listen, Options, Server};
+///
+/// let device = Arc::new(MemoryDevice::new(1 << 20));
+/// let options = Options { name: "phone".into(), description: "a simulated eMMC".into(), read_only: false };
+/// let server = Server::start(device, &Listen::tcp("127.0.0.1:0")?, options)?;
+/// println!("nbdinfo --list '{}'", server.uri());
+/// server.stop();
+/// # Ok::<(), emmclab_base::Error>(())
+/// ```
 pub struct Server {
     place: Listen,
     signal: Arc<Signal>,
@@ -61,7 +75,7 @@ impl Server {
         Ok(Self { place, signal, thread: Some(thread) })
     }
 
-    /// Where clients connect, with the port that was taken.
+    /// The place at which clients connect, with the port that was taken.
     pub fn place(&self) -> &Listen {
         &self.place
     }

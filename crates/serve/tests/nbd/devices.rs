@@ -17,7 +17,7 @@ impl Completions for Caught {
     }
 }
 
-/// What a request list leads to on `memory`.
+/// The completions of a request list on `memory`.
 fn caught(memory: &MemoryDevice, requests: &mut Vec<BlockRequest>) -> Vec<Completion> {
     let catcher = Arc::new(Caught::default());
     memory.submit(requests, &(Arc::clone(&catcher) as Arc<dyn Completions>));

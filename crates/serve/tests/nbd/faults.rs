@@ -189,6 +189,38 @@ fn a_hundred_clients_work_at_once() {
 }
 
 #[test]
+fn more_clients_than_the_limit_are_turned_away_until_one_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd");
+    let server = Server::start(memory(64), &Listen::Unix(socket.clone()), options()).unwrap();
+    let mut clients: Vec<Client> = (0..256).map(|_| Client::connect(&socket)).collect();
+    let mut turned_away = UnixStream::connect(&socket).unwrap();
+    assert_eq!(turned_away.read(&mut [0; 1]).unwrap(), 0);
+    drop(clients.pop());
+    while UnixStream::connect(&socket).unwrap().read(&mut [0; 1]).unwrap() == 0 {
+        thread::yield_now();
+    }
+    server.stop();
+}
+
+#[test]
+fn a_device_that_completes_nothing_does_not_keep_the_server_from_stopping() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd");
+    let device = Arc::new(Held::new(64));
+    let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
+    let server = Server::start(exported, &Listen::Unix(socket.clone()), options()).unwrap();
+    let mut client = Client::connect(&socket).ready(true);
+    client.send(READ, 0, 1, 0, 512, &[]);
+    while device.count() == 0 {
+        thread::yield_now();
+    }
+    server.stop();
+    client.closed();
+    device.release();
+}
+
+#[test]
 fn a_flush_covers_writes_of_another_connection() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
