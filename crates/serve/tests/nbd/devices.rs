@@ -78,16 +78,22 @@ impl BlockDevice for Late {
 pub struct Held {
     memory: MemoryDevice,
     kept: Mutex<Vec<Finished>>,
+    seen: Mutex<Vec<BlockRequest>>,
 }
 
 impl Held {
     pub fn new(sectors: u64) -> Self {
-        Self { memory: MemoryDevice::new(sectors), kept: Mutex::default() }
+        Self { memory: MemoryDevice::new(sectors), kept: Mutex::default(), seen: Mutex::default() }
     }
 
     /// Requests that are not complete.
     pub fn count(&self) -> usize {
         self.kept.lock().unwrap().len()
+    }
+
+    /// All requests that came.
+    pub fn seen(&self) -> Vec<BlockRequest> {
+        self.seen.lock().unwrap().clone()
     }
 
     pub fn release(&self) {
@@ -104,6 +110,7 @@ impl BlockDevice for Held {
     }
 
     fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+        self.seen.lock().unwrap().extend_from_slice(requests);
         let finished = caught(&self.memory, requests);
         let finished = finished.into_iter().map(|completion| (completion, Arc::clone(completions)));
         self.kept.lock().unwrap().extend(finished);

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use emmclab_base::Modifiers;
 use emmclab_serve::nbd::Options;
-use emmclab_serve::{BlockDevice, Failure, Limits};
+use emmclab_serve::{Action, BlockDevice, Failure, Limits};
 
 use crate::devices::{Failing, Held, Late};
 use crate::support::{
@@ -165,7 +166,7 @@ fn requests_are_split_to_what_the_device_takes() {
 }
 
 #[test]
-fn the_device_sees_flags_and_all_requests_at_once() {
+fn pipelined_requests_reach_the_device_before_any_is_complete() {
     let device = Arc::new(Held::new(1 << 11));
     let mut client = Client::on(Arc::clone(&device) as Arc<dyn BlockDevice>, false);
     let batch: Vec<u8> = (0..32).flat_map(|cookie| header(READ, 0, cookie, 512 * cookie, 512)).collect();
@@ -178,6 +179,41 @@ fn the_device_sees_flags_and_all_requests_at_once() {
     for (cookie, reply) in replies.chunks(528).enumerate() {
         assert_eq!(reply[8..16], (cookie as u64).to_be_bytes());
     }
+}
+
+#[test]
+fn the_device_sees_flags_as_modifiers() {
+    let device = Arc::new(Held::new(64));
+    let mut client = Client::on(Arc::clone(&device) as Arc<dyn BlockDevice>, false);
+    let write = Action::Write(vec![3; 512]);
+    let zeroes = |keep_allocated| Action::WriteZeroes { keep_allocated };
+    let (none, durable) = (Modifiers::empty(), Modifiers::RELIABLE);
+    let cases = [
+        (WRITE, 0, write.clone(), none),
+        (WRITE, FUA, write, durable),
+        (ZEROES, 0, zeroes(false), none),
+        (ZEROES, NO_HOLE, zeroes(true), none),
+        (ZEROES, FUA | NO_HOLE, zeroes(true), durable),
+        (ZEROES, FAST_ZERO, zeroes(false), none),
+        (TRIM, 0, Action::Discard { secure: false }, none),
+        (TRIM, FUA, Action::Discard { secure: false }, durable),
+        (READ, FUA, Action::Read, none),
+    ];
+    for (cookie, (kind, flags, ..)) in cases.iter().enumerate() {
+        let data = if *kind == WRITE { &[3; 512][..] } else { &[] };
+        client.send(*kind, *flags, cookie as u64, 1024, 512, data);
+    }
+    client.send(FLUSH, 0, 99, 0, 0, &[]);
+    while device.count() <= cases.len() {
+        std::thread::yield_now();
+    }
+    let seen = device.seen();
+    for ((.., action, modifiers), request) in cases.into_iter().zip(&seen) {
+        assert_eq!((request.sector, request.sectors), (2, 1));
+        assert_eq!((&request.action, request.modifiers), (&action, modifiers));
+    }
+    let flush = seen.last().unwrap();
+    assert_eq!((&flush.action, flush.sectors), (&Action::Flush, 0));
 }
 
 #[test]
