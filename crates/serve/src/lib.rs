@@ -5,6 +5,7 @@
 
 mod device;
 mod memory;
+pub mod nbd;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use memory::MemoryDevice;
