@@ -1,0 +1,57 @@
+# Undoes what a serving process made on this host once its standard input ends: the process stopped, or was killed.
+# $1: the folder for its private folder. Prints that folder, then answers each line, the name of a folder that is wanted, with
+# `there`, `made` or an error. State is read from the kernel, so that nothing is missed that a tool was about to do.
+trap '' HUP INT QUIT TERM PIPE TSTP TTIN TTOU
+PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
+folder=$(mktemp -d "$1/emmclab-XXXXXXXX") || exit 1
+printf '%s\n' "$folder"
+made=
+while IFS= read -r wanted; do
+    if [ -d "$wanted" ]; then
+        echo there
+    elif error=$(mkdir -- "$wanted" 2>&1); then
+        made="$wanted
+$made"
+        echo made
+    else
+        printf '%s\n' "$error"
+    fi
+done
+exec >/dev/null 2>&1
+
+# Number of the FUSE connection, the minor number of its mount; nothing where it is not mounted.
+connection() {
+    while read -r _ _ device _ at _; do
+        [ "$at" != "$folder" ] || echo "${device#*:}"
+    done </proc/self/mountinfo
+}
+
+loops() {
+    for attribute in /sys/block/loop*/loop/backing_file; do
+        IFS= read -r backing <"$attribute" || continue
+        [ "$backing" != "$folder/disk" ] || { name=${attribute#/sys/block/}; echo "/dev/${name%%/*}"; }
+    done
+}
+
+unmount_file() { umount "$@" "$folder" || fusermount3 -u "$@" "$folder" || fusermount -u "$@" "$folder"; }
+
+# The server is gone or gives up: requests that wait for it must fail, or their processes cannot be ended.
+number=$(connection)
+if [ -n "$number" ]; then
+    echo 1 >"/sys/fs/fuse/connections/$number/abort" || umount -f "$folder"
+fi
+round=0
+while [ -n "$(connection)" ] && [ $round -lt 100 ]; do
+    for disk in $(loops); do
+        for part in "$disk" "$disk"p*; do
+            [ ! -b "$part" ] || umount --all-targets --lazy "$part"
+        done
+        losetup -d "$disk"
+    done
+    # A tool that was about to attach or mount fails soon; a file system that a process uses stays until that ends.
+    if [ $round -lt 40 ]; then unmount_file; else unmount_file -z || umount -l "$folder"; fi
+    [ -z "$(connection)" ] || sleep 0.05 || sleep 1
+    round=$((round + 1))
+done
+printf '%s' "$made" | while IFS= read -r point; do rmdir -- "$point"; done
+rmdir -- "$folder"
