@@ -16,7 +16,8 @@ fn uses(process: &Path, folder: &Path) -> bool {
     links.chain(files).any(below)
         || fs::read_to_string(process.join("maps")).is_ok_and(|maps| {
             // Five fields, then the path, which may have blanks.
-            maps.lines().any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
+            maps.lines()
+                .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
         })
 }
 
@@ -24,7 +25,9 @@ fn uses(process: &Path, folder: &Path) -> bool {
 pub(crate) fn of(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         if uses(&entry.path(), folder) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             found.push(format!("{} (pid {pid})", name.trim_end()));
@@ -54,5 +57,7 @@ pub(crate) fn name_in(error: Error, folder: &Path) -> Error {
     found.truncate(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let problem = format!("it is in use by {}{more}", found.join(", "));
-    Error::new(error.kind(), problem).in_file(folder).hint("end these processes, or let them leave the folder")
+    Error::new(error.kind(), problem)
+        .in_file(folder)
+        .hint("end these processes, or let them leave the folder")
 }

@@ -27,12 +27,16 @@ fn failed(error: &std::io::Error) -> Error {
 impl Supervisor {
     /// Starts it in a process group of its own, which Ctrl-C does not reach.
     pub(crate) fn start() -> Result<Self> {
-        let base = std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
+        let base =
+            std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
         // The kernel escapes these where it lists mounts.
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
-            return Err(Error::new(Kind::Config, "the temporary folder has a blank or a backslash in its name")
-                .in_file(&base)
-                .hint("set TMPDIR to another folder"));
+            return Err(Error::new(
+                Kind::Config,
+                "the temporary folder has a blank or a backslash in its name",
+            )
+            .in_file(&base)
+            .hint("set TMPDIR to another folder"));
         }
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "emmclab-cleanup"])

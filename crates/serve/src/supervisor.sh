@@ -46,6 +46,9 @@ while [ -n "$(connection)" ] && [ $round -lt 100 ]; do
         for part in "$disk" "$disk"p*; do
             [ ! -b "$part" ] || umount --all-targets --lazy "$part"
         done
+        # The kernel keeps these for whoever attaches the device next.
+        echo 'write back' >"/sys/block/${disk#/dev/}/queue/write_cache"
+        echo 0 >"/sys/block/${disk#/dev/}/queue/max_sectors_kb"
         losetup -d "$disk"
     done
     # A tool that was about to attach or mount fails soon; a file system that a process uses stays until that ends.

@@ -116,9 +116,9 @@ impl Filesystem for OneFile {
         let _ = config.set_max_background(IN_FLIGHT);
         let _ = config.set_congestion_threshold(IN_FLIGHT);
         // Without it the requests of a loop device come one by one.
-        config
-            .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
-            .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O"))
+        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| {
+            io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O")
+        })
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -155,7 +155,8 @@ impl Filesystem for OneFile {
         reply: ReplyAttr,
     ) {
         // O_TRUNC comes as size 0 without a handle; it means nothing on a block device.
-        let resized = size.is_some_and(|size| size != self.attributes.size && (size != 0 || handle.is_some()));
+        let resized =
+            size.is_some_and(|size| size != self.attributes.size && (size != 0 || handle.is_some()));
         if mode.is_some() || uid.is_some() || gid.is_some() {
             reply.error(Errno::EPERM);
         } else if resized {

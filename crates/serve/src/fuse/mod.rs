@@ -48,7 +48,9 @@ impl FuseFile {
     /// Where the host has no FUSE, or no `fusermount3` and the user is not root.
     pub fn start(device: Arc<dyn BlockDevice>) -> Result<Self> {
         if !Path::new("/dev/fuse").exists() {
-            return Err(Error::new(Kind::Unsupported, "there is no /dev/fuse").hint("`modprobe fuse` as root"));
+            return Err(
+                Error::new(Kind::Unsupported, "there is no /dev/fuse").hint("`modprobe fuse` as root")
+            );
         }
         let root = rustix::process::geteuid().is_root();
         if !root && tools::fusermount().is_none() {

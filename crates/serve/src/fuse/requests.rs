@@ -110,7 +110,13 @@ impl Requests {
 
     /// Writes bytes that are no whole sectors, in a thread of its own: the sectors around them are read and written again.
     /// The kernel cuts long writes so where the memory of the writer is not aligned to pages.
-    pub(super) fn write_unaligned(self: &Arc<Self>, reply: ReplyWrite, range: Range, skip: usize, data: &[u8]) {
+    pub(super) fn write_unaligned(
+        self: &Arc<Self>,
+        reply: ReplyWrite,
+        range: Range,
+        skip: usize,
+        data: &[u8],
+    ) {
         let (this, new) = (Arc::clone(self), data.to_vec());
         std::thread::spawn(move || {
             let _edges = this.edges.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,10 +9,13 @@ use emmclab_base::{Error, Kind, Result};
 use crate::tools;
 
 /// Attempts at a free loop device, which another process may take first.
-const ATTEMPTS: u32 = 50;
+const ATTEMPTS: u32 = 200;
 /// Time for a loop device to let go of its file.
 const DETACH: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(20);
+/// A request of a loop device has at most 128 segments, each a page of 4096 bytes in the worst case. Longer ones would be cut
+/// at places that depend on where the pages lie.
+const LONGEST_BYTES: u32 = 512 << 10;
 
 /// Folder of a loop device in `/sys/block`.
 fn attributes(device: &Path) -> PathBuf {
@@ -20,7 +23,7 @@ fn attributes(device: &Path) -> PathBuf {
 }
 
 /// Sets an attribute of a block device.
-pub(super) fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
+fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
     let path = attributes(device).join(attribute);
     fs::write(&path, value).map_err(|error| Error::io(&path, error))
 }
@@ -44,10 +47,18 @@ pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<
     }
 }
 
-/// Whether another process took the device that seemed free.
+/// Whether another process took the device that seemed free, or the node of a new one is still to come.
 fn taken(error: &Error) -> bool {
     let said = error.to_string();
-    said.contains("busy") || said.contains("temporarily unavailable") || said.contains("No such device")
+    ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
+}
+
+/// Limits the queue of the device: requests of at most `longest_bytes`, and flushes only where there is a volatile cache. Both
+/// are set in any case, since the kernel keeps what the device's last user set.
+pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Result<()> {
+    let longest = longest_bytes.min(LONGEST_BYTES) / 1024;
+    set(device, "queue/max_sectors_kb", &longest.to_string())?;
+    set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
 }
 
 /// Whether reads and writes pass the page cache of the file.
@@ -58,8 +69,14 @@ pub(super) fn is_direct(device: &Path) -> bool {
 /// Detaches the device from the file and waits until it lets go of it.
 pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let backing = attributes(device).join("loop/backing_file");
-    let held = || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
+    let held =
+        || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
     let until = Instant::now() + DETACH;
+    if held() {
+        // As other users of loop devices expect them; the kernel keeps what was set.
+        set(device, "queue/write_cache", "write back")?;
+        set(device, "queue/max_sectors_kb", "0")?;
+    }
     while held() {
         let mut command = tools::tool("losetup", "mount")?;
         command.arg("-d").arg(device);

@@ -35,7 +35,7 @@ impl Default for LoopOptions {
 
 /// A block device as `/dev/loopN`. Needs root; without it there is [`FuseFile`].
 ///
-/// Its requests come to the device unmerged and whole, up to 1 MiB or the device's own limit. FUA comes as a flush behind the
+/// Its requests come to the device whole, up to 512 KiB or the device's own limit. FUA comes as a flush behind the
 /// write. A device without a volatile cache gets no flushes.
 ///
 /// Dropping it, [`Self::stop`] and the end of the process, also by SIGKILL, unmount the file systems, detach the loop device
@@ -77,11 +77,7 @@ impl LoopDisk {
                 .in_file(&disk.device)
                 .hint("blocks of 4096 bytes may help"));
         }
-        // A longer request would be cut in two by FUSE.
-        attach::set(&disk.device, "queue/max_sectors_kb", &(longest / 1024).to_string())?;
-        if !limits.write_cache {
-            attach::set(&disk.device, "queue/write_cache", "write through")?;
-        }
+        attach::limit(&disk.device, longest, limits.write_cache)?;
         Ok(disk)
     }
 
@@ -96,15 +92,17 @@ impl LoopDisk {
     }
 
     /// The block device of a partition, or the whole one.
-    fn part(&self, partition: Option<u32>) -> PathBuf {
-        match partition {
-            Some(number) => {
-                let mut path = self.device.clone().into_os_string();
-                path.push(format!("p{number}"));
-                path.into()
-            }
-            None => self.device.clone(),
+    fn part(&self, partition: Option<u32>) -> Result<PathBuf> {
+        let Some(number) = partition else { return Ok(self.device.clone()) };
+        let mut path = self.device.clone().into_os_string();
+        path.push(format!("p{number}"));
+        let path = PathBuf::from(path);
+        if path.exists() {
+            return Ok(path);
         }
+        Err(Error::new(Kind::Config, "there is no such partition")
+            .in_file(&path)
+            .hint("attach it with partitions; the kernel must know its kind of partition table"))
     }
 
     /// Makes a file system.
@@ -112,7 +110,7 @@ impl LoopDisk {
     /// # Errors
     /// Where its tool is missing or fails, or would overwrite something that [`Mkfs::overwrite`] does not give up.
     pub fn mkfs(&self, mkfs: &Mkfs) -> Result<()> {
-        mkfs.make(&self.part(mkfs.partition))
+        mkfs.make(&self.part(mkfs.partition)?)
     }
 
     /// Mounts a file system at a folder, which is made where it is missing, and removed again at the end.
@@ -120,8 +118,9 @@ impl LoopDisk {
     /// # Errors
     /// Where `mount` fails.
     pub fn mount(&mut self, options: &MountOptions) -> Result<()> {
+        let device = self.part(options.partition)?;
         self.file.supervisor().make_folder(&options.folder()?)?;
-        self.mounts.push(mounts::mount(&self.part(options.partition), options)?);
+        self.mounts.push(mounts::mount(&device, options)?);
         Ok(())
     }
 

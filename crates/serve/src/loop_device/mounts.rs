@@ -46,8 +46,9 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
         command.args(["-o", options]);
     }
     command.arg("--").arg(device).arg(&folder);
-    tools::run(command)
-        .map_err(|error| error.hint("is there a file system on it that this kernel knows (/proc/filesystems)?"))?;
+    tools::run(command).map_err(|error| {
+        error.hint("is there a file system on it that this kernel knows (/proc/filesystems)?")
+    })?;
     Ok(folder)
 }
 

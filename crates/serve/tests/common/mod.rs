@@ -8,9 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use emmclab_serve::{
-    BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice,
-};
+use emmclab_serve::{BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice};
 
 /// What takes longer than this on the slowest machine does not come.
 pub const PATIENCE: Duration = Duration::from_mins(2);
