@@ -1,4 +1,5 @@
 //! The device as a FUSE file, against an array and against rules of files and block devices.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
 

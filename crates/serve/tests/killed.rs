@@ -1,5 +1,6 @@
 //! A serving process that is killed (SIGKILL) leaves no mount, no loop device, no FUSE connection and no folder, and no
 //! process that cannot be ended.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
 
@@ -63,12 +64,13 @@ fn connection(temporary: &Path) -> Option<String> {
 
 impl Served {
     fn start() -> Self {
-        let (_folder, temporary) = folder();
+        let (folder, temporary) = folder();
         let point = temporary.join("point");
         let mut command = again("serve_until_killed", &temporary);
         let mut process = command.env(POINT, &point).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut served = Self { process, lines, _folder, temporary, point, connection: String::new() };
+        let mut served =
+            Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
         served.wait_for("serving");
         served.connection = connection(&served.temporary).unwrap();
         served

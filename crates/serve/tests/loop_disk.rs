@@ -1,4 +1,5 @@
 //! The device as a loop device: its queue, file systems on it, foreign tools, and the order of tearing down.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{LateDevice, Noted, attribute, folder, has, live, loops_below, mounts_below, run};
+use emmclab_base::{Kind, interrupt::interruptible};
 use emmclab_serve::{
     Action, BlockDevice, FileSystem, FuseFile, LoopDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions,
 };
@@ -291,6 +293,20 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
     let mut disk = served(device);
     disk.mount(&MountOptions::at(&point)).unwrap();
     assert_eq!(fs::read(point.join("file")).unwrap(), vec![5; 1 << 20]);
+    disk.stop().unwrap();
+}
+
+#[test]
+fn a_command_ends_when_the_caller_is_interrupted() {
+    if !live(&["losetup"]) {
+        return;
+    }
+    let disk = served(Arc::new(MemoryDevice::new(MIB)));
+    // It cares for no SIGTERM.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' TERM; exec sleep 1000"]);
+    let error = interruptible(|| true, || disk.run(&mut command)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Interrupted);
     disk.stop().unwrap();
 }
 

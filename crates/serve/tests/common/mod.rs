@@ -1,5 +1,5 @@
 //! What tests of live exports share: whether they can run, devices that answer late, and a process that serves until killed.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, dead_code, reason = "a test may, and each uses a part of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
