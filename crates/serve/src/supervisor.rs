@@ -1,6 +1,7 @@
 //! The process that undoes mounts, loop devices and folders however the serving process ends.
 //!
-//! It is a shell script, since a process with threads cannot fork and go on in Rust, and waits for the end of a pipe.
+//! It is a shell script, since a process with threads cannot fork and go on in Rust. It waits for the end of a pipe, and looks
+//! once a second whether the serving process was killed and cannot end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;

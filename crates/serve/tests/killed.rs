@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use emmclab_serve::{FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOpti
 use rustix::process::{Pid, Signal, kill_process};
 
 const POINT: &str = "EMMCLAB_TEST_POINT";
+/// Set where the process itself does I/O on its file system.
+const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
 
 /// Serves until it is killed; see `Served`.
 #[test]
@@ -26,6 +29,15 @@ fn serve_until_killed() {
     disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
     disk.mount(&MountOptions::at(point)).unwrap();
     println!("serving {}", disk.path().display());
+    if std::env::var_os(INSIDE).is_some() {
+        // The process uses its own file system, which it should not.
+        let file = fs::File::create(disk.mounts()[0].join("data")).unwrap();
+        loop {
+            file.write_all_at(&[1; 1 << 20], 0).unwrap();
+            file.sync_all().unwrap();
+            println!("written");
+        }
+    }
     // A process that does I/O until it fails.
     let script = r#"cd / && while dd if=/dev/zero of="$EMMCLAB_MOUNT/data" bs=64k count=200 conv=fsync 2>/dev/null
         do echo written; done"#;
@@ -64,10 +76,19 @@ fn connection(temporary: &Path) -> Option<String> {
 
 impl Served {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(variables: &[(&str, &str)]) -> Self {
         let (folder, temporary) = folder();
         let point = temporary.join("point");
         let mut command = again("serve_until_killed", &temporary);
-        let mut process = command.env(POINT, &point).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command
+            .env(POINT, &point)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut served =
             Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
@@ -109,6 +130,21 @@ fn killed_with_a_mounted_file_system_in_the_middle_of_writes() {
         assert!(mounts_below(&served.temporary).len() == 2 && served.point.exists());
         served.kill();
         served.everything_is_undone();
+    }
+}
+
+#[test]
+fn killed_while_it_waits_for_its_own_file_system() {
+    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+        return;
+    }
+    for _ in 0..5 {
+        let mut served = Served::start_with(&[(INSIDE, "1")]);
+        served.wait_for("written");
+        // The thread that waits keeps the connection and the pipe open, until the connection is aborted.
+        served.process.kill().unwrap();
+        served.everything_is_undone();
+        served.process.wait().unwrap();
     }
 }
 

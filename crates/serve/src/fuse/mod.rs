@@ -32,8 +32,8 @@ const ABORTED: Duration = Duration::from_secs(5);
 ///
 /// Dropping it, [`Self::stop`] and the end of the process, also by SIGKILL, unmount the file and remove its folder.
 ///
-/// The serving process must not wait for the file or a file system on it in a thread that holds a lock which the device needs
-/// (in Python: the interpreter's), and must not fork without exec.
+/// A thread of the serving process may use the file only while it holds no lock that the device needs (in Python: the
+/// interpreter's). A child that the process forked without exec delays the removal of the folder to its own end.
 pub struct FuseFile {
     supervisor: Supervisor,
     session: Option<BackgroundSession>,

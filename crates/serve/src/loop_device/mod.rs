@@ -40,6 +40,24 @@ impl Default for LoopOptions {
 ///
 /// Dropping it, [`Self::stop`] and the end of the process, also by SIGKILL, unmount the file systems, detach the loop device
 /// and unmount the file. After SIGKILL that is a power cut: what was not written back is lost.
+///
+/// ```no_run
+/// # fn main() -> emmclab_base::Result<()> {
+/// use std::process::Command;
+/// use std::sync::Arc;
+///
+/// use emmclab_serve::{FileSystem, FuseFile, LoopDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions};
+///
+/// let file = FuseFile::start(Arc::new(MemoryDevice::new(1 << 20)))?;
+/// let mut disk = LoopDisk::attach(file, &LoopOptions::default())?;
+/// println!("{}", disk.path().display()); // /dev/loop0
+/// disk.mkfs(&Mkfs::new(FileSystem::named("ext4")?))?;
+/// disk.mount(&MountOptions::at("/mnt/phone"))?;
+/// let status = disk.run(Command::new("cp").args(["-r", "/etc", "/mnt/phone"]))?;
+/// assert!(status.success());
+/// disk.stop()
+/// # }
+/// ```
 pub struct LoopDisk {
     file: FuseFile,
     device: PathBuf,
