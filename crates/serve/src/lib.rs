@@ -8,8 +8,8 @@ mod fuse;
 mod holders;
 mod loop_device;
 mod memory;
+mod programs;
 mod supervisor;
-mod tools;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use fuse::FuseFile;

@@ -33,7 +33,7 @@ fn serve_until_killed() {
         // The process uses its own file system, which it should not.
         let file = fs::File::create(disk.mounts()[0].join("data")).unwrap();
         loop {
-            file.write_all_at(&[1; 1 << 20], 0).unwrap();
+            file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
             file.sync_all().unwrap();
             println!("written");
         }

@@ -15,8 +15,8 @@ use self::file_system::OneFile;
 use self::pending::Pending;
 use crate::device::{BlockDevice, Limits};
 use crate::holders;
+use crate::programs;
 use crate::supervisor::Supervisor;
-use crate::tools;
 
 /// Time for other processes to close the file at [`FuseFile::stop`].
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,8 +53,8 @@ impl FuseFile {
             );
         }
         let root = rustix::process::geteuid().is_root();
-        if !root && tools::fusermount().is_none() {
-            return Err(tools::missing("fusermount3", "fuse3"));
+        if !root && programs::fusermount().is_none() {
+            return Err(programs::missing("fusermount3", "fuse3"));
         }
         let limits = device.limits();
         let supervisor = Supervisor::start()?;
@@ -100,10 +100,10 @@ impl FuseFile {
         let Some(session) = self.session.take() else { return Ok(()) };
         let folder = self.supervisor.folder().to_owned();
         let until = Instant::now() + PATIENCE;
-        let mut outcome = tools::unmount_fuse(&folder);
+        let mut outcome = programs::unmount_fuse(&folder);
         while outcome.is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
-            outcome = tools::unmount_fuse(&folder);
+            outcome = programs::unmount_fuse(&folder);
         }
         let outcome = outcome.map_err(|error| holders::name_in(error, &folder));
         // The supervisor aborts what could not be unmounted.

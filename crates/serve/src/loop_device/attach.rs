@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::{Error, Kind, Result};
 
-use crate::tools;
+use crate::programs;
 
 /// Attempts at a free loop device, which another process may take first.
 const ATTEMPTS: u32 = 200;
@@ -32,13 +32,13 @@ fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
 pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
     let mut attempt = 1;
     loop {
-        let mut command = tools::tool("losetup", "mount")?;
+        let mut command = programs::tool("losetup", "mount")?;
         command.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
         if partitions {
             command.arg("--partscan");
         }
         command.arg("--").arg(file);
-        match tools::finish(command) {
+        match programs::finish(command) {
             Ok(device) => return Ok(PathBuf::from(device)),
             Err(error) if attempt < ATTEMPTS && taken(&error) => std::thread::sleep(BETWEEN),
             Err(error) => return Err(error.hint("the kernel needs loop devices (CONFIG_BLK_DEV_LOOP)")),
@@ -78,9 +78,9 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
         set(device, "queue/max_sectors_kb", "0")?;
     }
     while held() {
-        let mut command = tools::tool("losetup", "mount")?;
+        let mut command = programs::tool("losetup", "mount")?;
         command.arg("-d").arg(device);
-        let outcome = tools::finish(command);
+        let outcome = programs::finish(command);
         if !held() {
             break;
         }

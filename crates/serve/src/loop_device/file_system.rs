@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emmclab_base::{Error, Kind, Result};
 
-use crate::tools;
+use crate::programs;
 
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Mkfs {
     /// Makes it on a block device.
     pub(super) fn make(&self, device: &Path) -> Result<()> {
         let kind = self.file_system;
-        let mut command = tools::tool(&format!("mkfs.{}", kind.name()), kind.package())?;
+        let mut command = programs::tool(&format!("mkfs.{}", kind.name()), kind.package())?;
         if !self.overwrite
             && let Some(found) = content(device)?
         {
@@ -107,15 +107,15 @@ impl Mkfs {
             return Err(Error::new(Kind::Config, problem).in_file(device).hint("allow it to be overwritten"));
         }
         command.args(kind.quiet()).args(kind.overwrite()).args(&self.options).arg(device);
-        tools::run(command).map(drop)
+        programs::run(command).map(drop)
     }
 }
 
 /// What lies on a device, by its signature.
 fn content(device: &Path) -> Result<Option<String>> {
-    let mut command = tools::tool("blkid", "util-linux")?;
+    let mut command = programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
-    let found = match tools::run(command) {
+    let found = match programs::run(command) {
         Ok(found) => found,
         // Its status for a device without a signature.
         Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),

@@ -14,7 +14,7 @@ pub use self::file_system::{FileSystem, Mkfs};
 pub use self::mounts::MountOptions;
 use crate::SECTOR;
 use crate::fuse::FuseFile;
-use crate::tools;
+use crate::programs;
 
 /// Properties of the loop device.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ impl LoopDisk {
         if let Some(folder) = self.mounts.last() {
             command.env("EMMCLAB_MOUNT", folder);
         }
-        tools::run_for_user(command)
+        programs::run_for_user(command)
     }
 
     /// Unmounts the file systems, the last first. Their data is written to the device before this returns.

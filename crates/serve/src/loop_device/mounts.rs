@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use emmclab_base::{Error, Result};
 
 use super::FileSystem;
-use crate::{holders, tools};
+use crate::{holders, programs};
 
 const BETWEEN: Duration = Duration::from_millis(50);
 
@@ -38,7 +38,7 @@ impl MountOptions {
 /// Mounts a block device; gives the folder as an absolute path without links, as the kernel lists it.
 pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
-    let mut command = tools::tool("mount", "mount")?;
+    let mut command = programs::tool("mount", "mount")?;
     if let Some(kind) = options.file_system {
         command.args(["-t", kind.name()]);
     }
@@ -46,7 +46,7 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
         command.args(["-o", options]);
     }
     command.arg("--").arg(device).arg(&folder);
-    tools::run(command).map_err(|error| {
+    programs::run(command).map_err(|error| {
         error.hint("is there a file system on it that this kernel knows (/proc/filesystems)?")
     })?;
     Ok(folder)
@@ -56,9 +56,9 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
 pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
     let until = Instant::now() + patience;
     loop {
-        let mut command = tools::tool("umount", "mount")?;
+        let mut command = programs::tool("umount", "mount")?;
         command.arg("--").arg(folder);
-        match tools::finish(command) {
+        match programs::finish(command) {
             Ok(_) => return Ok(()),
             // Someone else unmounted it.
             Err(error) if error.to_string().contains("not mounted") => return Ok(()),
@@ -70,9 +70,9 @@ pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
 
 /// Writes the data of a file system that stays mounted to the device.
 pub(super) fn write_back(folder: &Path) {
-    if let Ok(mut command) = tools::tool("sync", "coreutils") {
+    if let Ok(mut command) = programs::tool("sync", "coreutils") {
         command.arg("--file-system").arg(folder);
         // Where it fails, there is nobody to tell but the error of unmounting.
-        let _ = tools::finish(command);
+        let _ = programs::finish(command);
     }
 }
