@@ -71,22 +71,20 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let backing = attributes(device).join("loop/backing_file");
     let held =
         || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
-    let until = Instant::now() + DETACH;
-    if held() {
-        // As other users of loop devices expect them; the kernel keeps what was set.
-        set(device, "queue/write_cache", "write back")?;
-        set(device, "queue/max_sectors_kb", "0")?;
+    if !held() {
+        return Ok(());
     }
+    // As other users of loop devices expect them; the kernel keeps what was set.
+    set(device, "queue/write_cache", "write back")?;
+    set(device, "queue/max_sectors_kb", "0")?;
+    let mut command = programs::tool("losetup", "mount")?;
+    command.arg("-d").arg(device);
+    programs::finish(command)?;
+    // A busy device detaches by itself later. Told twice, it may belong to another process already.
+    let until = Instant::now() + DETACH;
     while held() {
-        let mut command = programs::tool("losetup", "mount")?;
-        command.arg("-d").arg(device);
-        let outcome = programs::finish(command);
-        if !held() {
-            break;
-        }
         if Instant::now() > until {
-            let busy = Error::new(Kind::Io, "the loop device is in use by another process").in_file(device);
-            return Err(outcome.err().unwrap_or(busy));
+            return Err(Error::new(Kind::Io, "the loop device is in use by another process").in_file(device));
         }
         std::thread::sleep(BETWEEN);
     }
