@@ -4,8 +4,18 @@
 //! [`BlockDevice`] can be exported, and a [`MemoryDevice`] measures what the export itself costs.
 
 mod device;
+mod fuse;
+mod holders;
+mod loop_device;
 mod memory;
 pub mod nbd;
+mod programs;
+mod supervisor;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
+pub use fuse::FuseFile;
+pub use loop_device::{FileSystem, LoopDisk, LoopOptions, Mkfs, MountOptions};
 pub use memory::MemoryDevice;
+
+/// Bytes of a sector, as a length in memory.
+const SECTOR: usize = emmclab_base::SECTOR_BYTES as usize;
