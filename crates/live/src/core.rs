@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use emmclab_base::{Error, Kind, Nanos, Result};
-use emmclab_device::{BlockState, Command, DeviceConfig, Observer, OnCompletion, RequestCompleted, Stop};
+use emmclab_base::{Error, Nanos, Op, Result};
+use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
 use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
@@ -68,7 +68,7 @@ impl Core {
             pending: FxHashMap::default(),
             owners: FxHashMap::default(),
             next: 0,
-            measure: Measure::with_fetch(Nanos::ZERO),
+            measure: Measure::default(),
             sums: Sums::new(),
             recording,
             image_error: None,
@@ -128,7 +128,7 @@ impl Core {
             if let Some(pending) = self.pending.get_mut(&number) {
                 pending.begun();
             }
-            let sent = self.stack.submit(&command, data, &mut listener(&mut self.measure));
+            let sent = self.stack.submit(&command, data, &mut Quiet);
             match sent {
                 Ok(id) => {
                     self.owners.insert(id, number);
@@ -174,8 +174,8 @@ impl Core {
         loop {
             let done = self
                 .stack
-                .advance(now, &mut listener(&mut self.measure))
-                .and_then(|()| self.stack.take_answers(now, &mut listener(&mut self.measure), &mut answers));
+                .advance(now, &mut Quiet)
+                .and_then(|()| self.stack.take_answers(now, &mut Quiet, &mut answers));
             if let Err(error) = done {
                 self.fail(error);
             }
@@ -206,7 +206,7 @@ impl Core {
         }
         let Some(number) = self.owners.remove(&answer.id) else { return };
         let Some(pending) = self.pending.get_mut(&number) else { return };
-        let promises = answer.command.op == emmclab_base::Op::Flush || answer.command.modifiers.durable();
+        let promises = answer.command.op == Op::Flush || answer.command.modifiers.durable();
         pending.complete(match &self.image_error {
             _ if answer.failed => Err(Failure::Io),
             Some(error) if promises => Err(failure_of(error)),
@@ -282,7 +282,7 @@ impl Core {
             return;
         }
         let now = self.clock.now();
-        if let Err(error) = self.stack.pass(now, &mut listener(&mut self.measure)) {
+        if let Err(error) = self.stack.pass(now, &mut Quiet) {
             self.fail(error);
         }
         self.image_error = self.stack.land(now).err();
@@ -313,7 +313,7 @@ impl Core {
             return Err(error);
         }
         if self.stack.stop().is_none() {
-            self.stack.power_off(now, &mut listener(&mut self.measure))?;
+            self.stack.power_off(now, &mut Quiet)?;
         }
         self.recording.take().map_or(Ok(()), Recording::finish)
     }
@@ -352,20 +352,10 @@ impl Core {
     }
 }
 
-/// Listens to the device for the measurement, which takes completions from the stack.
-fn listener(measure: &mut Measure) -> impl Observer + use<'_> {
-    OnCompletion { observer: measure, completed: |_: &mut Measure, _: &RequestCompleted| {} }
-}
-
 fn failure_of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::NoSpace,
         io::ErrorKind::ReadOnlyFilesystem => Failure::ReadOnly,
         _ => Failure::Io,
     }
-}
-
-/// The error of a device that another thread left broken.
-pub(crate) fn poisoned() -> Error {
-    Error::new(Kind::Config, "the live device has failed inside").hint("the first error of the run says why")
 }

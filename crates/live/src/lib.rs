@@ -13,4 +13,5 @@ mod trace;
 
 pub use clock::Pace;
 pub use live::{LiveDevice, LiveOptions};
+pub use state::Found;
 pub use status::Status;

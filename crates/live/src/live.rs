@@ -227,12 +227,15 @@ impl BlockDevice for LiveDevice {
             return found.push(whole);
         };
         let read = media.runs(sector, end, |run| {
-            match found[start..].last_mut() {
-                Some(last) if last.allocated == run.data => last.sectors += run.sectors,
-                _ if found.len() - start == most => return false,
-                _ => found.push(Extent { sectors: run.sectors, allocated: run.data }),
+            if let Some(last) = found[start..].last_mut().filter(|last| last.allocated == run.data) {
+                last.sectors += run.sectors;
+                return true;
             }
-            true
+            if found.len() - start < most {
+                found.push(Extent { sectors: run.sectors, allocated: run.data });
+                return true;
+            }
+            false
         });
         if read.is_err() {
             found.truncate(start);

@@ -45,6 +45,13 @@ struct Head {
 
 /// Layers that can be restored after a cut of power, which every live run must be ready for.
 pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
+    if layers.iter().any(|layer| layer.name == "pair") {
+        return Err(Error::new(
+            Kind::Config,
+            "the layer `pair` sends addresses modulo a device's size, so contents would overwrite each other",
+        )
+        .hint("serve one device, with or without other layers"));
+    }
     let mut all = layers.to_vec();
     for layer in all.iter_mut().filter(|layer| matches!(layer.name.as_str(), "advil" | "ressd")) {
         match layer.settings.get("recovery").and_then(toml_bool) {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 
 use emmclab_device::Modifiers;
 use emmclab_replay::Answer;
@@ -109,7 +110,7 @@ impl Recording {
 
     /// Puts the file in place. Requests under way are left out.
     pub fn finish(mut self) -> Result<()> {
-        if self.batch.len() > 0 {
+        if !self.batch.is_empty() {
             self.write()?;
         }
         self.writer.finish(&self.ledger, &self.header)

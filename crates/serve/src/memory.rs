@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::SECTOR;
-
 use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
-
-
 /// Sectors that are kept together.
 const CHUNK_SECTORS: u64 = 128;
 const CHUNK: usize = CHUNK_SECTORS as usize * SECTOR;
