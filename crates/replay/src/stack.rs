@@ -9,7 +9,7 @@ use std::io;
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted, Stop};
 use emmclab_layers::{self as layers, Below, Executor, Layer, LayerConfig, PassThrough, build_stack};
 use emmclab_media::{Image, Media};
-use emmclab_trace::{Error, Nanos, Op, Result};
+use emmclab_trace::{Error, Kind, Ledger, Nanos, Op, Result};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
@@ -149,6 +149,8 @@ impl Stack {
         let measured = (measure, &Recorded::default());
         let mut result =
             SimulationResult::new(config, self.main.device(), measured, (options, options.mode), None);
+        let requests = measure.requests();
+        result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
         result.layers = self.layers();
         if !result.layers.is_empty() {
             result.requests.bytes_read = measure.reads.bytes();
@@ -326,11 +328,8 @@ fn stacked(
     }
     let disks = [Some(main), second].into_iter().flatten().map(|disk| Contents { disk }).collect();
     let (all, next_id) = Executor::recover(all, disks).map_err(|error| {
-        Error::new(
-            emmclab_trace::Kind::Config,
-            format!("the layers cannot be restored from the image: {error}"),
-        )
-        .hint("serve it with the layers and settings that it was made with")
+        Error::new(Kind::Config, format!("the layers cannot be restored from the image: {error}"))
+            .hint("serve it with the layers and settings that it was made with")
     })?;
     Ok(Layered::live(all, next_id, commands))
 }
