@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use emmclab_base::{Error, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
 use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
@@ -160,9 +160,15 @@ impl Core {
                 self.abandon();
                 break;
             }
-            if self.clock.pace() != Pace::Free
-                || self.stack.next_event().is_none() && self.stack.open() == open
-            {
+            if self.clock.pace() != Pace::Free {
+                break;
+            }
+            if self.stack.next_event().is_none() && self.stack.open() == open {
+                self.fail(
+                    Error::new(Kind::Config, "a layer holds requests and has nothing to do")
+                        .hint("this is a defect of the layer"),
+                );
+                self.abandon();
                 break;
             }
         }
