@@ -1,0 +1,269 @@
+"""`emmclab serve`: other software uses a simulated device, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emmclab as lab
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, missing
+
+#: Small, so that preparing it takes no time, and one that keeps data in a cache.
+TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")
+
+
+def need(*tools: str) -> None:
+    """Skip without tools; as root's, they may lie in `/sbin`."""
+    for tool in tools:
+        if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            missing(tool)
+
+
+def need_loop() -> None:
+    """Skip without root, FUSE and loop devices."""
+    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
+        missing("root with FUSE and loop devices")
+
+
+class Served:
+    """A device served by the command line."""
+
+    def __init__(self, folder: Path, *options: object) -> None:
+        self.socket, self.control = folder / "nbd.sock", folder / "control.sock"
+        self.uri = f"nbd+unix:///?socket={self.socket}"
+        words = ["serve", *TINY, "--nbd", self.socket, "--control", self.control, *options]
+        self.process = subprocess.Popen(
+            [*COMMAND, *map(str, words)],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.control.exists():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Send a command to the control socket."""
+        return emmclab("control", self.control, *words)
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
+        """Send a signal; give exit status, output and messages."""
+        self.process.send_signal(number)
+        out, said = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out, said
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder that only this user can write to."""
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def serve(folder: Path) -> Iterator[Any]:
+    """Give a function that serves a device, which ends with the test."""
+    with contextlib.ExitStack() as ends:
+
+        def start(*options: object) -> Served:
+            served = Served(folder, *options)
+            ends.callback(served.process.kill)
+            return served
+
+        yield start
+
+
+def qemu_io(uri: str, *commands: str) -> subprocess.CompletedProcess[str]:
+    """Run commands of qemu-io on an NBD server."""
+    words = [word for command in commands for word in ("-c", command)]
+    return subprocess.run(
+        ["qemu-io", "-f", "raw", *words, uri], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def test_an_nbd_client_reads_what_it_wrote_and_the_end_sums_the_run_up(serve: Any) -> None:
+    need("qemu-io", "nbdinfo")
+    served = serve("--clock", "free", "--json")
+    info = json.loads(
+        subprocess.run(["nbdinfo", "--json", served.uri], capture_output=True, check=True).stdout
+    )
+    assert info["exports"][0]["can_fua"] and info["exports"][0]["export-size"] > 1 << 20
+    done = qemu_io(served.uri, "write -P 7 4096 64k", "flush", "read -P 7 4096 64k", "read -P 0 0 4096")
+    assert done.returncode == 0 and "verification failed" not in done.stdout, done.stdout
+    code, out, said = served.end()
+    assert code == 0, said
+    result = json.loads(out)
+    assert result["requests"]["bytes_written"] == 65536
+    assert result["response"]["mean_response_ms"] > 0
+    assert result["live"]["failed"] == 0
+    assert not served.socket.exists() and not served.control.exists()
+
+
+def test_the_sum_of_a_run_is_that_of_a_replay_of_its_trace(serve: Any, folder: Path) -> None:
+    need("qemu-io")
+    trace = folder / "run.parquet"
+    served = serve("--clock", "free", "--record", trace, "--json")
+    writes = [f"write -P {i % 250} {i * 37 % 500 * 4}k 4k" for i in range(60)]
+    assert qemu_io(served.uri, *writes, "flush", "read 0 64k").returncode == 0
+    code, out, said = served.end()
+    assert code == 0, said
+    live = json.loads(out)
+    again = emmclab_json("simulate", trace, "--device", *TINY, "--mode", "closed", "--json")
+    assert again["requests"]["total"] == live["requests"]["total"]
+    ratio = again["response"]["mean_response_ms"] / live["response"]["mean_response_ms"]
+    assert 0.95 < ratio < 1.05
+    assert "requests" in emmclab("profile", trace).stdout
+
+
+def test_a_cut_fails_requests_until_power_is_back(serve: Any) -> None:
+    need("qemu-io")
+    served = serve("--clock", "free")
+    assert qemu_io(served.uri, "write -f -P 9 0 4k").returncode == 0
+    assert served.ask("cut").returncode == 0
+    assert "error" in qemu_io(served.uri, "read 0 4k").stderr.lower()
+    status = json.loads(served.ask("status").stdout)
+    assert status["cuts"] == 1 and not status["powered"]
+    assert served.ask("restore").returncode == 0
+    assert qemu_io(served.uri, "read -P 9 0 4k").returncode == 0
+    assert served.ask("set", "clock=x2").returncode == 0
+    assert json.loads(served.ask("status").stdout)["clock"] == "x2"
+    refused = served.ask("set", "gc.policy=fifo")
+    assert refused.returncode == 2 and "these can: clock" in refused.stderr
+    assert served.ask("stop").returncode == 0
+    assert served.process.wait(PATIENCE_S) == 0
+
+
+def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, folder: Path) -> None:
+    need("qemu-io")
+    image = folder / "disk.img"
+    served = serve("--clock", "free", "--image", image)
+    assert qemu_io(served.uri, "write -P 5 0 64k").returncode == 0
+    served.end(signal.SIGTERM)
+    with image.open("rb") as file:
+        assert file.read(4096) == b"\x05" * 4096
+    served = serve("--clock", "free", "--image", image)
+    assert qemu_io(served.uri, "write -f -P 6 0 4k").returncode == 0
+    served.process.kill()
+    served.process.wait()
+    # Its control socket was its own, and cannot be removed by the dead.
+    served.control.unlink()
+    served = serve("--clock", "free", "--image", image)
+    assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
+    _, _, said = served.end()
+    assert "did not end in good order" in said
+    other = emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock")
+    assert other.returncode == 2 and "the image holds" in other.stderr
+
+
+def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Path) -> None:
+    need_loop()
+    need("mkfs.ext4", "sqlite3")
+    mount = folder / "mnt"
+    before = Path("/proc/mounts").read_text()
+    script = f"sqlite3 {mount}/db 'create table t(a); insert into t values(42); select a from t;' && exit 7"
+    done = emmclab(
+        "serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--", "sh", "-c", script
+    )
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("42\n") and "write amplification" in done.stdout.lower()
+    assert Path("/proc/mounts").read_text() == before
+    assert not mount.exists()
+
+
+def test_a_killed_server_leaves_no_mount(folder: Path) -> None:
+    need_loop()
+    need("mkfs.ext4")
+    mount = folder / "mnt"
+    words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", str(mount)]
+    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + PATIENCE_S
+    while not os.path.ismount(mount):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    (mount / "file").write_bytes(b"x" * 10000)
+    process.kill()
+    process.wait()
+    while str(mount) in Path("/proc/mounts").read_text():
+        assert time.monotonic() < deadline, "the mount stays"
+        time.sleep(0.1)
+
+
+def test_a_device_that_lies_says_so(serve: Any) -> None:
+    lie = ("--set", "cache.size_kb=64", "--set", "cache.lies=flush")
+    served = serve("--clock", "free", *lie)
+    _, _, said = served.end()
+    assert "cache.lies = flush" in said
+
+
+def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> None:
+    trigger = folder / "now"
+    served = serve("--delay-from", trigger)
+    assert json.loads(served.ask("status").stdout)["clock"] == "free"
+    trigger.touch()
+    deadline = time.monotonic() + PATIENCE_S
+    while json.loads(served.ask("status").stdout)["clock"] != "real":
+        assert time.monotonic() < deadline
+    served.end()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--clock", "fast"], "real, free"),
+        (["--tcp", "0.0.0.0:10809"], "loopback"),
+        (["--mkfs", "ntfs"], "there is no file system"),
+        (["--image", "/no/such/folder/x.img"], "/no/such/folder"),
+        (["--layer", "advil", "--set", "advil.recovery=false"], "recovery"),
+        (["--precondition", "trace.csv"], "aged by a trace"),
+        (["--html", "/no/such/folder/x.html"], "folder"),
+        (["--set", "cache.lies=flush"], "cache"),
+    ],
+)
+def test_impossible_options_are_refused(folder: Path, options: list[str], said: str) -> None:
+    done = emmclab("serve", *TINY, "--nbd", folder / "nbd.sock", *options)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not (folder / "nbd.sock").exists()
+
+
+def test_a_socket_that_exists_or_lies_open_is_refused(serve: Any, folder: Path) -> None:
+    served = serve("--clock", "free")
+    second = emmclab("serve", *TINY, "--nbd", served.socket)
+    assert second.returncode == 2, second.stderr
+    shared = folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for option in ("--nbd", "--control"):
+        done = emmclab(
+            "serve", *TINY, "--clock", "free", option, shared / "x.sock", "--nbd", folder / "y.sock"
+        )
+        if option == "--control":
+            assert done.returncode == 2 and "other users" in done.stderr, done.stderr
+    done = emmclab("control", folder / "nothing", "status")
+    assert done.returncode == 2 and "nothing answers" in done.stderr
+
+
+def test_a_device_is_served_from_python() -> None:
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32, "cache.size_kb": 64})
+    with lab.serve(config, nbd="auto", clock="free") as disk:
+        socket = Path(disk.path.partition("socket=")[2])
+        assert socket.is_socket() and socket.stat().st_mode & 0o777 == 0o600
+        assert disk.stats()["requests"] == 0
+        disk.cut()
+        disk.restore()
+        with pytest.raises(lab.ConfigError, match="cannot change"):
+            disk.set("gc.policy", "fifo")
+    assert not socket.exists()
+    assert disk.result()["requests"]["total"] == 0
