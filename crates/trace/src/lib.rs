@@ -44,7 +44,7 @@ pub use emmclab_base::{
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
-    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Values,
+    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Values,
 };
 pub use formats::{ReadOptions, parquet_error};
 pub use header::{Header, Recognised};

@@ -29,6 +29,17 @@ def process_share(rows: Rows) -> Chart:
     )
 
 
+def sync_stalls(rows: Rows) -> Chart:
+    """The longest waits for durability over time, by process."""
+    base = chart_of(rows).encode(
+        x=alt.X("start_s:Q", title="time, s"),
+        y=alt.Y("wait_ms:Q", title="wait, ms"),
+        color=alt.Color("process:N", title=None),
+        tooltip=tooltip(rows),
+    )
+    return base.mark_rule(strokeWidth=3).encode(x2="end_s:Q") + base.mark_point(filled=True, size=18)
+
+
 def flags(rows: Rows) -> Chart:
     """Requests by flag, and flushes; a dash for what a format cannot record."""
     several = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
