@@ -1,0 +1,220 @@
+//! The rule for suspected re-issues, judged in a guest where the kernel reports every request that it gave back: a SCSI disk
+//! whose host says every 20th command that it is busy. Runs under `make test-guest`.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use common::guest::{Clock, Guest, folder};
+use emmclab_trace::{Flags, Ledger, ReadOptions, ReissueWindow, TraceReader};
+
+/// Device, range and operation; there is one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    write: bool,
+    sector: u64,
+    sectors: u64,
+}
+
+/// A request that went to the driver.
+#[derive(Debug)]
+struct Issue {
+    time_ns: i64,
+    process: String,
+    pid: String,
+    place: Place,
+    complete_ns: Option<i64>,
+    /// Time since the first issue of a request that was given back.
+    again_after_ns: Option<i64>,
+    by_another: bool,
+}
+
+/// The issues of `text`, the kernel's own; which are issued again is what its requeue events say.
+fn issues(text: &str) -> Vec<Issue> {
+    let mut issues: Vec<Issue> = Vec::new();
+    // The issues of a request that is not complete, and the requests that were given back.
+    let (mut open, mut back) = (HashMap::<Place, Vec<usize>>::new(), HashSet::new());
+    for line in text.lines() {
+        let Some((head, event)) = line.split_once(": block_rq_") else { continue };
+        let (task, time) = (head.split('[').next().unwrap().trim(), head.rsplit(' ').next().unwrap());
+        let (process, pid) = task.rsplit_once('-').unwrap();
+        let time_ns = (time.parse::<f64>().unwrap() * 1e9).round() as i64;
+        let (kind, rest) = event.split_once(": ").unwrap();
+        let rwbs = rest.split(' ').nth(1).unwrap();
+        let mut range = rest.split_once(") ").unwrap().1.split(' ');
+        let sector = range.next().unwrap().parse().unwrap();
+        let sectors = range.nth(1).unwrap().parse().unwrap();
+        if sectors == 0 || !rwbs.contains(['R', 'W']) {
+            continue;
+        }
+        let place = Place { write: rwbs.contains('W'), sector, sectors };
+        match kind {
+            "issue" => {
+                if !back.remove(&place) {
+                    open.remove(&place);
+                }
+                let earlier = open.entry(place).or_default();
+                let first = earlier.first().map(|first| &issues[*first]);
+                let again_after_ns = first.map(|first| time_ns - first.time_ns);
+                let by_another = first.is_some_and(|first| first.pid != pid);
+                earlier.push(issues.len());
+                let (process, pid) = (process.to_owned(), pid.to_owned());
+                issues.push(Issue {
+                    time_ns,
+                    process,
+                    pid,
+                    place,
+                    complete_ns: None,
+                    again_after_ns,
+                    by_another,
+                });
+            }
+            // One that never reached the driver is given back too.
+            "requeue" if open.contains_key(&place) => drop(back.insert(place)),
+            "complete" => {
+                let end = sector + sectors;
+                let ends = |one: &Place| {
+                    one.write == place.write
+                        && one.sector <= sector
+                        && (sector + 1..=end).contains(&(one.sector + one.sectors))
+                };
+                open.retain(|one, numbers| {
+                    if ends(one) {
+                        numbers.iter().for_each(|number| issues[*number].complete_ns = Some(time_ns));
+                    }
+                    !ends(one)
+                });
+            }
+            _ => {}
+        }
+    }
+    issues
+}
+
+/// How a trace of issues alone is judged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Judgement {
+    known: usize,
+    marked: usize,
+    right: usize,
+}
+
+impl Judgement {
+    fn add(self, other: Self) -> Self {
+        Self {
+            known: self.known + other.known,
+            marked: self.marked + other.marked,
+            right: self.right + other.right,
+        }
+    }
+
+    /// Known re-issues among those that were marked.
+    fn precision(self) -> f64 {
+        self.right as f64 / self.marked.max(1) as f64
+    }
+
+    /// Marked ones among the known.
+    fn recall(self) -> f64 {
+        self.right as f64 / self.known.max(1) as f64
+    }
+}
+
+/// Reads the issues as a trace of nothing else, with the completions or without.
+fn judge(issues: &[Issue], completions: bool, window: Option<&str>) -> Judgement {
+    let mut text = "arrival_ns,complete_ns,op,sector,sectors,process,pid,device\n".to_owned();
+    for issue in issues {
+        let Place { write, sector, sectors } = issue.place;
+        let complete = issue.complete_ns.filter(|_| completions).map(|time| time.to_string());
+        let op = if write { "write" } else { "read" };
+        let (time, process, pid) = (issue.time_ns, &issue.process, &issue.pid);
+        let complete = complete.unwrap_or_default();
+        writeln!(text, "{time},{complete},{op},{sector},{sectors},{process},{pid},sda").unwrap();
+    }
+    let file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
+    std::fs::write(&file, text).unwrap();
+    let window = window.map(|window| ReissueWindow::parse(window).unwrap());
+    let options = ReadOptions { reissue_window: window, ..ReadOptions::default() };
+    let mut reader = TraceReader::open(file.path(), &options).unwrap();
+    let mut marks = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        marks.extend(batch.iter().map(|request| request.flags.contains(Flags::REISSUED)));
+    }
+    assert_eq!(marks.len(), issues.len());
+    let known = issues.iter().map(|issue| issue.again_after_ns.is_some());
+    known.zip(marks).fold(Judgement::default(), |sum, (known, marked)| {
+        sum.add(Judgement {
+            known: usize::from(known),
+            marked: usize::from(marked),
+            right: usize::from(known && marked),
+        })
+    })
+}
+
+/// The ledger of these lines, read as the kernel's text.
+fn ledger_of_text<'a>(lines: impl Iterator<Item = &'a str>) -> Ledger {
+    let file = tempfile::Builder::new().suffix(".txt").tempfile().unwrap();
+    std::fs::write(&file, lines.flat_map(|line| [line, "\n"]).collect::<String>()).unwrap();
+    let mut reader = TraceReader::open(file.path(), &ReadOptions::default()).unwrap();
+    while reader.next_batch().unwrap().is_some() {}
+    reader.ledger()
+}
+
+#[test]
+fn the_rule_finds_the_requests_that_a_busy_host_gave_back_within_its_times() {
+    let Some(folder) = folder() else { return };
+    let guest = Guest::boot(&folder, Clock::Instructions);
+    let (mut usual, mut wide, mut timed) = Default::default();
+    for scheduler in ["mq-deadline", "none"] {
+        let text = guest.ssh(&format!("sh /requeues {scheduler}")).unwrap();
+        assert!(!text.contains("FAILED"), "{text}");
+        let issues = issues(&text);
+        let again: Vec<_> = issues.iter().filter(|issue| issue.again_after_ns.is_some()).collect();
+        assert!(again.len() >= 20, "{scheduler}: {} of {} issued again", again.len(), issues.len());
+
+        let by_worker = |issue: &&&Issue| issue.process.starts_with("kworker/") && issue.by_another;
+        let by_workers = again.iter().filter(by_worker).count();
+        let mut after_ms: Vec<_> =
+            again.iter().filter_map(|issue| Some(issue.again_after_ns? as f64 / 1e6)).collect();
+        after_ms.sort_by(f64::total_cmp);
+        let at = |part: usize| after_ms[part * (after_ms.len() - 1) / 4];
+        eprintln!(
+            "{scheduler}: {} of {} issues are second ones, {by_workers} by workers for another process, after \
+             {:.2} / {:.2} / {:.2} / {:.2} / {:.2} ms (quartiles)",
+            again.len(),
+            issues.len(),
+            at(0),
+            at(1),
+            at(2),
+            at(3),
+            at(4),
+        );
+        // Where the kernel names its requests in events, a second issue updates the first.
+        let with_requeues = ledger_of_text(text.lines());
+        let without = ledger_of_text(text.lines().filter(|line| !line.contains("block_rq_requeue")));
+        eprintln!("  events: {with_requeues}\n  without requeues: {without}");
+
+        for (sum, completions, window) in [
+            (&mut usual, false, None),
+            (&mut wide, false, Some("0-100ms")),
+            (&mut timed, true, Some("0-100ms")),
+        ] {
+            let found = judge(&issues, completions, window);
+            eprintln!(
+                "  {}, {}: precision {:.2}, recall {:.2}, {found:?}",
+                window.unwrap_or("0.5ms-3ms"),
+                if completions { "completions" } else { "issues only" },
+                found.precision(),
+                found.recall(),
+            );
+            *sum = Judgement::add(*sum, found);
+        }
+    }
+    // This host takes commands again when another one ends, or after seven tries of 3 ms or more each: hardly ever within
+    // the usual window, which is that of a link that wakes up. It marks hardly anything else either.
+    assert!(usual.marked - usual.right <= 5 && usual.recall() <= 0.25, "{usual:?}");
+    // Without completions a worker that writes the same range once more looks alike.
+    assert!(wide.recall() >= 0.95 && wide.precision() >= 0.6, "{wide:?}");
+    assert!(timed.recall() >= 0.95 && timed.precision() >= 0.95, "{timed:?}");
+}
