@@ -29,7 +29,9 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     profiled = json.loads(emmclab("profile", path, "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
-    assert said["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and said["remarks"] == []
+    assert (
+        said["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and said["remarks"] == []
+    )
     assert instances(loop) == []
 
 
