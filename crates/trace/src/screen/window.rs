@@ -13,8 +13,7 @@ const LATEST: Nanos = Nanos(1_000_000_000);
 /// The time from the first issue of a request to the second; both bounds belong to it.
 ///
 /// The default is that of a UFS link that wakes up. Other causes take other times: after `HOST_BUSY`, Linux 6.12 issues a
-/// SCSI command again 0.04 to 0.4 ms later where another one ends before, else 5 to 70 ms later, because the host stays
-/// blocked for seven tries.
+/// SCSI command again when another one ends, else 20 to 72 ms later, because the host stays blocked for seven tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReissueWindow {
     soonest: Nanos,
