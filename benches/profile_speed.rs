@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Profiles a synthetic stream (50 million requests over 32 GB unless told otherwise) and each trace given, repeated to
-//! ten million requests with its clock running on. Prints requests for each second of one core and the process's peak
+//! ten million requests with its clock running on, or to N where that is less. Prints requests for each second of one core and the process's peak
 //! resident memory.
 
 use std::error::Error;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in paths {
         let batches = read(&path)?;
         let once: u64 = batches.iter().map(|batch| batch.len() as u64).sum();
-        let times = REPEATED.div_ceil(once);
+        let times = REPEATED.min(requests).div_ceil(once);
         let span = span(&batches);
         measure(
             &path,

@@ -16,6 +16,8 @@ run emmclab-record others_speed "$folder" ||
     printf 'reading failed\n'
 printf '\n== Profile of everything, one core\n'
 run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
+printf '\n== Judging re-issues while Parquet is read, in instructions\n'
+.venv/bin/python benches/reissue_cost.py
 printf '\n== Miss-ratio curves, one core\n'
 run emmclab-cache cache_speed
 printf '\n== Making a workload, one core\n'

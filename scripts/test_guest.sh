@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Boots a guest with Debian's kernel and an SD card in QEMU, and records it over ssh. Skipped, with the reason, where QEMU
-# or Debian's packages cannot be had. What is fetched stays in $EMMCLAB_GUEST (build/guest) for the next run.
+# Boots a guest with Debian's kernel and an SD card in QEMU, records it over ssh, and judges requests that a SCSI host
+# gave back. Skipped, with the reason, where QEMU or Debian's packages cannot be had. What is fetched stays in
+# $EMMCLAB_GUEST (build/guest) for the next run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 skip() { printf 'skipped: %s\n' "$1"; exit 0; }
@@ -24,4 +25,4 @@ case $? in
 3) skip "Debian's packages cannot be fetched" ;;
 *) exit 1 ;;
 esac
-cargo test --release --locked -p emmclab-record --test guest -- --test-threads 1 --nocapture
+cargo test --release --locked -p emmclab-record --test guest --test guest_reissues -- --test-threads 1 --nocapture

@@ -9,6 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from conftest import COMMAND, PATIENCE_S, emmclab, environment, instances
 
 
@@ -27,7 +29,9 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     profiled = json.loads(emmclab("profile", path, "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
-    assert said["activity"] == {"hosts": [], "syncs": [], "journals": []} and said["remarks"] == []
+    assert (
+        said["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and said["remarks"] == []
+    )
     assert instances(loop) == []
 
 
@@ -63,6 +67,13 @@ def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path
     assert emmclab("convert", path, copy).returncode == 0
     header = json.loads(emmclab("profile", copy, "--json").stdout)[0]["header"]
     assert json.loads(header["activity"])["syncs"] == [sync]
+    # The wait stands on the time line of the requests.
+    [stall] = json.loads(done.stdout)["activity"]["stalls"]
+    assert (stall["process"], stall["time_ns"]) == ("dd", sync["time_ns"])
+    profile = json.loads(emmclab("profile", copy, "--json").stdout)[0]
+    [row] = profile["figures"]["sync_stalls"]
+    assert row["wait_ms"] == pytest.approx(sync["time_ns"] / 1e6)
+    assert row["start_s"] <= profile["duration_s"] and row["end_s"] >= 0
     flags = [row["flags"] for row in json.loads(emmclab("head", path, "-n", "100", "--json").stdout)]
     assert any("journal" in flag for flag in flags)
 

@@ -304,3 +304,62 @@ def test_the_page_of_a_recording_shows_what_was_recorded_beside_the_requests(tmp
     assert "Waits for durability (fsync)" in text and "sqlite3" in text and "7.125" in text
     assert "Commands of mmc0" in text and "3.250" in text
     assert "Commits of journals" in text and ">345<" in text
+
+
+def test_the_longest_waits_for_durability_stand_on_the_time_line_of_the_page(tmp_path: Path) -> None:
+    lines = ["# tracer: nop"]
+    for number in range(3):
+        at = 100 + number
+        for seconds, event in (
+            (at, "ext4_sync_file_enter: dev 259,3 ino 77 parent 12 datasync 1 "),
+            (at + 0.01, f"block_rq_issue: 259,0 WS 4096 () {8 * number} + 8 [app]"),
+            (at + 0.02, f"block_rq_complete: 259,0 WS () {8 * number} + 8 [0]"),
+            (at + 0.25 * (number + 1), "ext4_sync_file_exit: dev 259,3 ino 77 ret 0"),
+        ):
+            lines.append(f"   app-1240  [001] ...1   {seconds:.6f}: {event}")
+    (tmp_path / "trace.txt").write_text("\n".join(lines) + "\n")
+    profile = profiled(tmp_path / "trace.txt", "--html", tmp_path / "page.html")
+    rows = profile["figures"]["sync_stalls"]
+    # The first began 10 ms before the first arrival.
+    assert [row["start_s"] for row in rows] == pytest.approx([-0.01, 0.99, 1.99])
+    assert [row["wait_ms"] for row in rows] == pytest.approx([250, 500, 750])
+    assert {(row["process"], row["file_system"]) for row in rows} == {("app", "ext4")}
+    assert 'id="sync_stalls"' in (tmp_path / "page.html").read_text()
+
+
+def test_the_window_of_reissues_is_chosen_and_named(tmp_path: Path) -> None:
+    rows = [
+        (at + late, "write", sector, pid, process, "sda")
+        for at, sector in ((0.0, 0), (100.0, 8))
+        for late, pid, process in ((0.0, 7, "app"), (40.0, 9, "kworker/u17:1"))
+    ]
+    path = written(tmp_path / "late.csv", rows)
+    assert profiled(path)["ledger"]["reissued"] == 0
+    wide = profiled(path, "--reissue-window", "0-100ms")
+    assert (wide["ledger"]["reissued"], wide["header"]["reissue_window"]) == (2, "0ms-100ms")
+    assert wide["reissues"]["median_until_again_ms"] == pytest.approx(40.05)
+    said = emmclab("profile", path, "--reissue-window", "0-100ms")
+    assert "2 suspected re-issues within 0-100ms (--reissue-window)" in said.stdout + said.stderr
+    marked = tmp_path / "marked.parquet"
+    assert emmclab("convert", path, marked, "--reissue-window", "0-100ms").returncode == 0
+    refused = emmclab("profile", marked, "--reissue-window", "0-10ms")
+    assert refused.returncode == 2 and "already says which requests are re-issues" in refused.stderr
+    refused = emmclab("profile", path, "--reissue-window", "3ms")
+    assert refused.returncode == 2 and "0.5ms-3ms" in refused.stderr
+
+
+def test_recorded_traces_of_papers_are_read_with_the_options_given(reissued: Path, tmp_path: Path) -> None:
+    options = ("--trace", reissued, "--drop-reissued", "--jobs", 2, "--results", "results", "--json")
+    done = json.loads(emmclab("reproduce", "iiswc15", *options, "--html", "page.html", cwd=tmp_path).stdout)
+    assert done["reading"] == {"drop_reissued": True}
+    results = Results.load(tmp_path / "results" / "iiswc15")
+    ledger = results.profiles["reissued"]["ledger"]
+    assert (ledger["dropped_reissues"], ledger["kept"]) == (200, 400)
+    assert "drop_reissued = True" in (tmp_path / "page.html").read_text()
+    # Claims are judged on the same cells.
+    before = {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")}
+    claims = emmclab("claims", "--paper", "iiswc15", *options, cwd=tmp_path)
+    assert claims.returncode == 0, claims.stderr
+    assert {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")} == before
+    none = emmclab("claims", "--only", "op=read", "--paper", "iiswc15", "--results", "results", cwd=tmp_path)
+    assert "options of reading change nothing" in none.stderr

@@ -227,3 +227,44 @@ def test_a_study_without_grids_is_the_profile_of_each_input_once(trace: Path, tm
     page = (tmp_path / "plain.html").read_text()
     assert "Table III" in page
     assert "(seed 2)" not in page
+
+
+def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "tail.toml").write_text(
+        'name = "tail"\ninputs = ["Movie"]\npercentiles = [99.99]\n'
+        '[[grid]]\nname = "pages"\ndevices = ["iiswc15-4ps", "iiswc15-hps"]\nwrap_addresses = true\n'
+    )
+    done = emmclab("run", "tail.toml", "--percentiles", "99,42", "--jobs", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = Results.load(tmp_path / "emmclab-results" / "tail")
+    assert results.about["percentiles"] == [42, 99, 99.99]
+    wanted = {
+        (run["device"], row["op"], row["percentile"]): row["response_ms"]
+        for run in results.runs
+        for row in run["percentiles"]
+    }
+    sql = "select device, percentile_99_99_ms as p, percentile_42_read_ms as r from runs order by device"
+    rows = json.loads(emmclab("query", sql, "--json", cwd=tmp_path).stdout)
+    assert [(row["device"], row["p"], row["r"]) for row in rows] == [
+        (device, wanted[device, "all", 99.99], wanted[device, "read", 42])
+        for device in ("iiswc15-4ps", "iiswc15-hps")
+    ]
+    # Of inputs too, where their traces have times; the columns of a made one are none.
+    assert results.profiles["Movie"]["by_operation"][-1]["percentiles"][-1]["percentile"] == 99.99
+
+    assert emmclab("report", "tail.toml", cwd=tmp_path).returncode == 0
+    page = (tmp_path / "tail.html").read_text()
+    table = page[page.index('id="results"') :].partition("</thead>")[0]
+    assert "p99.99 response" in table and "p42 response" in table
+    # The usual 99th is there once.
+    assert table.count("p99 response") == 1
+    (summary,) = summaries(results)
+    for point in summary.points:
+        device = dict(point.setting)["device"]
+        assert point.figures["p99_99_response"].mean == wanted[device, "all", 99.99]
+
+
+def test_a_percentile_that_is_none_is_refused_with_file_and_key(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text('name = "bad"\ninputs = ["Movie"]\npercentiles = [101]\n')
+    done = emmclab("run", "bad.toml", cwd=tmp_path)
+    assert done.returncode == 2 and "bad.toml: `percentiles`: `101` is not a percentile" in done.stderr

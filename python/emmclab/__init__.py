@@ -19,7 +19,7 @@ Beside what stands here: `emmclab.workload` (synthetic traces, and models taken 
 
 from emmclab._core import __version__
 from emmclab.calibration import calibrate
-from emmclab.device import Device, Result, VictimPolicy, VictimView, compare
+from emmclab.device import Device, VictimPolicy, VictimView, compare
 from emmclab.errors import (
     ConfigError,
     EmmclabError,
@@ -30,7 +30,9 @@ from emmclab.errors import (
 )
 from emmclab.live import LiveDevice, serve
 from emmclab.profile import Profile
-from emmclab.trace import Trace, bundled, combine, convert, profile, read
+from emmclab.reading import bundled, combine, convert, profile, read
+from emmclab.result import Result
+from emmclab.trace import Trace
 
 __all__ = [
     "ConfigError",

@@ -54,6 +54,7 @@ class Reader:
         size_unit: str | None = None,
         reorder_window: int | None = None,
         mend_clock: str | None = None,
+        reissue_window: str | None = None,
         drop_reissued: bool = False,
         only: list[str] | None = None,
     ) -> None: ...

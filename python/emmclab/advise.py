@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from emmclab.answers import ended_early, much_wrapped, trusted
-from emmclab.device import Device, Result
+from emmclab.device import Device
 from emmclab.errors import ConfigError
+from emmclab.result import Result
 from emmclab.trace import Trace
 
 #: What options can be ranked by, smaller first but for the lifetime, with their names.

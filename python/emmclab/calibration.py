@@ -9,7 +9,8 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError, UnsupportedError
-from emmclab.trace import Trace, read
+from emmclab.reading import read
+from emmclab.trace import Trace
 
 #: Text by which results of fio are recognised, and the bytes in which it occurs.
 _FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16

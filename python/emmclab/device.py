@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.document import Document
 from emmclab.errors import ConfigError
 from emmclab.files import written
 from emmclab.layers import Setting, stack
 from emmclab.measures import bin_ns, percentiles_of
-from emmclab.result_fields import at, old_names
-from emmclab.trace import Ledger, Trace, combine, read
+from emmclab.reading import combine, read
+from emmclab.result import Result
+from emmclab.trace import Ledger, Trace
 
 #: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
@@ -26,9 +26,6 @@ VictimView = _core.VictimView
 
 #: Chooses the block to collect out of `view.full_blocks`; None where none is worth it.
 VictimPolicy = Callable[[VictimView], int | None]
-
-#: The group of a result that differs from run to run: the cost on this computer.
-WALL_GROUP = "computing"
 
 _ENOUGH_CAPACITIES = 4.0
 #: Factors on the rate of arrivals that the core takes.
@@ -364,8 +361,6 @@ class Device:
         result = json.loads(run.finish(ledger))
         if events is not None:
             written.append(fspath(events))
-        requests = result["requests"]
-        requests["wrapped_pct"] = 100 * result["ledger"]["folded"] / max(requests["total"], 1)
         # The core's name of the option.
         del options["fold"]
         said = options | {"wrap_addresses": wrap_addresses, "precondition": precondition, "passes": passes}
@@ -398,63 +393,6 @@ def parse_routing(text: str) -> Any:
         field="routing",
         hint="internal, striping:KB, by_file:MB or by_size:KB",
     )
-
-
-class Result(Document):
-    """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
-
-    A field is also found by its path. The names that fields had before they stood in groups are deprecated.
-
-    >>> import emmclab
-    >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-    >>> result["response"]["p99_ms"] == result["response.p99_ms"]
-    True
-    """
-
-    def __getitem__(self, field: str) -> Any:
-        if field in self._fields:
-            return self._fields[field]
-        path = field if "." in field else old_names().get(field)
-        if path is None:
-            raise KeyError(field)
-        if path != field:
-            warnings.warn(f"`{field}` is now `{path}`", DeprecationWarning, stacklevel=2)
-        return at(self._fields, path)
-
-    def __contains__(self, field: object) -> bool:
-        return field in self._fields
-
-    def __repr__(self) -> str:
-        mean = f"{self['response.mean_response_ms']:.2f} ms mean response"
-        return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
-
-    def _repr_html_(self) -> str:
-        from emmclab.notebook import result_html
-
-        return result_html(self)
-
-    def shown(self, path: str) -> Any:
-        """Give a field to show; None for times of an operation that did not occur and what is not modelled.
-
-        >>> import emmclab
-        >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
-        >>> writes["requests.write"] > 0 and writes.shown("response.write.mean_ms") > 0
-        True
-        """
-        op = path.partition(".")[2].partition(".")[0]
-        if op in ("read", "write") and not self["requests"][op]:
-            return None
-        return self[path]
-
-    def deterministic(self) -> dict[str, Any]:
-        """Give the groups that are the same on every computer and in every run.
-
-        >>> import emmclab
-        >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-        >>> sorted(set(result) - set(result.deterministic()))
-        ['computing']
-        """
-        return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
 
 
 def _warn(notes: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
-from emmclab.errors import FormatError, InputError
+from emmclab.errors import ConfigError, FormatError, InputError
 
 #: The files that this process has written whole, in order.
 written: list[str] = []
@@ -36,6 +36,29 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
             file=str(path),
             hint="check that it is the right file; a text in another encoding has to be converted first",
         ) from error
+
+
+def refuse_other_endings(path: Path, endings: Sequence[str], field: str) -> str:
+    """Refuse an output whose name does not tell its format, before the work for it is done; give the ending.
+
+    `endings` are in lower case, `field` is the option that names the file.
+
+    >>> refuse_other_endings(Path("load.CSV"), (".csv", ".parquet"), "--output")
+    '.csv'
+
+    Raises:
+        ConfigError: the name ends in none of them.
+    """
+    ending = path.suffix.lower()
+    if ending not in endings:
+        raise ConfigError(
+            f"{path}: the format of the file is not known by its name",
+            kind="config",
+            file=str(path),
+            field=field,
+            hint=f"name a file that ends in {', '.join(endings[:-1])} or {endings[-1]}",
+        )
+    return ending
 
 
 def printable(path: str | PathLike[str]) -> str:

@@ -14,8 +14,8 @@ from emmclab.profile import ledger_line
 from emmclab.quantity import duration, significant
 
 if TYPE_CHECKING:
-    from emmclab.device import Result
     from emmclab.profile import Profile
+    from emmclab.result import Result
     from emmclab.study import Study
     from emmclab.trace import Trace
 

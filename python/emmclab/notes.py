@@ -52,11 +52,11 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
             )
         )
     if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
-        found.append(("Suspected re-issues", _reissues(reissues)))
+        found.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
     return found
 
 
-def _reissues(found: dict[str, Any]) -> str:
+def _reissues(found: dict[str, Any], window: str | None) -> str:
     """Describe suspected re-issues, and what they show of the device's link."""
     if not found["reissued"]:
         return f"{found['dropped']:,} were dropped on reading"
@@ -64,6 +64,8 @@ def _reissues(found: dict[str, Any]) -> str:
         f"{found['reissued']:,} requests ({found['reissued_pct']:.1f} %) seem to be others issued a second "
         "time; `--drop-reissued` drops them"
     )
+    if window is not None:
+        text += f". They were sought {window.replace('-', ' to ')} behind a first issue (`--reissue-window`)"
     if found["median_until_again_ms"] is not None:
         text += f". They follow the first issue after {found['median_until_again_ms']:.1f} ms in the median"
     if found["asleep_from_ms"] is not None:

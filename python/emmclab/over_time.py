@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emmclab.device import Result
-from emmclab.errors import ConfigError
-from emmclab.files import to_csv, write_whole
+from emmclab.files import refuse_other_endings, to_csv, write_whole
 from emmclab.profile import Profile
+from emmclab.result import Result
 
 Rows = list[dict[str, Any]]
 
@@ -31,20 +30,13 @@ def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
     return rows
 
 
-def check_target(path: Path) -> None:
-    """Refuse a file that rows cannot be written to, before the work for them is done.
+def check_target(path: Path) -> str:
+    """Refuse a file that rows cannot be written to, before the work for them is done; give its ending.
 
     Raises:
         ConfigError: its name ends in neither `.csv` nor `.parquet`.
     """
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise ConfigError(
-            f"{path}: the format of the file is not known by its name",
-            kind="config",
-            file=str(path),
-            field="over-time",
-            hint="name a file that ends in .csv or .parquet",
-        )
+    return refuse_other_endings(path, (".csv", ".parquet"), "--over-time")
 
 
 def write_over_time(rows: Rows, path: Path) -> None:
@@ -53,8 +45,8 @@ def write_over_time(rows: Rows, path: Path) -> None:
     Raises:
         ConfigError: the ending is another.
     """
-    check_target(path)
-    if rows and path.suffix.lower() == ".csv":
+    ending = check_target(path)
+    if rows and ending == ".csv":
         write_whole(path, to_csv(rows))
     elif rows:
         from emmclab.study.store import write_parquet

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from emmclab.device import Device, Result
+from emmclab.device import Device
 from emmclab.errors import ConfigError
+from emmclab.result import Result
 
 
 class Spread(NamedTuple):

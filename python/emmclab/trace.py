@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
-from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.errors import UnsupportedError
 from emmclab.extras import library
-from emmclab.files import digest, folder_aside, printable, written
+from emmclab.files import digest, folder_aside, written
 from emmclab.measures import bin_ns, cache_options, percentiles_of
 from emmclab.profile import Profile
 
@@ -32,14 +31,6 @@ Header = dict[str, str | None]
 Ledger = dict[str, Any]
 #: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
 Progress = Callable[[int, int | None, int], None]
-#: Conditions on requests: as `--only` takes them, one text or several, or values by key.
-Only = str | Sequence[str] | Mapping[str, Any]
-
-#: Endings of compression, which say nothing about the format.
-_ENDINGS = {
-    *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
-    *(".gz", ".xz", ".zst", ".zstd"),
-}
 
 
 class Written(NamedTuple):
@@ -56,7 +47,8 @@ class Written(NamedTuple):
 class Trace:
     """A recorded stream of requests; each use reads it again, in bounded memory.
 
-    >>> trace = read(bundled()[0])
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
     >>> trace.ledger["kept"] > 0
     True
     """
@@ -107,7 +99,8 @@ class Trace:
             ConfigError: this is no table of columns.
             UnsupportedError: a library that the table needs is missing, or a stream is read again.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> again = Trace.from_arrow(trace.to_arrow(), "again")
         >>> again.profile()["requests"] == trace.profile()["requests"]
         True
@@ -120,7 +113,8 @@ class Trace:
     def from_polars(frame: polars.DataFrame, name: str = "frame") -> Trace:
         """Take a polars frame as a trace; as `from_arrow`.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> Trace.from_polars(trace.to_polars()).ledger["kept"] == trace.ledger["kept"]
         True
         """
@@ -133,7 +127,8 @@ class Trace:
         pandas turns whole numbers with gaps into floats, which cannot hold nanoseconds and are refused:
         `Int64` and Arrow types keep them.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> Trace.from_pandas(trace.to_pandas()).ledger["kept"] == trace.ledger["kept"]
         True
         """
@@ -145,7 +140,8 @@ class Trace:
 
         `reissued` is None where the trace does not show re-issues.
 
-        >>> read(bundled()[0]).ledger["skipped"]
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).ledger["skipped"]
         0
         """
         if self._ledger is None:
@@ -157,7 +153,8 @@ class Trace:
     def counted(self) -> Ledger | None:
         """The ledger, where the trace has been read to its end.
 
-        >>> read(bundled()[0]).counted is None
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).counted is None
         True
         """
         return None if self._ledger is None else dict(self._ledger)
@@ -169,7 +166,8 @@ class Trace:
         Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
         first), `request` (number of the first one behind it), `length_s` and `mended` (whether it is out).
 
-        >>> read(bundled()[0]).clock_jumps
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).clock_jumps
         []
         """
         _ = self.ledger
@@ -179,7 +177,8 @@ class Trace:
     def devices(self) -> dict[str, int]:
         """Requests by device of the trace, most first; empty where none is recorded. Reads the trace once.
 
-        >>> len(read(bundled()[0]).devices)
+        >>> import emmclab
+        >>> len(emmclab.read(emmclab.bundled()[0]).devices)
         1
         """
         _ = self.ledger
@@ -189,7 +188,8 @@ class Trace:
     def digest(self) -> str | None:
         """SHA-256 of the file's bytes, first 16 digits; None where the trace is made, or comes from a pipe.
 
-        >>> read(bundled()[0]).digest == read(bundled()[1]).digest
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).digest == emmclab.read(emmclab.bundled()[1]).digest
         False
         """
         return digest(self._files)
@@ -198,7 +198,8 @@ class Trace:
     def is_pipe(self) -> bool:
         """Whether the trace comes from a pipe or another stream, which can be read but once.
 
-        >>> read(bundled()[0]).is_pipe
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).is_pipe
         False
         """
         return self._once or not all(path.is_file() for path in self._files)
@@ -207,7 +208,8 @@ class Trace:
     def is_synthetic(self) -> bool:
         """Whether the trace is made by a model or benchmark, rather than recorded.
 
-        >>> read(bundled()[0]).is_synthetic
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).is_synthetic
         False
         """
         return self._can_repeat and not self._of_files
@@ -221,7 +223,8 @@ class Trace:
         Raises:
             UnsupportedError: a pipe has been read before.
 
-        >>> len(read(bundled()[0]).open().next()) > 0
+        >>> import emmclab
+        >>> len(emmclab.read(emmclab.bundled()[0]).open().next()) > 0
         True
         """
         # The stream that was opened to find bad input is as good as a new one.
@@ -238,7 +241,8 @@ class Trace:
 
         With `one_device`, a trace of several devices is refused.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> sum(len(batch) for batch in trace.batches()) == trace.ledger["kept"]
         True
 
@@ -259,7 +263,8 @@ class Trace:
     def rows(self, limit: int = 10) -> list[dict[str, Any]]:
         """Give the first requests as dictionaries; times in nanoseconds, addresses and sizes in sectors.
 
-        >>> sorted(read(bundled()[0]).rows(1)[0])[:3]
+        >>> import emmclab
+        >>> sorted(emmclab.read(emmclab.bundled()[0]).rows(1)[0])[:3]
         ['arrival_ns', 'complete_ns', 'device']
         """
         rows: list[dict[str, Any]] = []
@@ -297,7 +302,8 @@ class Trace:
         Raises:
             ConfigError: an option has no meaning.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> trace.profile()["write_requests_pct"] <= 100
         True
         >>> trace.profile(percentiles=[99.9])["by_operation"][-1]["percentiles"][0]["percentile"]
@@ -328,9 +334,10 @@ class Trace:
 
         The file appears only when it is complete. Values that the format cannot store are counted.
 
+        >>> import emmclab
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     written = read(bundled()[0]).write(Path(folder, "trace.csv"))
+        ...     written = emmclab.read(emmclab.bundled()[0]).write(Path(folder, "trace.csv"))
         >>> written.left_out, written.lost
         (0, {})
         """
@@ -350,7 +357,8 @@ class Trace:
     def repeated(self, passes: int) -> Trace:
         """Give the trace several times over, each pass one mean inter-arrival time after the one before.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> trace.repeated(3).profile()["requests"] == 3 * trace.profile()["requests"]
         True
         """
@@ -381,7 +389,8 @@ class Trace:
     def to_arrow(self) -> pyarrow.Table:
         """Give the whole trace as a pyarrow table, without a copy.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> trace.to_arrow().num_rows == trace.ledger["kept"]
         True
         """
@@ -391,7 +400,8 @@ class Trace:
     def to_polars(self) -> polars.DataFrame:
         """Give the whole trace as a polars frame, without a copy.
 
-        >>> frame = read(bundled()[0]).to_polars()
+        >>> import emmclab
+        >>> frame = emmclab.read(emmclab.bundled()[0]).to_polars()
         >>> frame.columns[:2]
         ['arrival_ns', 'start_ns']
         """
@@ -402,175 +412,12 @@ class Trace:
     def to_pandas(self) -> pandas.DataFrame:
         """Give the whole trace as a pandas frame on Arrow columns, so that missing times stay missing.
 
-        >>> trace = read(bundled()[0])
+        >>> import emmclab
+        >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> len(trace.to_pandas()) == trace.ledger["kept"]
         True
         """
         return self.to_arrow().to_pandas(types_mapper=library("pandas").ArrowDtype)
-
-
-def read(
-    path: str | PathLike[str],
-    *,
-    format: str | None = None,
-    lenient: bool = False,
-    columns: str | None = None,
-    time_unit: str | None = None,
-    size_unit: str | None = None,
-    reorder_window: int | None = None,
-    mend_clock: bool | str = False,
-    drop_reissued: bool = False,
-    only: Only | None = None,
-) -> Trace:
-    """Open a trace of any format that `emmclab formats` lists.
-
-    Args:
-        path: the file; gzip, zstd and xz are seen through.
-        format: name of a format; found by content where None.
-        lenient: skip bad records and count them, rather than stop at the first.
-        columns: column names of a generic CSV in order, comma separated.
-        time_unit: `s`, `ms`, `us` or `ns`, where the format leaves it open.
-        size_unit: `sector`, `byte`, `kb` or `page`, where the format leaves it open.
-        reorder_window: requests that may be held back to put them in order of arrival.
-        mend_clock: take clock jumps and pauses of the recording out of the trace. True finds them in a first
-            pass and cuts them to the median gap; a length such as `1h` cuts the gaps above it to the median
-            of those before, in one pass. What follows a backward jump is put behind what came before. The
-            ledger counts `clock_jumps` and `mended_jumps`.
-        drop_reissued: drop requests that are suspected to be issued a second time. The ledger counts
-            `reissued` and `dropped_reissues`.
-        only: the requests that are wanted, as `"process=kworker/*,from=10s,to=2m30s"`, several such texts, or
-            `{"process": ["fio", "kworker/*"], "from": "10s"}`. Keys: device, process (both with `*` and `?`),
-            pid, op, from, to (from the first arrival of the trace). The ledger counts the rest as `filtered`.
-
-    Raises:
-        InputError: the file cannot be read.
-        FormatError: its format is unknown, or its content breaks the format.
-        ConfigError: an option has no meaning, such as a length that is none or an unknown key of `only`; on
-            reading, also where a value of `only` matches no request.
-        UnsupportedError: `mend_clock=True`, and the trace comes from a pipe, which can be read but once.
-
-    >>> read(bundled()[0]).name
-    'browser-cache'
-    >>> read(bundled()[0], mend_clock=True).ledger["mended_jumps"]
-    0
-    """
-    mend = ("auto" if mend_clock else None) if isinstance(mend_clock, bool) else mend_clock
-
-    def open_stream() -> _core.Reader:
-        return _core.Reader(
-            path,
-            format=format,
-            lenient=lenient,
-            columns=columns,
-            time_unit=time_unit,
-            size_unit=size_unit,
-            reorder_window=reorder_window,
-            mend_clock=mend,
-            drop_reissued=drop_reissued,
-            only=None if only is None else _conditions(only),
-        )
-
-    return Trace(trace_name(path), open_stream)
-
-
-def reading_options() -> dict[str, Any]:
-    """Give the options of `read` with their defaults: the one list for commands, studies and Python.
-
-    >>> reading_options()["lenient"]
-    False
-    """
-    parameters = inspect.signature(read).parameters.values()
-    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
-
-
-def _conditions(only: Only) -> list[str]:
-    """Give the texts of conditions as the core reads them; several values of a key are joined.
-
-    >>> _conditions({"process": ["fio", "dd"], "pid": 7}), _conditions("op=read")
-    (['process=fio|dd', 'pid=7'], ['op=read'])
-    """
-    if isinstance(only, str):
-        return [only]
-    if not isinstance(only, Mapping):
-        return list(only)
-    several = (list, tuple, set, frozenset)
-    return [
-        f"{key}={'|'.join(map(str, sorted(value) if isinstance(value, set | frozenset) else value))}"
-        if isinstance(value, several)
-        else f"{key}={value}"
-        for key, value in only.items()
-    ]
-
-
-def combine(traces: Sequence[Trace]) -> Trace:
-    """Interleave traces on one clock, their starts aligned, as if the applications ran together.
-
-    >>> both = combine([read(path) for path in bundled()[:2]])
-    >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
-    True
-
-    Made traces too:
-
-    >>> from emmclab.workload import Workload
-    >>> combine([Workload.preset(name).trace() for name in ("Music", "Email")]).ledger["kept"]
-    9819
-    """
-    if len(traces) < 2:
-        raise ConfigError(
-            "there is one trace to combine",
-            kind="config",
-            hint="name two or more traces, or leave out `--combine`",
-        )
-
-    refuse_pipes(traces, "combined with another")
-
-    def open_stream() -> _core.Reader:
-        return _core.Reader.combine([trace.stored() for trace in traces])
-
-    return Trace("/".join(trace.name for trace in traces), open_stream)
-
-
-def convert(
-    source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
-) -> Written:
-    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     convert(bundled()[0], Path(folder, "trace.csv")).ledger["skipped"]
-    0
-    """
-    return read(source, **options).write(target, format=to)
-
-
-def profile(path: str | PathLike[str], **options: Any) -> Profile:
-    """Read and characterise a trace. `options` are those of `read`.
-
-    >>> profile(bundled()[0])["requests"] > 0
-    True
-    """
-    return read(path, **options).profile()
-
-
-def bundled() -> list[Path]:
-    """List the traces that come with emmclab, recorded by the project itself.
-
-    >>> all(path.suffix == ".parquet" for path in bundled())
-    True
-    """
-    return sorted((Path(__file__).parent / "data").glob("*.parquet"))
-
-
-def trace_name(path: str | PathLike[str]) -> str:
-    """Name a trace by its file, without folders and endings.
-
-    >>> trace_name("traces/log106_Messaging.txt.gz")
-    'log106_Messaging'
-    """
-    name = Path(fspath(path))
-    while name.suffix.lower() in _ENDINGS:
-        name = name.with_suffix("")
-    return printable(name.name)
 
 
 def jumps_of(header: Header) -> list[dict[str, Any]]:

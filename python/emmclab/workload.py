@@ -240,7 +240,7 @@ def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
     >>> open_input("Twitter").name
     'Twitter'
     """
-    from emmclab.trace import read
+    from emmclab.reading import read
 
     if name.endswith(".toml"):
         return Workload.file(name).trace(seed)

@@ -37,6 +37,7 @@ mod queue;
 mod reissues;
 pub mod report;
 mod reuse;
+mod stalls;
 mod timeline;
 mod wake;
 

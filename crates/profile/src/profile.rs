@@ -23,6 +23,7 @@ use crate::queue::Queue;
 use crate::reissues::Reissues;
 use crate::report::{Figures, Locality, ProfileReport, ReissueFigures, Tables};
 use crate::reuse::Reuse;
+use crate::stalls::stall_rows;
 use crate::timeline::Timeline;
 use crate::wake::WakeUp;
 
@@ -240,7 +241,7 @@ impl Profile {
             queue: self.queue.summary(tables.duration_s),
             idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: self.wake_up.power_saving(),
-            figures: self.figures(&tables, &header.format),
+            figures: self.figures(&tables, header, ledger),
             findings: Vec::new(),
             tables,
         };
@@ -289,7 +290,7 @@ impl Profile {
         }
     }
 
-    fn figures(&self, tables: &Tables, format: &str) -> Figures {
+    fn figures(&self, tables: &Tables, header: &Header, ledger: &Ledger) -> Figures {
         let all = self.operations.data();
         let by_op = [
             (Op::Read.name(), self.operations.of(Op::Read)),
@@ -318,9 +319,10 @@ impl Profile {
             idle_gaps: self.queue.gap_rows(),
             wake_up: self.wake_up.rows(),
             reissue_by_idle: self.reissues.rows(),
+            sync_stalls: stall_rows(header, ledger, origin),
             process_share: self.processes.processes(),
             device_share: self.by_device.devices(),
-            flags: self.flags.rows(tables.duration_s, format),
+            flags: self.flags.rows(tables.duration_s, &header.format),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use emmclab_trace::{Flags, Nanos, Op, Request};
+use emmclab_trace::{Flags, NameId, Nanos, Op, Request, Sector};
 
 use crate::bins::pct;
 use crate::elapsed;
@@ -11,9 +11,9 @@ use crate::locality::Sequences;
 use crate::merge::Join;
 use crate::report::{ReissueFigures, ReissueRow, Reissues as Report};
 
-/// A request is issued again within this time.
-const WITHIN_NS: u64 = 3_000_000;
-/// Requests that are held for that time at most.
+/// A request is issued again within this time, the longest window that reading can be told.
+const WITHIN_NS: u64 = 1_000_000_000;
+/// Requests that are held for that time at most: 128 KB.
 const HELD: usize = 1 << 12;
 /// Upper edges of the idle times, ms; one more bin lies above.
 const EDGES_MS: [u64; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 100];
@@ -25,7 +25,7 @@ const AWAKE_PCT: f64 = 5.0;
 const ASLEEP_PCT: f64 = 90.0;
 /// Steps of 0.1 ms up to [`WITHIN_NS`].
 const STEP_NS: u64 = 100_000;
-const STEPS: usize = (WITHIN_NS / STEP_NS) as usize + 1;
+const STEPS: usize = (WITHIN_NS / STEP_NS) as usize;
 
 /// Counts of re-issues, in bounded memory.
 #[derive(Clone, Debug)]
@@ -35,8 +35,8 @@ pub(crate) struct Reissues {
     last: Option<Nanos>,
     requests: [u64; BINS],
     again: [u64; BINS],
-    /// Time from the first issue to the second.
-    after: [u64; STEPS],
+    /// Time from the first issue to the second, as many steps as occur.
+    after: Vec<u64>,
     all: u64,
     reissued: u64,
     without: Without,
@@ -45,7 +45,11 @@ pub(crate) struct Reissues {
 /// A request, and the bin of the time before it.
 #[derive(Clone, Copy, Debug)]
 struct First {
-    request: Request,
+    arrival: Nanos,
+    sector: Sector,
+    sectors: u32,
+    device: Option<NameId>,
+    op: Op,
     bin: u8,
 }
 
@@ -66,7 +70,7 @@ impl Default for Reissues {
             last: None,
             requests: [0; BINS],
             again: [0; BINS],
-            after: [0; STEPS],
+            after: Vec::new(),
             all: 0,
             reissued: 0,
             without: Without::default(),
@@ -90,27 +94,25 @@ impl Reissues {
         let bin = bin_of(elapsed(before, request.arrival));
         self.requests[bin] += 1;
         while self.recent.len() >= HELD
-            || self
-                .recent
-                .front()
-                .is_some_and(|first| elapsed(first.request.arrival, request.arrival) > WITHIN_NS)
+            || self.recent.front().is_some_and(|first| elapsed(first.arrival, request.arrival) > WITHIN_NS)
         {
             self.recent.pop_front();
         }
-        self.recent.push_back(First { request: *request, bin: bin as u8 });
+        let Request { arrival, sector, sectors, device, op, .. } = *request;
+        self.recent.push_back(First { arrival, sector, sectors, device, op, bin: bin as u8 });
     }
 
     /// Finds the request that was issued again.
     fn add_second(&mut self, second: &Request) {
         let same = |first: &&First| {
-            let first = &first.request;
             (first.sector, first.sectors, first.op, first.device)
                 == (second.sector, second.sectors, second.op, second.device)
         };
         if let Some(first) = self.recent.iter().rev().find(same) {
             self.again[first.bin as usize] += 1;
-            let after = elapsed(first.request.arrival, second.arrival) / STEP_NS;
-            self.after[(after as usize).min(STEPS - 1)] += 1;
+            let step = (elapsed(first.arrival, second.arrival) / STEP_NS) as usize;
+            self.after.resize(self.after.len().max(step.min(STEPS) + 1), 0);
+            self.after[step.min(STEPS)] += 1;
         }
     }
 
@@ -118,6 +120,7 @@ impl Reissues {
         let add = |mine: &mut [u64], theirs: &[u64]| mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
         add(&mut self.requests, &other.requests);
         add(&mut self.again, &other.again);
+        self.after.resize(self.after.len().max(other.after.len()), 0);
         add(&mut self.after, &other.after);
         self.all += other.all;
         self.reissued += other.reissued;

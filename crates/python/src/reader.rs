@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
-use emmclab_trace::{Column, Combiner, Header, Ledger, MendClock, Only, ReadOptions, TraceInput};
+use emmclab_trace::{
+    Column, Combiner, Header, Ledger, MendClock, Only, ReadOptions, ReissueWindow, TraceInput,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -48,7 +50,7 @@ impl PyReader {
 #[pymethods]
 impl PyReader {
     #[new]
-    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, drop_reissued=false, only=None))]
+    #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, reissue_window=None, drop_reissued=false, only=None))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -60,10 +62,12 @@ impl PyReader {
         size_unit: Option<String>,
         reorder_window: Option<usize>,
         mend_clock: Option<String>,
+        reissue_window: Option<String>,
         drop_reissued: bool,
         only: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;
+        let reissue_window = run(py, || reissue_window.as_deref().map(ReissueWindow::parse).transpose())?;
         let only = run(py, || only.as_deref().map(Only::parse).transpose())?;
         let options = ReadOptions {
             format,
@@ -73,6 +77,7 @@ impl PyReader {
             size_unit,
             reorder_window,
             mend_clock,
+            reissue_window,
             drop_reissued,
             only,
             one_device: false,
@@ -155,6 +160,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     out.set_item("clock", &header.clock)?;
     out.set_item("note", &header.note)?;
     out.set_item("clock_jumps", &header.clock_jumps)?;
+    out.set_item("reissue_window", &header.reissue_window)?;
     out.set_item("activity", &header.activity)?;
     Ok(out)
 }

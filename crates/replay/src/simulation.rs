@@ -211,6 +211,8 @@ impl Simulation {
             ..Ledger::default()
         });
         result.ledger.folded += self.placed.wrapped;
+        let requests = &mut result.requests;
+        requests.wrapped_pct = 100.0 * result.ledger.folded as f64 / requests.total.max(1) as f64;
         result.computed_in(self.started.elapsed());
         Ok(result)
     }

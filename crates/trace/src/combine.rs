@@ -203,6 +203,10 @@ impl Combiner {
             .device
             .clone()
             .filter(|_| headers.iter().all(|header| header.device == headers[0].device));
+        let reissue_window = headers[0]
+            .reissue_window
+            .clone()
+            .filter(|_| headers.iter().all(|header| header.reissue_window == headers[0].reissue_window));
         Header {
             source: joined(|header| &header.source),
             format: joined(|header| &header.format),
@@ -211,6 +215,7 @@ impl Combiner {
             clock: "relative".to_owned(),
             note: Some(format!("{} traces combined, all from time 0", headers.len())),
             clock_jumps: None,
+            reissue_window,
             // Each trace's own says nothing about all of them together.
             activity: None,
         }

@@ -23,6 +23,9 @@ pub struct Header {
     /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_jumps: Option<String>,
+    /// When a request may be issued again, as `0ms-100ms`, where reading was told so; `None` for the usual window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reissue_window: Option<String>,
     /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
     pub activity: Option<String>,
 }

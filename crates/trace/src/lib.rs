@@ -44,7 +44,7 @@ pub use emmclab_base::{
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,
-    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, Values,
+    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Values,
 };
 pub use formats::{ReadOptions, parquet_error};
 pub use header::{Header, Recognised};
@@ -54,7 +54,7 @@ pub use names::{Names, dev_t_label, fixed, unfilled};
 pub use pairing::{Event, EventKind, Pairer};
 pub use reader::{REORDER_WINDOW, TraceReader};
 pub use rows::Requests;
-pub use screen::Only;
+pub use screen::{Only, ReissueWindow};
 pub use sink::Sink;
 pub use source::{Extent, Progress, Source};
 pub use writer::{Losses, TraceWriter, WriteOptions};

@@ -73,6 +73,13 @@ impl TraceReader {
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::Opened { source, guard, recognised } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
+        if let Some(window) = options.reissue_window.filter(|_| source.ledger().reissued.is_some()) {
+            let problem = Error::new(Kind::Config, "the trace already says which requests are re-issues");
+            return Err(problem
+                .of_field("--reissue-window", 0, window.to_string().as_bytes())
+                .hint("read the trace that it was converted from with this option")
+                .in_file(path));
+        }
         Ok(Self::of_source(path, source, guard, recognised, options))
     }
 
@@ -316,6 +323,9 @@ impl TraceReader {
             header.recognised = Some(self.recognised.by.to_owned());
         }
         self.clock.describe(&mut header, self.screen.leaves_out());
+        if let Some(window) = self.screen.window() {
+            header.reissue_window = Some(window.to_string());
+        }
         header
     }
 

@@ -120,6 +120,21 @@ fn a_request_that_is_given_back_without_an_event_is_issued_again() {
 }
 
 #[test]
+fn where_requeues_are_recorded_two_issues_of_a_range_at_once_are_two_requests() {
+    let back = "1 D R 0 8\n2 R R 0 8\n3 D R 0 8\n9 C R 0 8\n";
+    let twice = "10 D R 8 8\n11 D R 8 8\n20 C R 8 8\n21 C R 8 8";
+    let (requests, ledger) = pair(&format!("{back}{twice}"));
+    assert_eq!(
+        requests.iter().map(times).collect::<Vec<_>>(),
+        [[1, 1, 3, 9], [10, 10, 10, 20], [11, 11, 11, 21]]
+    );
+    assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired), (3, 1, 0));
+    // Without such events they may be one.
+    let (requests, ledger) = pair(twice);
+    assert_eq!((requests.len(), ledger.requeued, ledger.ambiguous, ledger.unpaired), (1, 1, 1, 1));
+}
+
+#[test]
 fn a_later_request_of_a_range_that_was_issued_again_neither_vanishes_nor_takes_seconds() {
     let first = "1 Q R 8 8\n2 D R 8 8\n5 D R 8 8\n9 C R 8 8\n";
     let later = "5000 Q R 8 8\n5001 D R 8 8\n5009 C R 8 8\n9000 Q R 8 8\n9001 D R 8 8\n9009 C R 8 8";

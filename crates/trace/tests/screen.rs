@@ -8,8 +8,8 @@ mod support;
 use std::path::Path;
 
 use emmclab_trace::{
-    Combiner, Flags, Header, Kind, Ledger, MendClock, Only, ReadOptions, Result, TraceInput, TraceReader,
-    TraceWriter, WriteOptions,
+    Combiner, Flags, Header, Kind, Ledger, MendClock, Only, ReadOptions, ReissueWindow, Result, TraceInput,
+    TraceReader, TraceWriter, WriteOptions,
 };
 use support::{Trace, read_with};
 
@@ -58,6 +58,29 @@ fn a_worker_that_issues_anothers_request_again_after_half_to_three_milliseconds_
     ] {
         assert_eq!(second(line), Some(0), "{line}");
     }
+}
+
+#[test]
+fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
+    let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.040\n";
+    let wide = ReadOptions {
+        reissue_window: Some(ReissueWindow::parse("0-100ms").unwrap()),
+        ..ReadOptions::default()
+    };
+    let usual = parsed(PIXEL, lines, &ReadOptions::default()).unwrap();
+    assert_eq!((usual.ledger.reissued, usual.header.reissue_window), (Some(0), None));
+    let trace = parsed(PIXEL, lines, &wide).unwrap();
+    assert_eq!((trace.ledger.reissued, trace.header.reissue_window.as_deref()), (Some(1), Some("0ms-100ms")));
+
+    // A trace whose marks are stored cannot be judged anew: it may have lost requests since.
+    let folder = tempfile::tempdir().unwrap();
+    let (text, stored) = (folder.path().join("trace.csv"), folder.path().join("trace.parquet"));
+    std::fs::write(&text, format!("{PIXEL}{lines}")).unwrap();
+    write(&text, &wide, &stored);
+    assert_eq!(support::read(&stored).unwrap().header.reissue_window.as_deref(), Some("0ms-100ms"));
+    let refused = TraceReader::open(&stored, &wide).err().unwrap();
+    assert_eq!(refused.kind(), Kind::Config);
+    assert!(refused.to_string().contains("--reissue-window"), "{refused}");
 }
 
 #[test]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.show import framed
-from emmclab.cli.studies import RESULTS, Jobs, ResultsFolder, TraceInputs, recorded_traces, run_with_meter
+from emmclab.cli.studies import (
+    RESULTS,
+    Jobs,
+    ResultsFolder,
+    TraceInputs,
+    note_reading,
+    recorded_traces,
+    run_with_meter,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from emmclab.claims import Claim
@@ -24,25 +32,32 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab claims --paper iiswc15 --json[/]")(claims)
+    app.command(epilog="Example: [cyan]emmclab claims --paper iiswc15 --json[/]")(with_groups(claims))
 
 
 def claims(
+    *,
     paper: Annotated[
         str | None, typer.Option(metavar="NAME", help="One paper (`emmclab papers`); all without it.")
     ] = None,
     traces: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the claims of the papers on the results of their studies; runs missing cells."""
+    """Judge the claims of the papers on the results of their studies; runs missing cells.
+
+    Options of reading are for the recorded traces; workloads that are made do not change.
+    """
     from emmclab.claims import judge
     from emmclab.papers import paper as find
     from emmclab.papers import papers
 
     chosen = list(papers().values()) if paper is None else [find(paper)]
-    judged = judge(results_of(chosen, traces, results, jobs, fresh=False), chosen)
+    recorded = recorded_traces(traces)
+    note_reading(reading, recorded)
+    judged = judge(results_of(chosen, recorded, reading.given(), results, jobs), chosen)
     if as_json:
         print_json([claim.to_dict() for claim in judged])
     else:
@@ -52,7 +67,7 @@ def claims(
 
 
 def results_of(
-    chosen: Sequence[Paper], traces: list[Path], folder: Path, jobs: int, fresh: bool
+    chosen: Sequence[Paper], recorded: Sequence[str], reading: Mapping[str, Any], folder: Path, jobs: int
 ) -> dict[str, Results]:
     """Run what is missing of the studies that the claims of these papers need."""
     from emmclab.claims import studies_of
@@ -60,7 +75,7 @@ def results_of(
 
     return {
         name: run_with_meter(
-            Study.named(name).with_inputs(recorded_traces(traces)), folder / name, jobs, fresh
+            Study.named(name).with_inputs(recorded).with_reading(reading), folder / name, jobs, fresh=False
         )
         for name in studies_of(chosen)
     }

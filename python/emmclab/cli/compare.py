@@ -19,8 +19,8 @@ from emmclab.cli.simulation import (
     end,
     warn,
 )
-from emmclab.device import Result
 from emmclab.errors import ConfigError
+from emmclab.result import Result
 
 
 def register(app: typer.Typer) -> None:

@@ -13,7 +13,7 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.profile import run
 from emmclab.cli.show import show_compared
 from emmclab.errors import EmmclabError
-from emmclab.trace import bundled, read
+from emmclab.reading import bundled, read
 
 
 def register(app: typer.Typer) -> None:

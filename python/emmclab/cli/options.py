@@ -16,11 +16,12 @@ from emmclab import _core
 from emmclab.cli.console import say
 from emmclab.fields import counted_jumps
 from emmclab.measures import bin_ns
-from emmclab.trace import Trace, read, reading_options
+from emmclab.reading import read, reading_options
+from emmclab.trace import Trace
 
 if TYPE_CHECKING:
-    from emmclab.device import Result
     from emmclab.profile import Profile
+    from emmclab.result import Result
 
 
 def _format_names(incomplete: str) -> list[str]:
@@ -114,6 +115,15 @@ Bin = Annotated[
         "Default: at most 256 bins.",
     ),
 ]
+ReissueWindow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FROM-TO",
+        help="Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
+        "UFS link that wakes up. A busy SCSI host takes 0-100ms.",
+        rich_help_panel="Reading",
+    ),
+]
 DropReissued = Annotated[
     bool,
     typer.Option(
@@ -145,6 +155,7 @@ class Reading:
     size_unit: SizeUnit = None
     reorder_window: ReorderWindow = None
     mend_clock: MendClock = None
+    reissue_window: ReissueWindow = None
     drop_reissued: DropReissued = False
     only: Only = None
 
@@ -163,13 +174,16 @@ class Reading:
 
     @property
     def changes(self) -> bool:
-        """Whether requests are shifted or left out."""
-        return bool(self.mend_clock or self.drop_reissued or self.only)
+        """Whether requests are shifted, left out or judged otherwise."""
+        return bool(self.mend_clock or self.reissue_window or self.drop_reissued or self.only)
 
     def note_changed(self, name: str, ledger: Mapping[str, Any]) -> None:
         """Print what the options took out of a trace, by its ledger."""
         if self.mend_clock:
             say(f"note: {name}: {counted_jumps(ledger['mended_jumps'])} taken out (--mend-clock)")
+        if self.reissue_window and ledger["reissued"] is not None:
+            count, window = ledger["reissued"], self.reissue_window
+            say(f"note: {name}: {count:,} suspected re-issues within {window} (--reissue-window)")
         if self.drop_reissued and ledger["reissued"] is None:
             say(f"note: {name}: re-issues cannot be told without processes and completions (--drop-reissued)")
         elif self.drop_reissued:

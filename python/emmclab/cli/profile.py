@@ -24,7 +24,8 @@ from emmclab.cli.options import (
 )
 from emmclab.over_time import check_target
 from emmclab.profile import Profile
-from emmclab.trace import Trace, combine
+from emmclab.reading import combine
+from emmclab.trace import Trace
 
 
 @dataclass(frozen=True)

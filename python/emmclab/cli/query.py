@@ -18,7 +18,7 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError, InputError
-from emmclab.files import write_whole
+from emmclab.files import refuse_other_endings, write_whole
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -59,13 +59,8 @@ def query(
 
     if as_csv and as_json:
         raise ConfigError("CSV and JSON at once", kind="config", field="--csv", hint="give one of the two")
-    if output is not None and output.suffix not in _ENDINGS:
-        raise ConfigError(
-            f"{output}: there is no format for this ending",
-            kind="config",
-            field="--output",
-            hint=f"give {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}",
-        )
+    if output is not None:
+        refuse_other_endings(output, _ENDINGS, "--output")
     folders = [_folder_of(study, results)] if study is not None else _folders(results)
     names, rows = ask(folders, sql)
     if output is not None:
@@ -133,8 +128,9 @@ def _text(value: Any) -> str:
 
 def _write(output: Path, names: list[str], rows: list[tuple[Any, ...]]) -> None:
     """Write an answer in the format of the ending; in Parquet lists are JSON, times and dates text."""
-    if output.suffix != ".parquet":
-        write_whole(output, _csv(names, rows) if output.suffix == ".csv" else _json(names, rows))
+    ending = output.suffix.lower()
+    if ending != ".parquet":
+        write_whole(output, _csv(names, rows) if ending == ".csv" else _json(names, rows))
         return
     from emmclab.study.store import write_parquet
 

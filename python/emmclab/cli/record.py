@@ -35,6 +35,10 @@ class _Ended(NamedTuple):
     remarks: list[str]
 
 
+#: Parts of what is recorded beside the requests.
+_ACTIVITY = ("hosts", "syncs", "stalls", "journals")
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
@@ -89,7 +93,9 @@ def record(
                 "trace": str(output),
                 "header": header,
                 "ledger": ended.ledger,
-                "activity": {part: activity.get(part, []) for part in ("hosts", "syncs", "journals")},
+                "activity": {
+                    part: activity.get(part, []) for part in ("hosts", "syncs", "stalls", "journals")
+                },
                 "ended_early": ended.early,
                 "command_status": status if command else None,
                 "remarks": ended.remarks,

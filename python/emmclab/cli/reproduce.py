@@ -10,13 +10,14 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.options import AsJson, Figures
+from emmclab.cli.options import AsJson, Figures, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
     Fresh,
     Jobs,
     ResultsFolder,
     TraceInputs,
+    note_reading,
     recorded_traces,
     run_with_meter,
 )
@@ -24,10 +25,13 @@ from emmclab.cli.studies import (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example: [cyan]emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html[/]")(reproduce)
+    app.command(epilog="Example: [cyan]emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html[/]")(
+        with_groups(reproduce)
+    )
 
 
 def reproduce(
+    *,
     paper: Annotated[
         str,
         typer.Argument(
@@ -42,14 +46,20 @@ def reproduce(
     figures: Figures = None,
     traces: TraceInputs = [],  # noqa: B006
     results: ResultsFolder = RESULTS,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole study of a paper and write one page: each table, figure and claim beside the result."""
+    """Run the whole study of a paper and write one page: each table, figure and claim beside the result.
+
+    Options of reading are for the recorded traces; workloads that are made do not change.
+    """
     from emmclab.claims import judge_study
     from emmclab.papers.pages import write_page
     from emmclab.study import Study
 
-    study = Study.named(_known(paper)).with_inputs(recorded_traces(traces))
+    recorded = recorded_traces(traces)
+    note_reading(reading, recorded)
+    study = Study.named(_known(paper)).with_inputs(recorded).with_reading(reading.given())
     found = run_with_meter(study, results / study.name, jobs, fresh)
     judged = judge_study(found)
     html = html or Path(f"{paper}.html")
@@ -59,6 +69,7 @@ def reproduce(
             {
                 "report": str(html.resolve()),
                 "digest": found.digest,
+                "reading": found.about["reading"],
                 "claims": [claim.to_dict() for claim in judged],
             }
         )

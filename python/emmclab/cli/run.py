@@ -6,7 +6,7 @@ import typer
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.failures import EARLY_END
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Percentiles, Reading, with_groups
 from emmclab.cli.studies import (
     RESULTS,
     Fresh,
@@ -33,6 +33,7 @@ def run(
     jobs: Jobs = 0,
     fresh: Fresh = False,
     images_gb: ImagesSpace = 4.0,
+    percentiles: Percentiles = None,
     results: ResultsFolder = RESULTS,
     reading: Reading,
     as_json: AsJson = False,
@@ -44,7 +45,7 @@ def run(
     from emmclab.study import Study
     from emmclab.study.results import stop_of
 
-    chosen = Study.named(study).with_reading(reading.given())
+    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
     folder = results / chosen.name
     found = run_with_meter(chosen, folder, jobs, fresh, images_limit=round(images_gb * 2**30), failures=True)
     early = [run for run in found.runs if stop_of(run)]

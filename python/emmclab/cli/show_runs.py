@@ -20,9 +20,9 @@ from emmclab.answers import (
 )
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
-from emmclab.device import Result
 from emmclab.measures import percentile_label
 from emmclab.profile import ledger_line
+from emmclab.result import Result
 from emmclab.spread import beside_spread
 
 

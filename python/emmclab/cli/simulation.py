@@ -17,9 +17,10 @@ from emmclab.cli.console import say
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Bin, OverTime, Percentiles, note_over_time
-from emmclab.device import Device, Result, presets
+from emmclab.device import Device, presets
 from emmclab.errors import ConfigError
 from emmclab.over_time import check_target
+from emmclab.result import Result
 from emmclab.trace import Trace
 
 

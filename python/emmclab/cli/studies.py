@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from emmclab.cli.console import say
 from emmclab.cli.failures import kept
+from emmclab.cli.options import Reading
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
 if TYPE_CHECKING:
@@ -141,6 +143,12 @@ def remaining(elapsed_s: float, done: int, left: int) -> str:
         if seconds >= 2 * length or unit == "s":
             return f", about {max(1, round(seconds / length))} {unit} left"
     return ""
+
+
+def note_reading(reading: Reading, recorded: list[str]) -> None:
+    """Print where options of reading change nothing, because no trace is recorded."""
+    if reading.given() and not recorded:
+        say("note: no recorded trace is read (--trace, EMMCLAB_TRACES): options of reading change nothing")
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:

@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from emmclab import _core
-from emmclab.device import Device, Result
+from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.profile import Profile
+from emmclab.result import Result
 from emmclab.study.results import Results, Run
 from emmclab.trace import Trace
 

@@ -149,6 +149,14 @@ FIGURES = (
         distributions.reissue_by_idle,
     ),
     Figure(
+        "sync_stalls",
+        "Waits for durability",
+        "The longest waits of processes in fsync, fdatasync and msync, at most 256; lines from start to end.",
+        requesters.sync_stalls,
+        each=True,
+        wide=True,
+    ),
+    Figure(
         "process_share",
         "Processes",
         "Data read and written by the twelve most active processes.",

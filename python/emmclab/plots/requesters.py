@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import altair as alt
 
 from emmclab.plots.figure import Chart, Rows
 from emmclab.plots.marks import chart_of, in_order, op_colour, tooltip, trace_colour, traces_of
+
+#: Processes with a colour of their own.
+_COLOURED = 8
 
 
 def process_share(rows: Rows) -> Chart:
@@ -27,6 +32,28 @@ def process_share(rows: Rows) -> Chart:
         )
         .properties(height=20 * min(shown, len({row["process"] for row in rows})))
     )
+
+
+def sync_stalls(rows: Rows) -> Chart:
+    """The longest waits for durability over time, by process; those that waited little are one colour."""
+    waits: dict[str, float] = {}
+    for row in rows:
+        waits[row["process"]] = waits.get(row["process"], 0.0) + row["wait_ms"]
+    named = sorted(waits, key=lambda name: -waits[name])[:_COLOURED]
+    base = (
+        chart_of(rows)
+        .transform_calculate(
+            of=f"indexof({json.dumps(named)}, datum.process) < 0 ? '(others)' : datum.process",
+            shown_ms="max(datum.wait_ms, 0.001)",
+        )
+        .encode(
+            x=alt.X("start_s:Q", title="time, s", scale=alt.Scale(nice=False)),
+            y=alt.Y("shown_ms:Q", title="wait, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
+            color=alt.Color("of:N", title=None, sort=[*named, "(others)"]),
+            tooltip=tooltip(rows),
+        )
+    )
+    return base.mark_rule(strokeWidth=3).encode(x2="end_s:Q") + base.mark_point(filled=True, size=18)
 
 
 def flags(rows: Rows) -> Chart:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from emmclab.device import Device, Result
+from emmclab.device import Device
 from emmclab.files import write_whole
 from emmclab.probe import Probe
 from emmclab.profile import Profile
 from emmclab.report import probed, simulation
 from emmclab.report.page import render
+from emmclab.result import Result
 
 __all__ = ["render", "write_probe_report", "write_report", "write_simulation_report"]
 

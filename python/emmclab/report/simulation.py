@@ -16,10 +16,11 @@ from emmclab.answers import (
     mode_line,
     warnings,
 )
-from emmclab.device import Device, Result
+from emmclab.device import Device
 from emmclab.plots import Figure, Row, Rows, simulated
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
+from emmclab.result import Result
 
 _COLUMNS = (
     ("response.mean_response_ms", "Mean response", "ms", 3),

@@ -15,7 +15,6 @@ from emmclab.report.assemble import assemble
 from emmclab.spread import Spread
 from emmclab.study.results import Results
 from emmclab.study.summary import (
-    METRICS,
     Metric,
     Point,
     Ranked,
@@ -75,7 +74,6 @@ def render(results: Results) -> str:
         ],
         failed=[(summary.grid, point.input, named(point.setting), point.failed) for summary, point in failed],
         runs=len(results.runs),
-        metrics=METRICS,
         over_inputs=[name for figure, _ in drawn if (name := figure.name) in _OF_INPUTS],
         fields=_fields(),
         inputs=_inputs(results),
@@ -138,11 +136,12 @@ def _table(summary: Summary) -> dict[str, Any]:
         "grid": summary.grid,
         "keys": list(summary.swept) or ["device"],
         "several": several,
+        "metrics": summary.metrics,
         "rows": [
             {
                 "input": point.input,
                 "setting": [written(value) for _, value in point.setting],
-                "cells": [_cell(metric, point.figures.get(metric.name)) for metric in METRICS],
+                "cells": [_cell(metric, point.figures.get(metric.name)) for metric in summary.metrics],
                 "badge": "failed" if point.failed else "ended early" if point.ended_early else "",
             }
             for point in summary.points[:_MOST_ROWS]
@@ -165,7 +164,7 @@ def figures(results: Results) -> list[tuple[Figure, Rows]]:
         found
         for summary in summaries(results)
         for key in summary.swept
-        for metric in METRICS
+        for metric in summary.metrics
         if (found := _over(summary, key, metric)) is not None
     ]
     profiles = results.inputs_once()
@@ -218,7 +217,7 @@ def _without_effect(summary: Summary) -> list[str]:
         for key in summary.swept
         if not any(
             _changes([point for point in summary.points if metric.name in point.figures], key, metric)
-            for metric in METRICS
+            for metric in summary.metrics
         )
     ]
 

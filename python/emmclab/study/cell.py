@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from emmclab import __version__, _core
 from emmclab.device import Device
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.trace import Header, Ledger, Trace, read, trace_name
+from emmclab.reading import read, trace_name
+from emmclab.trace import Header, Ledger, Trace
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
 #: What parts the path of an input from the conditions on its requests.
@@ -126,7 +127,7 @@ class Cell:
     grid: str
     input: Input
     device: str = ""
-    #: Device settings by dotted key, and options of the replay, as JSON.
+    #: Device settings by dotted key, and options of the replay, or of the profile, as JSON.
     settings: str = "{}"
     device_name: str = ""
     device_digest: str = ""
@@ -156,6 +157,8 @@ class Cell:
             aging = Path(said["options"]["precondition"])
             if aging.is_file():
                 said["precondition_digest"] = _file_digest(str(aging))
+        elif self.options != "{}":
+            said["options"] = json.loads(self.options)
         return said
 
     @property
@@ -203,9 +206,9 @@ class Cell:
 
     def _result(self, images: Images | None) -> dict[str, Any]:
         trace = _prepared(self.input)
-        if not self.device:
-            return trace.profile().to_dict()
         options = json.loads(self.options)
+        if not self.device:
+            return trace.profile(**options).to_dict()
         if "card" in options:
             card = Device.named(options["card"])
             return self._configured().beside(card, options["routing"], trace)

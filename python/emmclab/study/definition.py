@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,9 +18,10 @@ from emmclab.device import Device, parse_precondition, parse_routing
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.files import read_text
 from emmclab.layers import stack
+from emmclab.measures import percentiles_of
 from emmclab.papers import studies
+from emmclab.reading import reading_options
 from emmclab.study.cell import Cell, Input
-from emmclab.trace import reading_options
 from emmclab.workload import workloads
 
 Setting = str | int | float | bool
@@ -76,6 +77,8 @@ class Study:
     seeds: tuple[int, ...] = (1,)
     #: How recorded inputs are read: options of `emmclab.read`.
     reading: Mapping[str, Setting] = field(default_factory=dict)
+    #: Percentiles of response times beside the usual ones, ascending; columns of the results.
+    percentiles: tuple[float, ...] = ()
     file: str = ""
     #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
     definition: str = ""
@@ -123,6 +126,7 @@ class Study:
             seeds=read.many("seeds", int, (1,)),
             grids=tuple(_grid(part) for part in read.tables("grid")),
             reading=_reading(read),
+            percentiles=_percentiles(read),
             file=file,
             definition=hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[
                 :16
@@ -153,6 +157,15 @@ class Study:
         """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""
         return replace(self, reading={**self.reading, **options})
 
+    def with_percentiles(self, percentiles: Iterable[float] | str | None) -> Study:
+        """Give these percentiles of response times too, beside those of the study itself.
+
+        Raises:
+            ConfigError: one is no number above 0 and up to 100.
+        """
+        more = percentiles_of(percentiles)
+        return replace(self, percentiles=tuple(percentiles_of([*self.percentiles, *more])))
+
     def cells(self) -> list[Cell]:
         """Expand into cells, input by input, so that an input is prepared once; profiles come first.
 
@@ -161,6 +174,8 @@ class Study:
         """
         wanted: dict[Input, list[Cell]] = {}
         sources_of: dict[str, str] = {}
+
+        asked = {"percentiles": list(self.percentiles)} if self.percentiles else {}
 
         def find(name: str, seed: int, requests: int = 0) -> Input:
             """Find an input; a trace and its twin of the same name are distinguished by their files."""
@@ -173,7 +188,7 @@ class Study:
             source = find(name, seed)
             # A recording is the same for every seed.
             if source.synthetic or seed == self.seeds[0]:
-                wanted.setdefault(source, []).append(Cell("profile", source))
+                wanted.setdefault(source, []).append(Cell("profile", source, options=json.dumps(asked)))
         known: dict[str, tuple[str, str]] = {}
         count = 0
         for grid in self.grids:
@@ -214,6 +229,8 @@ class Study:
                 if grid.card:
                     digest = Device.named(grid.card).digest
                     options |= {"card": grid.card, "card_digest": digest, "routing": routing}
+                else:
+                    options |= asked
                 if grid.layers:
                     options |= {
                         "layers": list(grid.layers),
@@ -269,6 +286,14 @@ def _reading(read: _Table) -> dict[str, Setting]:
             known = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(reading_options())}"
             raise read.fault(f"reading.{key}", "there is no such option of reading", known)
     return options
+
+
+def _percentiles(read: _Table) -> tuple[float, ...]:
+    """Read the percentiles that the results hold beside the usual ones."""
+    try:
+        return tuple(percentiles_of(read.one("percentiles", (list, tuple), ())))
+    except ConfigError as error:
+        raise read.fault("percentiles", str(error), error.hint or "") from error
 
 
 def _grid(read: _Table) -> Grid:

@@ -69,6 +69,7 @@ def run_study(
         "version": __version__,
         "definition": study.definition,
         "reading": dict(study.reading),
+        "percentiles": list(study.percentiles),
         "cells": len(cells),
         "recorded": list(recorded),
         "recorded_inputs": list(dict.fromkeys(cell.input.name for cell in cells if not cell.input.synthetic)),

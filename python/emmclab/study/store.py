@@ -13,6 +13,7 @@ import duckdb
 
 from emmclab.errors import InputError
 from emmclab.files import folder_aside, lock, sweep, write_whole
+from emmclab.measures import percentile_label
 from emmclab.result_fields import result_fields
 from emmclab.study.cell import Cell, Images, build_digest
 
@@ -153,10 +154,14 @@ def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
             continue
         result = entry["result"]
         if cell["grid"] != "profile":
-            out["runs"].append(_with_settings(_flat({**result, **cell}, run_columns()), cell))
+            row = _flat({**result, **cell}, run_columns()) | _percentiles(result.get("percentiles", ()))
+            out["runs"].append(_with_settings(row, cell))
             continue
         shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
-        out["profiles"].append(_flat({**cell, **shown}))
+        chosen = [
+            {"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())
+        ]
+        out["profiles"].append(_flat({**cell, **shown}) | _percentiles(chosen))
         for name in _FIGURES:
             out[name] += [
                 {"input": cell["input"], "seed": cell["seed"], **row} for row in result["figures"][name]
@@ -180,6 +185,24 @@ def _with_settings(row: Row, cell: Row) -> Row:
         column = key.replace(".", "_")
         row[f"set_{column}" if column in fields else column] = value
     return row
+
+
+def _percentiles(chosen: Iterable[Row]) -> Row:
+    """Give a column to each chosen percentile of each operation.
+
+    >>> _percentiles([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
+    {'percentile_99_9_ms': 7.5}
+    >>> _percentiles([{"op": "read", "percentile": 50.0, "response_ms": 1.5, "service_ms": 1.0}])
+    {'percentile_50_read_ms': 1.5, 'percentile_50_read_service_ms': 1.0}
+    """
+    found: Row = {}
+    for row in chosen:
+        name = percentile_label(row["percentile"]).removeprefix("p").replace(".", "_")
+        name = f"percentile_{name}" if row["op"] == "all" else f"percentile_{name}_{row['op']}"
+        found[f"{name}_ms"] = row["response_ms"]
+        if "service_ms" in row:
+            found[f"{name}_service_ms"] = row["service_ms"]
+    return found
 
 
 def run_columns() -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from emmclab.measures import percentile_label
 from emmclab.result_fields import at
 from emmclab.spread import Spread
 from emmclab.study.results import Results, Run, stop_of
@@ -20,9 +21,14 @@ class Metric(NamedTuple):
     unit: str
     paths: tuple[str, ...]
     highest_is_best: bool = False
+    #: A chosen percentile of response times, in place of a path.
+    percentile: float | None = None
 
     def of(self, run: Run) -> float | None:
         """Give the value of a run; None where its result has none."""
+        if self.percentile is not None:
+            chosen = (row for row in run.get("percentiles", ()) if row["op"] == "all")
+            return next((row["response_ms"] for row in chosen if row["percentile"] == self.percentile), None)
         for path in self.paths:
             try:
                 value = at(run, path)
@@ -56,6 +62,30 @@ METRICS = (
     Metric("waf", "Write amplification", "", ("write_amplification.waf",)),
     Metric("no_wait", "No-wait", "%", ("requests.no_wait_pct",), highest_is_best=True),
 )
+
+#: Chosen percentiles that every study has without choosing.
+_USUAL = (99.0,)
+
+
+def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
+    """Give the metrics of a study with these chosen percentiles.
+
+    >>> [metric.label for metric in metrics_of([99, 99.99])][-2:]
+    ['No-wait', 'p99.99 response']
+    """
+    chosen = (
+        Metric(
+            f"{(label := percentile_label(one)).replace('.', '_')}_response",
+            f"{label} response",
+            "ms",
+            (),
+            percentile=one,
+        )
+        for one in percentiles
+        if one not in _USUAL
+    )
+    return (*METRICS, *chosen)
+
 
 #: The setting of a run: swept key and value, in the order of the study.
 Setting = tuple[tuple[str, Any], ...]
@@ -115,6 +145,7 @@ class Summary:
     swept: dict[str, list[Any]]
     points: list[Point]
     ranked: list[Ranked]
+    metrics: tuple[Metric, ...] = METRICS
 
 
 def summaries(results: Results) -> list[Summary]:
@@ -123,7 +154,8 @@ def summaries(results: Results) -> list[Summary]:
     for run in (*results.runs, *results.failures):
         if run["grid"] != "profile":
             grids.setdefault(run["grid"], []).append(run)
-    return [_summary(grid, runs) for grid, runs in grids.items()]
+    metrics = metrics_of(results.about.get("percentiles", ()))
+    return [_summary(grid, runs, metrics) for grid, runs in grids.items()]
 
 
 def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
@@ -165,7 +197,7 @@ def written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "–" if value is None else str(value)
 
 
-def _summary(grid: str, runs: list[Run]) -> Summary:
+def _summary(grid: str, runs: list[Run], metrics: tuple[Metric, ...]) -> Summary:
     swept = swept_keys(runs)
     settings = list(swept) or ["device"]
     groups: dict[tuple[str, Setting], list[Run]] = {}
@@ -173,15 +205,15 @@ def _summary(grid: str, runs: list[Run]) -> Summary:
         keys = _keys(run)
         setting = tuple((key, keys.get(key)) for key in settings)
         groups.setdefault((run["input"], setting), []).append(run)
-    points = [_point(name, setting, group) for (name, setting), group in groups.items()]
-    return Summary(grid, swept, points, _ranked(points, groups))
+    points = [_point(name, setting, group, metrics) for (name, setting), group in groups.items()]
+    return Summary(grid, swept, points, _ranked(points, groups, metrics), metrics)
 
 
-def _point(name: str, setting: Setting, runs: list[Run]) -> Point:
+def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metric]) -> Point:
     done = [run for run in runs if "message" not in run]
     whole = [run for run in done if stop_of(run) is None]
     figures = {}
-    for metric in METRICS:
+    for metric in metrics:
         values = [value for run in whole if (value := metric.of(run)) is not None]
         if values:
             figures[metric.name] = Spread(sum(values) / len(values), min(values), max(values))
@@ -195,10 +227,12 @@ def _point(name: str, setting: Setting, runs: list[Run]) -> Point:
     )
 
 
-def _ranked(points: Sequence[Point], groups: dict[tuple[str, Setting], list[Run]]) -> list[Ranked]:
+def _ranked(
+    points: Sequence[Point], groups: dict[tuple[str, Setting], list[Run]], metrics: Sequence[Metric]
+) -> list[Ranked]:
     settings = list(dict.fromkeys(point.setting for point in points))
     found = []
-    for metric in METRICS:
+    for metric in metrics:
         having = {
             (point.input, point.setting)
             for point in points

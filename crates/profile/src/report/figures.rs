@@ -45,6 +45,8 @@ pub struct Figures {
     pub wake_up: Vec<WakeRow>,
     /// Share of requests that are issued again, by the time without requests before.
     pub reissue_by_idle: Vec<ReissueRow>,
+    /// Waits for durability of a recording, the longest at most 256.
+    pub sync_stalls: Vec<StallRow>,
     /// Who asks.
     pub process_share: Vec<ProcessRow>,
     /// Which device is asked.
@@ -386,6 +388,21 @@ pub struct ReissueRow {
     pub reissued: u64,
     /// Their share, percent.
     pub pct: f64,
+}
+
+/// One wait of a process for a file to be durable (`fsync`, `fdatasync`, `msync`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StallRow {
+    /// Its process.
+    pub process: String,
+    /// The kind of file system.
+    pub file_system: String,
+    /// Start of the call, from the first arrival, seconds; below 0 where it began before.
+    pub start_s: f64,
+    /// Its end, seconds.
+    pub end_s: f64,
+    /// Its duration, ms.
+    pub wait_ms: f64,
 }
 
 /// Requests with a flag, or flushes.

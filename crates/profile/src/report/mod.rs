@@ -16,7 +16,7 @@ pub use clock::{ClockJumpRow, KeyFigures};
 pub use figures::{
     AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, Figures, FlagRow, HotPagesRow,
     IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, ReuseRow, RunRow, ShareRow,
-    SizeRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
+    SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
 pub use reissues::{ReissueFigures, Reissues};

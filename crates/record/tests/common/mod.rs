@@ -1,6 +1,8 @@
 //! What live tests share: whether they can run, a disk to record, and what the kernel counted on it.
 #![allow(clippy::unwrap_used, dead_code, reason = "a test may, and each uses a part of it")]
 
+pub mod guest;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -13,14 +13,16 @@ fetch() { # folder, packages...
         apt-get download -qq "$@" 2>/dev/null || { echo "cannot fetch $*" >&2; exit 3; }
     )
 }
-if [ ! -d kernel ]; then
+# A folder of before the SCSI modules is filled anew.
+if [ -z "$(find kernel -name 'scsi_debug.ko*' 2>/dev/null)" ]; then
+    rm -rf kernel
     newest=$(apt-cache search --names-only '^linux-image-6\.12\.[^ ]*[0-9]-amd64(-unsigned)?$' | cut -d' ' -f1 | sort -V | tail -1)
     package=${KERNEL_PACKAGE:-${newest:-$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)}}
     fetch packages "$package"
     rm -rf unpacked && mkdir unpacked
     dpkg-deb --fsys-tarfile packages/linux-image*.deb | tar -x -C unpacked --wildcards './boot/vmlinuz*' '*/kernel/crypto/*' \
         '*/kernel/arch/x86/crypto/*' '*/kernel/drivers/mmc/*' '*/kernel/drivers/net/*virtio*' '*/kernel/drivers/net/net_failover*' \
-        '*/kernel/drivers/virtio/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
+        '*/kernel/drivers/virtio/*' '*/kernel/drivers/scsi/*' '*/kernel/block/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
     rm packages/linux-image*.deb
     mv unpacked kernel
 fi
@@ -54,11 +56,12 @@ rm -rf root
 mkdir -p root/bin root/modules root/proc root/sys root/dev root/mnt root/tmp root/etc root/root/.ssh root/lib root/lib64
 cp "$(command -v busybox)" root/bin/busybox
 : >root/modules/order
-order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block ext4 f2fs | awk '!seen[$0]++' >list
+order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block sd_mod ext4 f2fs scsi_debug | awk '!seen[$0]++' >list
 while read -r file; do
     name=$(basename "$file" | sed 's/\.xz$//; s/\.zst$//')
     plain "$file" >"root/modules/$name"
-    echo "$name" >>root/modules/order
+    # The disk of the re-issues is made by the work that uses it.
+    [ "$name" = scsi_debug.ko ] || echo "$name" >>root/modules/order
 done <list
 cp tools/usr/sbin/dropbear tools/usr/bin/dropbearkey root/bin/
 for library in libc.so.6 libz.so.1 libcrypt.so.1 libtomcrypt.so.1 libtommath.so.1 libgmp.so.10; do
@@ -69,8 +72,8 @@ cp -L "$(find tools -name 'ld-linux-x86-64.so.2' | head -1)" root/lib64/
 cp key.pub root/root/.ssh/authorized_keys
 echo 'root::0:0:root:/root:/bin/sh' >root/etc/passwd
 echo /bin/sh >root/etc/shells
-cp "$here/init" "$here/work" root/
-chmod +x root/init root/work
+cp "$here/init" "$here/work" "$here/requeues" root/
+chmod +x root/init root/work root/requeues
 chmod -R go-w root/root
 (cd root && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1) >initrd
 rm -f card ext4 f2fs

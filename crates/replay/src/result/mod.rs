@@ -171,6 +171,8 @@ pub struct Requests {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Requests beyond the device whose addresses were wrapped into it, in percent; also those that a reader wrapped.
+    pub wrapped_pct: f64,
 }
 
 /// Cost of a run on the computer that simulated it.
@@ -222,6 +224,8 @@ impl SimulationResult {
                 no_wait_pct: Kinds::no_wait_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
                 bytes_written: counters.host_bytes_written,
+                // Known when the ledger is.
+                wrapped_pct: 0.0,
             },
             response: ResponseTimes::new(measure),
             percentiles: PercentileRow::all(measure, &options.percentiles),

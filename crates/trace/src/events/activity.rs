@@ -74,6 +74,21 @@ impl SyncCounts {
     }
 }
 
+/// One wait of a process for a file to be durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncStall {
+    /// Name of the process; `pid N` where no event contained the name.
+    pub process: String,
+    /// The kind of file system.
+    pub file_system: String,
+    /// Start of the call, on the clock of the requests.
+    #[serde(rename = "start_ns")]
+    pub start: Nanos,
+    /// Its duration.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+}
+
 /// What a journal of ext4 (JBD2) wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalCounts {
@@ -95,6 +110,8 @@ pub struct Activity {
     pub hosts: Vec<HostActivity>,
     /// Waiting for durability by process and file system, the most calls first.
     pub syncs: Vec<SyncCounts>,
+    /// The longest waits for durability, at most 256, in order of their starts.
+    pub stalls: Vec<SyncStall>,
     /// Journals, in order of their devices' names.
     pub journals: Vec<JournalCounts>,
 }
@@ -108,5 +125,10 @@ impl Activity {
     /// As it is stored in [`crate::Header::activity`]; `None` where nothing was learned.
     pub fn to_json(&self) -> Option<String> {
         if self.is_empty() { None } else { serde_json::to_string(self).ok() }
+    }
+
+    /// From what is stored in [`crate::Header::activity`]; `None` where it is no activity.
+    pub fn from_json(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
     }
 }

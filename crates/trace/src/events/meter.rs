@@ -1,10 +1,11 @@
 //! Counts commands, syncs and commits as they come.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use emmclab_base::{Bytes, Nanos};
 
-use super::activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
+use super::activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts, SyncStall};
 use super::command::{CommandEvent, CommandKind, CommandStep};
 use super::file::{FsEvent, FsStep};
 use crate::names::unfilled;
@@ -13,6 +14,8 @@ use crate::names::unfilled;
 const MOST_OPEN: usize = 4096;
 /// Rows of processes, hosts or journals; what further ones do is counted together, without a name.
 const MOST_ROWS: usize = 4096;
+/// Waits for durability that are kept each by itself: the longest.
+const MOST_STALLS: usize = 256;
 
 /// Counts of a recording.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(super) struct Meter {
     syncs: Syncs,
     /// Those since they were last taken.
     recent: Syncs,
+    /// The longest, the shortest of them on top.
+    stalls: BinaryHeap<Reverse<Stall>>,
     journals: BTreeMap<String, Journal>,
 }
 
@@ -46,6 +51,25 @@ type Syncs = BTreeMap<(Task, &'static str), Sync>;
 enum Task {
     Named(String),
     Number(i32),
+}
+
+impl Task {
+    /// Its name as far as it is known by now.
+    fn name(&self, name_of: impl Fn(i32) -> Option<String>) -> String {
+        match self {
+            Task::Named(name) => name.clone(),
+            Task::Number(pid) => name_of(*pid).unwrap_or_else(|| format!("pid {pid}")),
+        }
+    }
+}
+
+/// One wait. Ordered by its length first, so that the longest are kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stall {
+    time: Nanos,
+    start: Nanos,
+    task: Task,
+    system: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,6 +188,7 @@ impl Meter {
                     }
                     syncs.entry(key).or_default().add(call);
                 }
+                self.keep_stall(Stall { time: took, start: begin, task, system: event.system });
             }
             FsStep::Commit { handles, blocks } => {
                 let journal = place(&mut self.journals, device.to_owned());
@@ -172,6 +197,17 @@ impl Meter {
                 journal.blocks = journal.blocks.saturating_add(blocks);
             }
         }
+    }
+
+    /// Keeps a wait where it is one of the longest.
+    fn keep_stall(&mut self, stall: Stall) {
+        if self.stalls.len() >= MOST_STALLS {
+            match self.stalls.peek() {
+                Some(Reverse(shortest)) if *shortest < stall => drop(self.stalls.pop()),
+                _ => return,
+            }
+        }
+        self.stalls.push(Reverse(stall));
     }
 
     /// Takes the syncs since the last call.
@@ -195,10 +231,24 @@ impl Meter {
         };
         Activity {
             hosts: self.hosts.iter().map(host).collect(),
-            syncs: rows(&self.syncs, name_of),
+            syncs: rows(&self.syncs, &name_of),
+            stalls: stalls(&self.stalls, &name_of),
             journals: self.journals.iter().map(journal).collect(),
         }
     }
+}
+
+/// In order of their starts.
+fn stalls(stalls: &BinaryHeap<Reverse<Stall>>, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncStall> {
+    let row = |Reverse(stall): &Reverse<Stall>| SyncStall {
+        process: stall.task.name(&name_of),
+        file_system: stall.system.to_owned(),
+        start: stall.start,
+        time: stall.time,
+    };
+    let mut rows: Vec<_> = stalls.iter().map(row).collect();
+    rows.sort_by(|a, b| (a.start, a.time, &a.process).cmp(&(b.start, b.time, &b.process)));
+    rows
 }
 
 /// By process and file system, the most calls first.
@@ -206,11 +256,7 @@ fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCount
     // A name may have become known after the call.
     let mut named: BTreeMap<(String, &str), Sync> = BTreeMap::new();
     for ((task, system), sync) in syncs {
-        let name = match task {
-            Task::Named(name) => name.clone(),
-            Task::Number(pid) => name_of(*pid).unwrap_or_else(|| format!("pid {pid}")),
-        };
-        named.entry((name, system)).or_default().add(*sync);
+        named.entry((task.name(&name_of), system)).or_default().add(*sync);
     }
     let mut rows: Vec<_> = named
         .into_iter()
@@ -287,9 +333,39 @@ mod tests {
         let row = &activity.syncs[0];
         assert_eq!((activity.syncs.len(), &*row.process, row.calls, row.errors), (1, "sqlite3", 2, 1));
         assert_eq!((row.time, row.longest), (Nanos(30 + 35), Nanos(35)));
+        let stalls: Vec<_> =
+            activity.stalls.iter().map(|stall| (&*stall.process, stall.start, stall.time)).collect();
+        assert_eq!(stalls, [("sqlite3", Nanos(10), Nanos(30)), ("sqlite3", Nanos(15), Nanos(35))]);
+        assert_eq!(Activity::from_json(&activity.to_json().unwrap_or_default()), Some(activity.clone()));
         assert_eq!(
             activity.journals,
             [JournalCounts { device: "sda1".into(), commits: 1, handles: 4, blocks: 9 }]
+        );
+    }
+
+    #[test]
+    fn of_very_many_waits_the_longest_stay_each_with_its_time() {
+        let mut meter = Meter::default();
+        let event = |step| FsEvent { system: "f2fs", device: 5, pid: 1, step };
+        for i in 0..3 * MOST_STALLS as i64 {
+            // 7 is prime to 768, so that each length occurs once.
+            let (start, time) = (10_000 * i, 7 * i % 768);
+            meter.file_system(Nanos(start), &event(FsStep::SyncBegin), "sda1", Some("app"));
+            meter.file_system(
+                Nanos(start + time),
+                &event(FsStep::SyncEnd { failed: false }),
+                "sda1",
+                Some("app"),
+            );
+        }
+        let activity = meter.activity(|_| None);
+        assert_eq!((activity.syncs[0].calls, activity.stalls.len()), (768, MOST_STALLS));
+        assert!(activity.stalls.is_sorted_by_key(|stall| stall.start));
+        assert!(
+            activity
+                .stalls
+                .iter()
+                .all(|stall| stall.time.0 >= 512 && stall.time.0 == 7 * (stall.start.0 / 10_000) % 768)
         );
     }
 }

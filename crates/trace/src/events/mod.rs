@@ -13,7 +13,7 @@ mod meter;
 mod tasks;
 mod values;
 
-pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts};
+pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts, SyncStall};
 pub use command::{CommandEvent, CommandKind, CommandStep};
 pub use decoded_event::DecodedEvent;
 pub use file::{FsEvent, FsStep};

@@ -11,7 +11,7 @@ use super::time_unit::TimeUnit;
 use crate::atomic_file::AtomicFile;
 use crate::clock::MendClock;
 use crate::header::Header;
-use crate::screen::Only;
+use crate::screen::{Only, ReissueWindow};
 use crate::sink::Sink;
 use crate::source::Source;
 
@@ -75,6 +75,8 @@ pub struct ReadOptions {
     pub reorder_window: Option<usize>,
     /// Jumps of the clock that are taken out of the trace; none where `None`.
     pub mend_clock: Option<MendClock>,
+    /// When a request may be issued again; [`ReissueWindow::default`] where `None`.
+    pub reissue_window: Option<ReissueWindow>,
     /// Suspected re-issues are dropped.
     pub drop_reissued: bool,
     /// The requests that are wanted; all where `None`.

@@ -25,6 +25,8 @@ pub(super) struct Device {
     stage: u8,
     issues: bool,
     completions: bool,
+    /// The recording holds requeue events: what the driver gives back is known.
+    requeues: bool,
 }
 
 fn emit(open: &Open, complete: Nanos, ledger: &mut Ledger, out: &mut Vec<Request>) {
@@ -174,9 +176,11 @@ impl Device {
     }
 
     /// Moves the issue time of a request that is issued while it is with the driver: the driver gave it back without an
-    /// event. Nothing may wait for exactly this range, because then this is the issue of another request.
+    /// event. Where such events are all that tells requests apart, or something waits for exactly this range, it is
+    /// another request's.
     fn issue_again(&mut self, event: &Event, ledger: &mut Ledger) -> bool {
-        if self.waiting.of_range(event).next().is_some() {
+        let reported = self.requeues && self.stage == 0;
+        if reported || self.waiting.of_range(event).next().is_some() {
             return false;
         }
         let mut issued = self.issued.of_range(event);
@@ -219,6 +223,7 @@ impl Device {
 
     /// The driver gave a request back.
     pub(super) fn requeue(&mut self, event: &Event, ledger: &mut Ledger) {
+        self.requeues = true;
         if let Some((open, _)) = self.issued.take(event.sector, event.sectors, event.op) {
             ledger.requeued += 1;
             self.waiting.put_first(open);

@@ -10,6 +10,7 @@
 //! 3. A completion of less than was issued moves the request on to its next sector; a requeue puts it back. A driver
 //!    may give a request back without that event: an issue of a range that is with the driver, and for which nothing
 //!    waits, issues the same request again. Recorded without queueing it may be another request: it is ambiguous too.
+//!    It is one from the first requeue event of a device on, because its kernel reports what a driver gives back.
 //! 4. A cache flush (`FWS`, no data) is done by the flush that is issued next (`FF`), which serves all that wait, and
 //!    ends with a completion of length 0.
 //! 5. A write with a flush before it, or with forced unit access on a device that has none, passes through those

@@ -7,12 +7,14 @@ mod only;
 mod recent;
 mod reissues;
 mod selection;
+mod window;
 
 pub(crate) use devices::Shares;
 use devices::several_devices;
 pub use only::Only;
 use reissues::Reissues;
 use selection::Selection;
+pub use window::ReissueWindow;
 
 use std::sync::Arc;
 
@@ -28,6 +30,8 @@ use crate::names::Names;
 pub(crate) struct Screen {
     /// `None` where the file says which requests are re-issues.
     reissues: Option<Reissues>,
+    /// Where it is not the usual one.
+    window: Option<ReissueWindow>,
     selection: Option<Selection>,
     drop_reissued: bool,
     one_device: bool,
@@ -45,7 +49,11 @@ impl Screen {
     /// For a trace with this ledger at its beginning.
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
         Self {
-            reissues: stored.reissued.is_none().then(Reissues::new),
+            reissues: stored
+                .reissued
+                .is_none()
+                .then(|| Reissues::new(options.reissue_window.unwrap_or_default())),
+            window: options.reissue_window,
             selection: options.only.as_ref().map(Selection::new),
             drop_reissued: options.drop_reissued,
             one_device: options.one_device,
@@ -55,6 +63,11 @@ impl Screen {
             devices: Shares::default(),
             names: None,
         }
+    }
+
+    /// When a request may be issued again, where reading was told so.
+    pub fn window(&self) -> Option<ReissueWindow> {
+        self.window
     }
 
     /// Whether requests may be left out.

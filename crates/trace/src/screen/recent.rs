@@ -4,7 +4,8 @@ use emmclab_base::Request;
 
 /// Room at the start, which stays in the first-level cache.
 const FIRST_ROOM: usize = 1 << 8;
-/// Requests that are held at most; beyond it, the oldest go early. Within 3 ms these are 20 million a second.
+/// Requests that are held at most; beyond it, the oldest go early. Within 3 ms these are 20 million a second, within
+/// 100 ms 655 thousand.
 const MOST: usize = 1 << 16;
 /// In place of a number: no request of this hash came before.
 const NONE: u32 = u32::MAX;

@@ -1,7 +1,8 @@
 //! Suspected re-issues: requests that the driver gave back and the kernel issued again, in a trace of issues that does not
 //! tell the two apart.
 //!
-//! The latest earlier request of the same device, sector, length and operation came 0.5 to 3 ms before, and
+//! The latest earlier request of the same device, sector, length and operation came 0.5 to 3 ms before, or within
+//! another window that is asked for, and
 //! - where processes are recorded: it is of another process, and this one is issued by a kernel worker (`kworker/...`);
 //! - where completions are recorded: it was not complete.
 //!
@@ -11,16 +12,15 @@
 use emmclab_base::{Flags, Request};
 
 use super::recent::Recent;
+use super::window::ReissueWindow;
 use crate::batch::Batch;
 
-/// Time from the first issue to the second.
-const SOONEST_NS: i64 = 500_000;
-const LATEST_NS: i64 = 3_000_000;
 const WORKER: &str = "kworker/";
 
 /// Finds suspected re-issues in batches in order of arrival.
 #[derive(Debug)]
 pub(super) struct Reissues {
+    window: ReissueWindow,
     recent: Recent,
     /// By id of a process, whether it is a kernel worker.
     workers: Vec<bool>,
@@ -28,8 +28,8 @@ pub(super) struct Reissues {
 }
 
 impl Reissues {
-    pub fn new() -> Self {
-        Self { recent: Recent::new(LATEST_NS), workers: Vec::new(), judged: false }
+    pub fn new(window: ReissueWindow) -> Self {
+        Self { window, recent: Recent::new(window.latest_ns()), workers: Vec::new(), judged: false }
     }
 
     /// Whether any request could be judged.
@@ -67,7 +67,7 @@ impl Reissues {
         let open = first.complete.map(|complete| complete > request.arrival);
         let by_process =
             if by_worker.is_some() { of_another_process(first, request) } else { open.is_some() };
-        after_ns >= SOONEST_NS && by_process && open != Some(false)
+        self.window.holds(after_ns) && by_process && open != Some(false)
     }
 }
 
