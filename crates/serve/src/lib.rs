@@ -5,6 +5,8 @@
 
 mod device;
 mod memory;
+mod sdhci;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use memory::MemoryDevice;
+pub use sdhci::{CardSettings, SdhciExport, SessionEvent};
