@@ -5,7 +5,7 @@
 set -euo pipefail
 folder=$(realpath -m "${1:?usage: scripts/qemu_new.sh FOLDER}")
 none() { printf '%s\n' "$1" >&2; exit 3; }
-able() { "$1" -device help 2>/dev/null | grep -q '"vfio-user-pci"'; }
+able() { [[ $("$1" -device vfio-user-pci,help 2>&1) == *options:* ]]; }
 for program in qemu-system-x86_64 "$folder/qemu"; do
     if able "$program"; then
         command -v "$program"

@@ -69,7 +69,11 @@ impl Guest {
     fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path, shared: bool) -> Self {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let console = tempfile::NamedTempFile::new().unwrap();
-        let memory = if shared { "-object memory-backend-memfd,id=ram,size=512M,share=on -machine pc,memory-backend=ram" } else { "-machine pc" };
+        let memory = if shared {
+            "-object memory-backend-memfd,id=ram,size=512M,share=on -machine pc,memory-backend=ram"
+        } else {
+            "-machine pc"
+        };
         let words = format!(
             "-accel tcg,thread=multi -cpu max -m 512 -smp 1 -nodefaults -display none {memory} -kernel {} -initrd {} \
              -serial file:{}",
@@ -132,7 +136,7 @@ fn a_kernel_finds_the_card_and_its_files_survive_a_reset() {
             Action::Flush => "flush",
         };
         if kind != "read" {
-        eprintln!("{kind} {} {} {:?}", request.sector, request.sectors, request.modifiers);
+            eprintln!("{kind} {} {} {:?}", request.sector, request.sectors, request.modifiers);
         }
     }
     let _ = Modifiers::empty();

@@ -25,6 +25,8 @@ pub enum SessionEvent {
     Connected,
     /// It disconnected; the card lost its power.
     Disconnected,
+    /// The guest's memory is not shared with this process, and the card cannot transfer data.
+    MemoryNotShared,
     /// It broke the protocol and was disconnected, for this reason.
     Fault(String),
 }
@@ -34,14 +36,18 @@ impl fmt::Display for SessionEvent {
         match self {
             Self::Connected => f.write_str("a virtual machine connected"),
             Self::Disconnected => f.write_str("the virtual machine disconnected"),
+            Self::MemoryNotShared => f.write_str(
+                "the guest's memory is not shared, so that the card cannot transfer data; start QEMU with \
+                 `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram`, of the size of -m",
+            ),
             Self::Fault(reason) => write!(f, "the virtual machine was disconnected: {reason}"),
         }
     }
 }
 
 /// An eMMC card behind an SD host controller, offered over vfio-user. QEMU 10.1 or later takes it with
-/// `-device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'`; memory that is shared
-/// (`-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram`) makes it fast.
+/// `-device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with memory that it shares,
+/// `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` beside `-m 512M`.
 ///
 /// The export ends when it is stopped or dropped; what the device has not completed is then no longer waited for. The boot and
 /// RPMB partitions live as long as the export.
@@ -151,7 +157,8 @@ fn accept_clients(
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let Ok(socket) = rustix::net::accept_with(listener, flags) else { continue };
         news(SessionEvent::Connected);
-        match serve(&mut function, Link::new(socket, wake), listener) {
+        match serve(&mut function, Link::new(socket, wake), listener, || news(SessionEvent::MemoryNotShared))
+        {
             Ended::Disconnected => news(SessionEvent::Disconnected),
             Ended::Fault(reason) => news(SessionEvent::Fault(reason)),
             Ended::Stopped => {}

@@ -13,6 +13,7 @@ pub(super) const ERASE_UNIT: u32 = 512 << 10;
 ///
 /// Command queueing and packed commands are always off, and erased memory reads as zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct CardSettings {
     /// Product name in the CID (PNM), at most six printable ASCII characters.
     pub name: String,

@@ -84,15 +84,15 @@ impl Card {
                 self.state = StandBy;
                 Answer::R1
             }
-            // There is no driver stage register (DSR_IMP is 0).
-            (4, StandBy) => Answer::Silent,
             (5, StandBy | Sleep) if addressed => {
                 self.state = if argument >> 15 & 1 == 1 { Sleep } else { StandBy };
                 Answer::R1
             }
             (6, Selected) => {
+                // The response comes before the switch, of which the status behind it tells.
+                let response = self.r1(Selected, false);
                 self.switch(argument);
-                Answer::R1
+                Answer::Other(response)
             }
             (7, StandBy) if addressed => {
                 self.state = Selected;
@@ -102,7 +102,8 @@ impl Card {
                 self.program();
                 Answer::R1
             }
-            (7, StandBy | Disconnected) => Answer::Silent,
+            // CMD7 of another card; CMD4, of which nothing comes, as there is no driver stage register (DSR_IMP is 0).
+            (7, StandBy | Disconnected) | (4, StandBy) => Answer::Silent,
             (7, Selected | SendingData | Programming) if !addressed => {
                 self.transfer = None;
                 self.state = if self.state == Programming { Disconnected } else { StandBy };

@@ -4,30 +4,27 @@ use emmclab_base::SECTOR_BYTES;
 
 use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
 
-/// Bytes of `EXT_CSD` by index. Modes (below 192) are written by CMD6.
-pub(super) mod index {
-    pub const BARRIER_CTRL: u8 = 31;
-    pub const FLUSH_CACHE: u8 = 32;
-    pub const CACHE_CTRL: u8 = 33;
-    pub const POWER_OFF_NOTIFICATION: u8 = 34;
-    pub const EXCEPTION_EVENTS_CTRL: u8 = 56;
-    pub const HPI_MGMT: u8 = 161;
-    pub const RST_N_FUNCTION: u8 = 162;
-    pub const BKOPS_EN: u8 = 163;
-    pub const BKOPS_START: u8 = 164;
-    pub const SANITIZE_START: u8 = 165;
-    pub const BOOT_WP: u8 = 173;
-    pub const BOOT_WP_STATUS: u8 = 174;
-    pub const ERASE_GROUP_DEF: u8 = 175;
-    pub const BOOT_BUS_CONDITIONS: u8 = 177;
-    pub const BOOT_CONFIG_PROT: u8 = 178;
-    pub const PARTITION_CONFIG: u8 = 179;
-    pub const BUS_WIDTH: u8 = 183;
-    pub const HS_TIMING: u8 = 185;
-    pub const POWER_CLASS: u8 = 187;
-    pub const CMD_SET: u8 = 191;
-}
-use index::*;
+// Modes by index, which CMD6 writes.
+const BARRIER_CTRL: u8 = 31;
+const FLUSH_CACHE: u8 = 32;
+const CACHE_CTRL: u8 = 33;
+const POWER_OFF_NOTIFICATION: u8 = 34;
+const EXCEPTION_EVENTS_CTRL: u8 = 56;
+const HPI_MGMT: u8 = 161;
+const RST_N_FUNCTION: u8 = 162;
+const BKOPS_EN: u8 = 163;
+const BKOPS_START: u8 = 164;
+const SANITIZE_START: u8 = 165;
+const BOOT_WP: u8 = 173;
+const BOOT_WP_STATUS: u8 = 174;
+const ERASE_GROUP_DEF: u8 = 175;
+const BOOT_BUS_CONDITIONS: u8 = 177;
+const BOOT_CONFIG_PROT: u8 = 178;
+const PARTITION_CONFIG: u8 = 179;
+const BUS_WIDTH: u8 = 183;
+const HS_TIMING: u8 = 185;
+const POWER_CLASS: u8 = 187;
+const CMD_SET: u8 = 191;
 
 /// Modes that CMD0 leaves alone. All but the first two outlast a loss of power, too.
 const LASTING: [u8; 7] = [
@@ -258,7 +255,7 @@ impl ExtCsd {
             POWER_CLASS => new <= 0xf,
             BOOT_BUS_CONDITIONS => new <= 0x1f,
             BOOT_CONFIG_PROT => new <= 0x11,
-            EXCEPTION_EVENTS_CTRL => new & 0b11 == 0,
+            EXCEPTION_EVENTS_CTRL => new.is_multiple_of(4),
             CMD_SET => new == 0,
             _ => false,
         };

@@ -25,7 +25,7 @@ fn crc7(bytes: &[u8]) -> u8 {
     let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
     bits.fold(0, |crc, bit| {
         let carry = crc >> 6 & 1 ^ bit;
-        (crc << 1 ^ carry * 0x09) & 0x7f
+        ((crc << 1) ^ (carry * 0x09)) & 0x7f
     })
 }
 

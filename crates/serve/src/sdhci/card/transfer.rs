@@ -131,7 +131,7 @@ impl Card {
         let mut next_tag = self.next_tag;
         match &mut self.transfer {
             Some(Transfer::Fixed(data)) if blocks == 1 && block_bytes <= data.len() => {
-                data.truncate(block_bytes)
+                data.truncate(block_bytes);
             }
             Some(Transfer::Read(read)) if block_bytes == SECTOR && !read.failed => {
                 let end = read.next + u64::from(blocks);

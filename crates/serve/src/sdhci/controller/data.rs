@@ -177,12 +177,11 @@ impl Controller {
                 // Its last block is through.
                 Ok(false) => {
                     if transfer.auto_stop {
-                        match self.card.command(12, 0) {
-                            Response::Short(bits) => self.registers.response[3] = bits,
-                            _ => {
-                                self.registers.auto_command_error |= 1 << 1;
-                                self.raise(interrupt::AUTO_COMMAND);
-                            }
+                        if let Response::Short(bits) = self.card.command(12, 0) {
+                            self.registers.response[3] = bits;
+                        } else {
+                            self.registers.auto_command_error |= 1 << 1;
+                            self.raise(interrupt::AUTO_COMMAND);
                         }
                     }
                     self.ending = true;

@@ -83,6 +83,8 @@ pub(in crate::sdhci) struct Function {
     completions: Arc<dyn Completions>,
     memory: Memory,
     intx: Intx,
+    /// The guest used memory that the client does not share.
+    unshared: bool,
 }
 
 /// The end of a connection.
@@ -104,6 +106,7 @@ impl Function {
             completions,
             memory: Memory::default(),
             intx: Intx::default(),
+            unshared: false,
         }
     }
 
@@ -114,27 +117,19 @@ impl Function {
         self.intx.masked = false;
     }
 
-    fn dma<'a, 'b>(memory: &'a Memory, configuration: &Configuration, link: &'a mut Link<'b>) -> Dma<'a, 'b> {
-        Dma { memory, link, allowed: configuration.bus_master(), lost: None }
-    }
-
-    /// Writes the controller's registers and advances its work.
-    fn write_registers(&mut self, link: &mut Link<'_>, offset: u64, data: &[u8]) -> Result<(), Lost> {
-        let mut dma = Self::dma(&self.memory, &self.configuration, link);
-        self.controller.write(offset, data, &mut dma);
-        dma.lost.map_or(Ok(()), Err)?;
-        self.work(link)
+    fn dma<'a>(memory: &'a Memory, configuration: &Configuration) -> Dma<'a> {
+        Dma { memory, allowed: configuration.bus_master(), unshared: false }
     }
 
     /// Advances card and controller until they wait for the device or for the guest, then sets the interrupt line.
-    fn work(&mut self, link: &mut Link<'_>) -> Result<(), Lost> {
+    fn work(&mut self) {
         loop {
             for completion in self.inbox.take() {
                 self.controller.complete(completion);
             }
-            let mut dma = Self::dma(&self.memory, &self.configuration, link);
+            let mut dma = Self::dma(&self.memory, &self.configuration);
             self.controller.step(&mut dma);
-            dma.lost.map_or(Ok(()), Err)?;
+            self.unshared |= dma.unshared;
             let mut requests = self.controller.take_requests();
             if requests.is_empty() {
                 break;
@@ -142,17 +137,15 @@ impl Function {
             self.device.submit(&mut requests, &self.completions);
         }
         self.signal();
-        Ok(())
     }
 
     /// Fires the interrupt where the line is asserted and not masked.
     fn signal(&mut self) {
-        if !self.intx.masked && self.configuration.interrupts() && self.controller.interrupt() {
-            if let Some(trigger) = &self.intx.trigger {
-                self.intx.masked = true;
-                // A counter that is full says the same.
-                let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
-            }
+        let asserted = self.configuration.interrupts() && self.controller.interrupt();
+        if let Some(trigger) = self.intx.trigger.as_ref().filter(|_| asserted && !self.intx.masked) {
+            self.intx.masked = true;
+            // A counter that is full says the same.
+            let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
         }
     }
 
@@ -163,7 +156,7 @@ impl Function {
             // A reply that nobody waits for.
             return Ok(());
         }
-        let outcome = self.execute(link, message)?;
+        let outcome = self.execute(message);
         if header.wants_reply() {
             link.send(&reply(&header, outcome.as_deref().map_err(|errno| *errno)))?;
         }
@@ -171,14 +164,14 @@ impl Function {
     }
 
     /// The payload of the reply, or the reason for which the command is refused.
-    fn execute(&mut self, link: &mut Link<'_>, message: Message) -> Result<Result<Vec<u8>, Errno>, Lost> {
+    fn execute(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
         let Message { header, payload, files } = message;
         let access = |payload: &[u8]| {
             let mut fields = Fields(payload);
             let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
             if count > MOST_DATA { Err(Errno::INVAL) } else { Ok((offset, region, count)) }
         };
-        Ok(match header.command {
+        match header.command {
             command::REGION_READ => match access(&payload) {
                 Ok((offset, region, count)) => {
                     let mut out = payload[..16].to_vec();
@@ -187,7 +180,7 @@ impl Function {
                     let known = match region {
                         BAR_REGION if offset.saturating_add(count as u64) <= u64::from(BAR_BYTES) => {
                             self.controller.read(offset, data);
-                            self.work(link)?;
+                            self.work();
                             true
                         }
                         CONFIGURATION_REGION => {
@@ -204,7 +197,10 @@ impl Function {
                     let data = &payload[16..];
                     let known = match region {
                         BAR_REGION if offset.saturating_add(count as u64) <= u64::from(BAR_BYTES) => {
-                            self.write_registers(link, offset, data)?;
+                            let mut dma = Self::dma(&self.memory, &self.configuration);
+                            self.controller.write(offset, data, &mut dma);
+                            self.unshared |= dma.unshared;
+                            self.work();
                             true
                         }
                         CONFIGURATION_REGION => {
@@ -224,7 +220,7 @@ impl Function {
                 Ok(Vec::new())
             }
             number => self.set_up(number, &payload, files),
-        })
+        }
     }
 
     /// Commands that describe the function, share memory and connect interrupts.
@@ -238,7 +234,7 @@ impl Function {
                 let bytes = match index {
                     BAR_REGION => u64::from(BAR_BYTES),
                     CONFIGURATION_REGION => CONFIGURATION_BYTES as u64,
-                    0..REGIONS => 0,
+                    other if other < REGIONS => 0,
                     _ => return Err(Errno::INVAL),
                 };
                 let flags = if bytes > 0 { REGION_FLAGS } else { 0 };
@@ -251,7 +247,7 @@ impl Function {
                 let (_, _, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
                 match index {
                     INTX => Ok(words(&[16, INTX_FLAGS, INTX, 1])),
-                    0..IRQS => Ok(words(&[16, 0, index, 0])),
+                    other if other < IRQS => Ok(words(&[16, 0, other, 0])),
                     _ => Err(Errno::INVAL),
                 }
             }
@@ -316,9 +312,6 @@ impl Function {
 
     /// Handles one message, or what woke the thread.
     fn turn(&mut self, link: &mut Link<'_>, listener: &OwnedFd) -> Result<(), Lost> {
-        if let Some(message) = link.deferred() {
-            return self.handle(link, message);
-        }
         let [socket, wake, other, unmask] = {
             let unmask = self.intx.unmask.as_ref().map_or(link.wake().event(), AsFd::as_fd);
             let ready = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
@@ -332,7 +325,7 @@ impl Function {
             if link.wake().stopped() {
                 return Err(Lost::Stopped);
             }
-            self.work(link)?;
+            self.work();
         }
         if let Some(file) = self.intx.unmask.as_ref().filter(|_| unmask) {
             if rustix::io::read(file, &mut [0; 8]).is_ok() {
@@ -350,16 +343,28 @@ impl Function {
             let message = link.receive()?;
             self.handle(link, message)?;
         }
-        // A reply of the client may have hidden completions behind it.
-        self.work(link)
+        // The event may have been cleared while a message came in.
+        self.work();
+        Ok(())
     }
 }
 
 /// Serves one client to its end; the function is reset then, as if the machine had lost its power.
-pub(in crate::sdhci) fn serve(function: &mut Function, mut link: Link<'_>, listener: &OwnedFd) -> Ended {
+/// `unshared` is called at the first access to memory that the client does not share.
+pub(in crate::sdhci) fn serve(
+    function: &mut Function,
+    mut link: Link<'_>,
+    listener: &OwnedFd,
+    unshared: impl FnOnce(),
+) -> Ended {
+    let mut unshared = Some(unshared);
+    function.unshared = false;
     let lost = loop {
         if let Err(lost) = function.turn(&mut link, listener) {
             break lost;
+        }
+        if let Some(unshared) = unshared.take_if(|_| function.unshared) {
+            unshared();
         }
     };
     function.reset();

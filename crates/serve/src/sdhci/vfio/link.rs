@@ -1,6 +1,5 @@
 //! The socket to the client: whole messages with their files, and a way to be woken while waiting.
 
-use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,12 +11,10 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
 };
 
-use super::message::{Fields, HEADER_BYTES, Header, MOST_DATA, MOST_PAYLOAD, Message, command, request};
+use super::message::{HEADER_BYTES, Header, MOST_PAYLOAD, Message};
 
 /// Files of one message that are taken; more end the connection.
 const MOST_FILES: usize = 16;
-/// Messages that may wait while this side waits for a reply.
-const MOST_DEFERRED: usize = 4096;
 
 /// The reason for which a connection ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,15 +85,12 @@ pub(super) fn wait(files: &mut [PollFd<'_>]) -> rustix::io::Result<()> {
 pub(in crate::sdhci) struct Link<'a> {
     socket: OwnedFd,
     wake: &'a Wake,
-    /// Commands of the client that came while this side waited for a reply.
-    deferred: VecDeque<Message>,
-    next_id: u16,
 }
 
 impl<'a> Link<'a> {
     /// A connection over a socket that does not block.
     pub fn new(socket: OwnedFd, wake: &'a Wake) -> Self {
-        Self { socket, wake, deferred: VecDeque::new(), next_id: 0 }
+        Self { socket, wake }
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
@@ -105,11 +99,6 @@ impl<'a> Link<'a> {
 
     pub fn wake(&self) -> &'a Wake {
         self.wake
-    }
-
-    /// A command that came before, if there is one.
-    pub fn deferred(&mut self) -> Option<Message> {
-        self.deferred.pop_front()
     }
 
     /// Waits in the middle of a message. Completions that come meanwhile are seen afterwards: the event stays set.
@@ -197,59 +186,4 @@ impl<'a> Link<'a> {
         }
         Ok(())
     }
-
-    /// Sends a command to the client and waits for its reply; `None` where the client refuses it. Commands of the client that
-    /// come meanwhile are kept.
-    fn call(&mut self, number: u16, payload: &[u8]) -> Result<Option<Vec<u8>>, Lost> {
-        let id = self.next_id;
-        self.next_id = id.wrapping_add(1);
-        self.send(&request(id, number, payload))?;
-        loop {
-            let message = self.receive()?;
-            if !message.header.is_reply() {
-                if self.deferred.len() == MOST_DEFERRED {
-                    return Err(Lost::Fault("the client does not reply".to_owned()));
-                }
-                self.deferred.push_back(message);
-            } else if message.header.id == id && message.header.command == number {
-                return Ok((!message.header.failed()).then_some(message.payload));
-            }
-        }
-    }
-
-    /// Reads memory that the client does not share. False where the client refuses.
-    pub fn read_memory(&mut self, address: u64, into: &mut [u8]) -> Result<bool, Lost> {
-        for (at, part) in (address..).step_by(MOST_DATA).zip(into.chunks_mut(MOST_DATA)) {
-            let payload = access(at, part.len());
-            let Some(answer) = self.call(command::DMA_READ, &payload)? else { return Ok(false) };
-            match data_behind(&answer, part.len()) {
-                Some(data) => part.copy_from_slice(data),
-                None => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes memory that the client does not share. False where the client refuses.
-    pub fn write_memory(&mut self, address: u64, from: &[u8]) -> Result<bool, Lost> {
-        for (at, part) in (address..).step_by(MOST_DATA).zip(from.chunks(MOST_DATA)) {
-            let mut payload = access(at, part.len());
-            payload.extend_from_slice(part);
-            if self.call(command::DMA_WRITE, &payload)?.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-fn access(address: u64, bytes: usize) -> Vec<u8> {
-    [address.to_ne_bytes(), (bytes as u64).to_ne_bytes()].concat()
-}
-
-/// The data of a reply to a read; short reads are refused.
-fn data_behind(answer: &[u8], bytes: usize) -> Option<&[u8]> {
-    let mut fields = Fields(answer);
-    let count = fields.u64().and_then(|_| fields.u64()).ok()?;
-    (count == bytes as u64).then(|| fields.rest()).filter(|data| data.len() == bytes)
 }

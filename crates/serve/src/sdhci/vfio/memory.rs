@@ -1,12 +1,15 @@
-//! Memory of the guest by bus address: parts of files that the client shares, or of which it answers for the bytes.
+//! Memory of the guest by bus address: parts of files that the client shares.
+//!
+//! The protocol also has messages for memory that is not shared. QEMU cannot answer them while a processor of the guest waits
+//! for an access to a register, which is most of the time (tried with 11.1), so this memory must be shared.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread, pwrite};
 
-use super::link::{Link, Lost};
 use crate::sdhci::controller::{GuestMemory, Unmapped};
 
 /// Mappings that a client may have: what the protocol names as usual.
@@ -91,80 +94,50 @@ impl Memory {
 }
 
 /// The memory of the guest while a message is handled.
-pub(super) struct Dma<'a, 'b> {
+pub(super) struct Dma<'a> {
     pub memory: &'a Memory,
-    pub link: &'a mut Link<'b>,
     /// Whether the guest lets the function access memory at all.
     pub allowed: bool,
-    /// The end of the connection, where an access saw it.
-    pub lost: Option<Lost>,
+    /// An access failed since the client does not share that memory.
+    pub unshared: bool,
 }
 
-impl Dma<'_, '_> {
-    fn over_the_link(&mut self, outcome: Result<bool, Lost>) -> Result<(), Unmapped> {
-        match outcome {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Unmapped),
-            Err(lost) => {
-                self.lost.get_or_insert(lost);
-                Err(Unmapped)
-            }
-        }
-    }
-}
-
-impl GuestMemory for Dma<'_, '_> {
-    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
+impl Dma<'_> {
+    /// Splits an access by mappings and by what the system moves at once; `each` gets file, offset in it, and the part of the
+    /// bytes, and returns how many it moved.
+    fn parts(
+        &mut self,
+        address: u64,
+        bytes: usize,
+        flag: u32,
+        mut each: impl FnMut(&OwnedFd, u64, Range<usize>) -> rustix::io::Result<usize>,
+    ) -> Result<(), Unmapped> {
         let mut done = 0;
-        while done < into.len() {
-            if !self.allowed || self.lost.is_some() {
+        while done < bytes {
+            let at = address.checked_add(done as u64).filter(|_| self.allowed).ok_or(Unmapped)?;
+            let (mapping, offset, rest) = self.memory.find(at, flag)?;
+            let Some((file, start)) = &mapping.file else {
+                self.unshared = true;
                 return Err(Unmapped);
-            }
-            let at = address.checked_add(done as u64).ok_or(Unmapped)?;
-            let (mapping, offset, rest) = self.memory.find(at, READABLE)?;
-            let bytes = (into.len() - done).min(usize::try_from(rest).unwrap_or(usize::MAX));
-            let part = &mut into[done..done + bytes];
-            match &mapping.file {
-                Some((file, start)) => match pread(file, &mut *part, start + offset) {
-                    Ok(0) => return Err(Unmapped),
-                    Ok(bytes) => done += bytes,
-                    Err(Errno::INTR) => {}
-                    Err(_) => return Err(Unmapped),
-                },
-                None => {
-                    let outcome = self.link.read_memory(at, part);
-                    self.over_the_link(outcome)?;
-                    done += bytes;
-                }
+            };
+            let end = bytes.min(done.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
+            match each(file, start + offset, done..end) {
+                Ok(0) => return Err(Unmapped),
+                Ok(moved) => done += moved,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Unmapped),
             }
         }
         Ok(())
+    }
+}
+
+impl GuestMemory for Dma<'_> {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
+        self.parts(address, into.len(), READABLE, |file, at, part| pread(file, &mut into[part], at))
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
-        let mut done = 0;
-        while done < from.len() {
-            if !self.allowed || self.lost.is_some() {
-                return Err(Unmapped);
-            }
-            let at = address.checked_add(done as u64).ok_or(Unmapped)?;
-            let (mapping, offset, rest) = self.memory.find(at, WRITABLE)?;
-            let bytes = (from.len() - done).min(usize::try_from(rest).unwrap_or(usize::MAX));
-            let part = &from[done..done + bytes];
-            match &mapping.file {
-                Some((file, start)) => match pwrite(file, part, start + offset) {
-                    Ok(0) => return Err(Unmapped),
-                    Ok(bytes) => done += bytes,
-                    Err(Errno::INTR) => {}
-                    Err(_) => return Err(Unmapped),
-                },
-                None => {
-                    let outcome = self.link.write_memory(at, part);
-                    self.over_the_link(outcome)?;
-                    done += bytes;
-                }
-            }
-        }
-        Ok(())
+        self.parts(address, from.len(), WRITABLE, |file, at, part| pwrite(file, &from[part], at))
     }
 }

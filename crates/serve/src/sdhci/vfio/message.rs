@@ -21,8 +21,6 @@ pub(super) mod command {
     pub const SET_IRQS: u16 = 8;
     pub const REGION_READ: u16 = 9;
     pub const REGION_WRITE: u16 = 10;
-    pub const DMA_READ: u16 = 11;
-    pub const DMA_WRITE: u16 = 12;
     pub const DEVICE_RESET: u16 = 13;
 }
 
@@ -39,7 +37,6 @@ pub(in crate::sdhci) struct Header {
     /// Bytes of the whole message.
     pub bytes: u32,
     flags: u32,
-    error: u32,
 }
 
 impl Header {
@@ -50,7 +47,6 @@ impl Header {
             command: fields.u16().unwrap_or(0),
             bytes: fields.u32().unwrap_or(0),
             flags: fields.u32().unwrap_or(0),
-            error: fields.u32().unwrap_or(0),
         }
     }
 
@@ -60,10 +56,6 @@ impl Header {
 
     pub fn wants_reply(&self) -> bool {
         self.flags & NO_REPLY == 0
-    }
-
-    pub fn failed(&self) -> bool {
-        self.flags & ERROR != 0
     }
 }
 
@@ -84,11 +76,6 @@ pub(super) fn reply(to: &Header, outcome: Result<&[u8], Errno>) -> Vec<u8> {
         Ok(payload) => encode(to.id, to.command, REPLY, 0, payload),
         Err(errno) => encode(to.id, to.command, REPLY | ERROR, errno.raw_os_error().unsigned_abs(), &[]),
     }
-}
-
-/// A command of this side.
-pub(super) fn request(id: u16, command: u16, payload: &[u8]) -> Vec<u8> {
-    encode(id, command, 0, 0, payload)
 }
 
 /// A message that was received.
