@@ -9,4 +9,6 @@ mod sdhci;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use memory::MemoryDevice;
+#[cfg(fuzzing)]
+pub use sdhci::exercise::exercise as exercise_sdhci;
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};

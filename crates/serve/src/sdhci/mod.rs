@@ -5,6 +5,8 @@
 
 mod card;
 mod controller;
+#[cfg(any(test, fuzzing))]
+pub mod exercise;
 mod export;
 mod pci;
 mod settings;

@@ -1,7 +1,7 @@
 //! The card by the rules of JESD84-B51, with a host that clocks it and a device in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use emmclab_base::Modifiers;
 use proptest::prelude::*;
@@ -9,17 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::Completions;
 use crate::memory::MemoryDevice;
+use crate::sdhci::exercise::Collected;
 
 const SECTORS: u64 = 8 << 20;
-
-#[derive(Default)]
-struct Collected(Mutex<Vec<Completion>>);
-
-impl Completions for Collected {
-    fn complete(&self, completed: &mut Vec<Completion>) {
-        self.0.lock().unwrap().append(completed);
-    }
-}
 
 /// A host with a card, which completes requests when it is told to.
 struct Host {
@@ -58,7 +50,7 @@ impl Host {
         let collected = Arc::new(Collected::default());
         let completions: Arc<dyn Completions> = collected.clone();
         self.device.submit(&mut requests, &completions);
-        for completion in collected.0.lock().unwrap().drain(..) {
+        for completion in collected.take() {
             self.card.complete(completion);
         }
     }

@@ -7,8 +7,6 @@ mod function;
 mod link;
 mod memory;
 mod message;
-#[cfg(test)]
-mod tests;
 
 pub(super) use function::{Ended, Function, serve};
 pub(super) use link::{Link, Wake};
