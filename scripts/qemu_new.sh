@@ -18,6 +18,8 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 # The mirror that this machine uses already.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -E '/debian/?$' | sort -u | head -1) || true
 [ -n "$mirror" ] || none "apt has no mirror of Debian"
+# Only a folder that this script has made is replaced.
+[ ! -e "$folder" ] || [ -e "$folder/debian.sources" ] || none "$folder is there already and holds something else"
 rm -rf "$folder"
 mkdir -p "$folder"/{lists,archives}/partial "$folder/files"
 cat >"$folder/debian.sources" <<END

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -66,16 +67,12 @@ struct Guest {
 }
 
 impl Guest {
-    fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path, shared: bool) -> Self {
+    fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path) -> Self {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let console = tempfile::NamedTempFile::new().unwrap();
-        let memory = if shared {
-            "-object memory-backend-memfd,id=ram,size=512M,share=on -machine pc,memory-backend=ram"
-        } else {
-            "-machine pc"
-        };
         let words = format!(
-            "-accel tcg,thread=multi -cpu max -m 512 -smp 1 -nodefaults -display none {memory} -kernel {} -initrd {} \
+            "-accel tcg,thread=multi -cpu max -m 512 -smp 1 -nodefaults -display none \
+             -object memory-backend-memfd,id=ram,size=512M,share=on -machine pc,memory-backend=ram -kernel {} -initrd {} \
              -serial file:{}",
             path("vmlinuz"),
             path("initrd-sdhci"),
@@ -116,30 +113,84 @@ impl Drop for Guest {
     }
 }
 
-#[test]
-fn a_kernel_finds_the_card_and_its_files_survive_a_reset() {
-    let Some(guest) = guest() else { return };
+/// What the device saw while a guest went through both of its boots.
+fn run(guest: &(PathBuf, PathBuf), settings: &CardSettings, sectors: u64) -> (String, Vec<BlockRequest>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("card");
-    let device = Recorded::new(8 << 20);
-    let news = |event: SessionEvent| eprintln!("{event}");
-    let export = SdhciExport::start(device.clone(), &CardSettings::default(), &socket, news).unwrap();
-    let said = Guest::boot(&guest, &socket, std::env::var_os("UNSHARED").is_none()).finish();
-    eprintln!("{said}");
-    for request in device.take() {
-        let kind = match &request.action {
-            Action::Read => "read",
-            Action::Write(_) => "write",
-            Action::WriteZeroes { .. } => "zero",
-            Action::Discard { secure: true } => "secure",
-            Action::Discard { secure: false } => "discard",
-            Action::Flush => "flush",
-        };
-        if kind != "read" {
-            eprintln!("{kind} {} {} {:?}", request.sector, request.sectors, request.modifiers);
-        }
-    }
-    let _ = Modifiers::empty();
+    let device = Recorded::new(sectors);
+    let (sender, news) = channel();
+    let send = move |event: SessionEvent| drop(sender.send(event));
+    let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
+    let said = Guest::boot(guest, &socket).finish();
     export.stop();
-    assert!(said.contains("SECOND BOOT DONE"));
+    let news: Vec<_> = news.iter().collect();
+    assert_eq!(news, [SessionEvent::Connected, SessionEvent::Disconnected]);
+    assert!(said.contains("SECOND BOOT DONE") && !said.contains("FAILED"), "{said}");
+    (said, device.take())
+}
+
+fn holds(request: &BlockRequest, word: &str) -> bool {
+    matches!(&request.action, Action::Write(data) if data.starts_with(word.as_bytes()))
+}
+
+/// A commit block of ext4's journal: magic number and type, the highest byte first.
+fn commits(request: &BlockRequest) -> bool {
+    let commit = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+    matches!(&request.action, Action::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))
+}
+
+fn removes(request: &BlockRequest, secure: bool) -> bool {
+    request.action == Action::Discard { secure }
+}
+
+#[test]
+fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
+    let Some(guest) = guest() else { return };
+    let (said, seen) = run(&guest, &CardSettings::default(), 8 << 20);
+    for line in
+        ["EXTCSD Cache Size [CACHE_SIZE] is 512 KiB", "CACHE_CTRL]: 0x01", "using ADMA", "CARD EMCLAB 0x10 1"]
+    {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(said.contains("RPMB RPMB operation failed, retcode 0x0007"), "no key is programmed: {said}");
+    let position = |what: &dyn Fn(&BlockRequest) -> bool| seen.iter().position(what).unwrap();
+    let words =
+        ["one", "two", "three"].map(|word| position(&|request| holds(request, &format!("emmclab-{word} "))));
+    assert!(words.is_sorted());
+    // fsync: the data, the journal, a flush, and the commit block by a reliable write.
+    let synced = &seen[words[0]..words[1]];
+    let flush = synced.iter().position(|request| request.action == Action::Flush).unwrap();
+    let commit = synced.iter().position(commits).unwrap();
+    assert!(flush < commit && synced[commit].modifiers.contains(Modifiers::RELIABLE), "{flush} {commit}");
+    assert_eq!(synced[0].modifiers, Modifiers::empty());
+    assert!(
+        synced[..flush].iter().any(|request| request.modifiers == Modifiers::META),
+        "the journal is tagged"
+    );
+    // Every commit is reliable; the cache is on from the beginning.
+    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
+    assert!(seen.iter().all(|request| !request.modifiers.contains(Modifiers::FORCED)));
+    // fstrim between the second and the third file, blkdiscard behind them.
+    assert!(seen[words[1]..words[2]].iter().any(|request| removes(request, false)));
+    let tail = (8 << 20) - 8192;
+    assert!(
+        seen[words[2]..].iter().any(|one| removes(one, false) && (one.sector, one.sectors) == (tail, 8192))
+    );
+    // Secure removal takes the same place, sanitize what holds no data.
+    assert!(
+        seen.iter()
+            .any(|request| removes(request, true) && (request.sector, request.sectors) == (tail, 2048))
+    );
+    assert!(seen.iter().filter(|request| removes(request, true)).count() > 10);
+}
+
+#[test]
+fn a_small_card_without_a_cache_gets_no_flush() {
+    let Some(guest) = guest() else { return };
+    let settings =
+        CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
+    let (_, seen) = run(&guest, &settings, 1 << 20);
+    assert!(seen.iter().all(|request| request.action != Action::Flush));
+    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
+    assert!(seen.iter().any(commits));
 }
