@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::Modifiers;
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, CardSettings, Completions, Extent, Limits, MemoryDevice, SdhciExport,
-    SessionEvent,
+    Action, BlockDevice, BlockRequest, CardSettings, Completion, Completions, Extent, Failure, Limits,
+    MemoryDevice, SdhciExport, SessionEvent,
 };
 
 /// What takes longer than this on the slowest machine does not come.
@@ -33,11 +33,13 @@ fn guest() -> Option<(PathBuf, PathBuf)> {
 struct Recorded {
     inner: MemoryDevice,
     seen: Mutex<Vec<BlockRequest>>,
+    /// A sector that can be neither read nor written.
+    bad: Option<u64>,
 }
 
 impl Recorded {
-    fn new(sectors: u64) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryDevice::new(sectors), seen: Mutex::default() })
+    fn new(sectors: u64, bad: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { inner: MemoryDevice::new(sectors), seen: Mutex::default(), bad })
     }
 
     fn take(&self) -> Vec<BlockRequest> {
@@ -52,6 +54,12 @@ impl BlockDevice for Recorded {
 
     fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
         self.seen.lock().unwrap().extend(requests.iter().cloned());
+        let fails = |one: &BlockRequest| self.bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
+        let mut failed = requests
+            .extract_if(.., |one| fails(one))
+            .map(|one| Completion { tag: one.tag, outcome: Err(Failure::Io) })
+            .collect();
+        completions.complete(&mut failed);
         self.inner.submit(requests, completions);
     }
 
@@ -67,7 +75,7 @@ struct Guest {
 }
 
 impl Guest {
-    fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path) -> Self {
+    fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path, parameters: &str) -> Self {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let console = tempfile::NamedTempFile::new().unwrap();
         let words = format!(
@@ -84,7 +92,7 @@ impl Guest {
         );
         let qemu = Command::new(qemu)
             .args(words.split_whitespace())
-            .args(["-append", "console=ttyS0 quiet panic=-1", "-device", &device])
+            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {parameters}"), "-device", &device])
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
@@ -113,19 +121,23 @@ impl Drop for Guest {
     }
 }
 
-/// What the device saw while a guest went through both of its boots.
-fn run(guest: &(PathBuf, PathBuf), settings: &CardSettings, sectors: u64) -> (String, Vec<BlockRequest>) {
+/// What a guest said until it switched itself off, and what the device saw.
+fn run(
+    guest: &(PathBuf, PathBuf),
+    settings: &CardSettings,
+    device: &Arc<Recorded>,
+    parameters: &str,
+) -> (String, Vec<BlockRequest>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("card");
-    let device = Recorded::new(sectors);
     let (sender, news) = channel();
     let send = move |event: SessionEvent| drop(sender.send(event));
     let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
-    let said = Guest::boot(guest, &socket).finish();
+    let said = Guest::boot(guest, &socket, parameters).finish();
     export.stop();
     let news: Vec<_> = news.iter().collect();
     assert_eq!(news, [SessionEvent::Connected, SessionEvent::Disconnected]);
-    assert!(said.contains("SECOND BOOT DONE") && !said.contains("FAILED"), "{said}");
+    assert!(!said.contains("FAILED"), "{said}");
     (said, device.take())
 }
 
@@ -146,7 +158,8 @@ fn removes(request: &BlockRequest, secure: bool) -> bool {
 #[test]
 fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
     let Some(guest) = guest() else { return };
-    let (said, seen) = run(&guest, &CardSettings::default(), 8 << 20);
+    let (said, seen) = run(&guest, &CardSettings::default(), &Recorded::new(8 << 20, None), "");
+    assert!(said.contains("SECOND BOOT DONE"), "{said}");
     for line in
         ["EXTCSD Cache Size [CACHE_SIZE] is 512 KiB", "CACHE_CTRL]: 0x01", "using ADMA", "CARD EMCLAB 0x10 1"]
     {
@@ -189,8 +202,18 @@ fn a_small_card_without_a_cache_gets_no_flush() {
     let Some(guest) = guest() else { return };
     let settings =
         CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
-    let (_, seen) = run(&guest, &settings, 1 << 20);
+    let (said, seen) = run(&guest, &settings, &Recorded::new(1 << 20, None), "");
+    assert!(said.contains("SECOND BOOT DONE"), "{said}");
     assert!(seen.iter().all(|request| request.action != Action::Flush));
     assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
     assert!(seen.iter().any(commits));
+}
+
+#[test]
+fn a_failure_of_the_device_is_an_error_of_that_block_only() {
+    let Some(guest) = guest() else { return };
+    let block = 15_432;
+    let device = Recorded::new(8 << 20, Some(block * 8));
+    let (said, _) = run(&guest, &CardSettings::default(), &device, &format!("bad={block}"));
+    assert!(said.contains("FAULTS SEEN"), "{said}");
 }

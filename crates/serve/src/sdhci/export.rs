@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use emmclab_base::{Error, Kind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,6 +18,9 @@ use super::controller::Controller;
 use super::settings::CardSettings;
 use super::vfio::{Ended, Function, Link, Wake, serve};
 use crate::device::BlockDevice;
+
+/// Time until a client is accepted again after the system refused.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// News of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +51,8 @@ impl fmt::Display for SessionEvent {
 
 /// An eMMC card behind an SD host controller, offered over vfio-user. QEMU 10.1 or later takes it with
 /// `-device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with memory that it shares,
-/// `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` beside `-m 512M`.
+/// `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` beside `-m 512M`. Memory of huge
+/// pages does not work: the system cannot write to its file.
 ///
 /// The export ends when it is stopped or dropped; what the device has not completed is then no longer waited for. The boot and
 /// RPMB partitions live as long as the export.
@@ -155,7 +160,15 @@ fn accept_clients(
         let _ = poll(&mut files, None);
         wake.clear();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = rustix::net::accept_with(listener, flags) else { continue };
+        let socket = match rustix::net::accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
+            Err(_) => {
+                // The system is short of something; the client waits.
+                std::thread::sleep(RETRY);
+                continue;
+            }
+        };
         news(SessionEvent::Connected);
         match serve(&mut function, Link::new(socket, wake), listener, || news(SessionEvent::MemoryNotShared))
         {

@@ -6,7 +6,11 @@
 mod commands;
 mod erase;
 mod ext_csd;
+#[cfg(test)]
+mod host;
 mod identity;
+#[cfg(test)]
+mod model;
 mod rpmb;
 mod status;
 #[cfg(test)]

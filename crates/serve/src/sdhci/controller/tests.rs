@@ -14,6 +14,9 @@ const MEMORY: usize = 1 << 20;
 /// Where tests put the table of descriptors.
 const TABLE: u32 = 0x1000;
 
+/// Attributes, length and address of a descriptor.
+type Descriptor = (u16, u16, u32);
+
 /// A driver and the machine around it.
 struct Machine {
     controller: Controller,
@@ -119,7 +122,7 @@ impl Machine {
         status
     }
 
-    fn table(&mut self, descriptors: &[(u16, u16, u32)]) {
+    fn table(&mut self, descriptors: &[Descriptor]) {
         for (number, (attributes, length, address)) in descriptors.iter().enumerate() {
             let mut bytes = Vec::from(attributes.to_le_bytes());
             bytes.extend_from_slice(&length.to_le_bytes());
@@ -193,7 +196,7 @@ fn adma_gathers_and_scatters_by_its_table() {
 
 #[test]
 fn hostile_tables_end_in_an_error_and_a_reset_mends_it() {
-    let tables: [(&[(u16, u16, u32)], u32); 8] = [
+    let tables: [(&[Descriptor], u32); 8] = [
         (&[(LINK, 0, TABLE)], 1),
         (&[(1, 0, 0), (LINK, 0, TABLE)], 1),
         (&[(LINK, 0, TABLE + 2)], 1),
