@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -29,17 +29,34 @@ fn guest() -> Option<(PathBuf, PathBuf)> {
     both
 }
 
-/// A device in memory that remembers its requests.
+/// Requests on their way to the thread that completes them.
+type Submitted = (Vec<BlockRequest>, Arc<dyn Completions>);
+
+/// A device in memory that remembers its requests and completes them on a thread of its own.
 struct Recorded {
-    inner: MemoryDevice,
+    inner: Arc<MemoryDevice>,
+    worker: Sender<Submitted>,
     seen: Mutex<Vec<BlockRequest>>,
-    /// A sector that can be neither read nor written.
-    bad: Option<u64>,
 }
 
 impl Recorded {
+    /// A device of so many sectors, of which one, `bad`, can be neither read nor written.
     fn new(sectors: u64, bad: Option<u64>) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryDevice::new(sectors), seen: Mutex::default(), bad })
+        let inner = Arc::new(MemoryDevice::new(sectors));
+        let (worker, work) = channel::<Submitted>();
+        let below = inner.clone();
+        std::thread::spawn(move || {
+            for (mut requests, completions) in work {
+                let fails =
+                    |one: &BlockRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
+                let failed = requests.extract_if(.., |one| fails(one));
+                let mut failed: Vec<_> =
+                    failed.map(|one| Completion { tag: one.tag, outcome: Err(Failure::Io) }).collect();
+                completions.complete(&mut failed);
+                below.submit(&mut requests, &completions);
+            }
+        });
+        Arc::new(Self { inner, worker, seen: Mutex::default() })
     }
 
     fn take(&self) -> Vec<BlockRequest> {
@@ -54,13 +71,7 @@ impl BlockDevice for Recorded {
 
     fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
         self.seen.lock().unwrap().extend(requests.iter().cloned());
-        let fails = |one: &BlockRequest| self.bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
-        let mut failed = requests
-            .extract_if(.., |one| fails(one))
-            .map(|one| Completion { tag: one.tag, outcome: Err(Failure::Io) })
-            .collect();
-        completions.complete(&mut failed);
-        self.inner.submit(requests, completions);
+        self.worker.send((std::mem::take(requests), completions.clone())).unwrap();
     }
 
     fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {

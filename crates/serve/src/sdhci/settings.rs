@@ -21,7 +21,8 @@ pub struct CardSettings {
     pub revision: u8,
     /// Serial number in the CID (PSN).
     pub serial: u32,
-    /// Volatile cache in bytes (`CACHE_SIZE` [252:249]), a multiple of 128; 0: none, and the host sends no flush.
+    /// Volatile cache in bytes (`CACHE_SIZE` [252:249]), a multiple of 128; 0: none, and the host sends no flush, so
+    /// that the device must make writes durable before it completes them.
     pub cache_bytes: u64,
     /// Sectors that a reliable write treats as one (`REL_WR_SEC_C` [222]), at least 1.
     pub reliable_sectors: u8,

@@ -25,8 +25,10 @@ pub(super) struct Read {
     left: Option<u32>,
     single: bool,
     modifiers: Modifiers,
-    /// Parts of what was clocked last, in order.
+    /// Parts of what was clocked last, in order; the tags of those that come from the device are in sequence.
     parts: VecDeque<Part>,
+    /// Parts whose data is not there yet.
+    missing: usize,
     failed: bool,
 }
 
@@ -60,12 +62,14 @@ pub(in crate::sdhci) enum Pulled {
 impl Read {
     /// Takes the data of a request; returns the error for the status.
     pub fn complete(&mut self, completion: Completion) -> Status {
-        let Some(part) = self.parts.iter_mut().find(|part| part.tag == completion.tag) else {
-            return Status::empty();
-        };
+        let first = self.parts.front().map_or(0, |part| part.tag);
+        let place = completion.tag.checked_sub(first).map(|place| place as usize);
+        let part = place.and_then(|place| self.parts.get_mut(place)).filter(|part| part.data.is_none());
+        let Some(part) = part else { return Status::empty() };
         match completion.outcome {
             Ok(data) => {
                 part.data = Some(data);
+                self.missing -= 1;
                 Status::empty()
             }
             Err(failure) => {
@@ -92,6 +96,7 @@ impl Card {
             single: left == Some(1),
             modifiers,
             parts: VecDeque::new(),
+            missing: 0,
             failed: false,
         };
         self.transfer = Some(Transfer::Read(read));
@@ -164,6 +169,7 @@ impl Card {
                             let action = Action::Read;
                             self.requests.push(BlockRequest { tag, action, sector, sectors, modifiers });
                             read.parts.push_back(Part { tag, data: None });
+                            read.missing += 1;
                             read.next += u64::from(sectors);
                         }
                     }
@@ -193,7 +199,7 @@ impl Card {
                 Pulled::Failed
             }
             Some(Transfer::Read(read)) => {
-                if read.parts.iter().any(|part| part.data.is_none()) {
+                if read.missing > 0 {
                     return Pulled::Waiting;
                 }
                 let mut data = Vec::new();
