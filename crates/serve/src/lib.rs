@@ -10,5 +10,5 @@ mod sdhci;
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use memory::MemoryDevice;
 #[cfg(fuzzing)]
-pub use sdhci::exercise::exercise as exercise_sdhci;
+pub use sdhci::exercise::{exercise as exercise_sdhci, exercise_messages as exercise_vfio_user};
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};

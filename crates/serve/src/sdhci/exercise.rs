@@ -1,4 +1,4 @@
-//! Drives controller and card with arbitrary bytes, for fuzzing: none may lead to a panic, a hang or a request that the device
+//! Drives controller, card and protocol with arbitrary bytes, for fuzzing: none may lead to a panic, a hang or a request that the device
 //! must not get.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::card::Card;
 use super::controller::{Controller, GuestMemory, Unmapped};
 use super::settings::CardSettings;
+use super::vfio::{Function, HEADER_BYTES, Header, Message, Wake};
 use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions};
 use crate::memory::MemoryDevice;
 
@@ -96,6 +97,24 @@ impl Machine {
             [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)]
         {
             self.command(index, argument, flags);
+        }
+    }
+}
+
+/// Reads `data` as messages of a vfio-user client: each is its header, and as much behind it as the header says, up to 511 bytes.
+pub fn exercise_messages(data: &[u8]) {
+    let device = Arc::new(MemoryDevice::new(SECTORS));
+    let controller = Controller::new(Card::new(&CardSettings::default(), device.clone()));
+    let Ok(wake) = Wake::new() else { return };
+    let mut function = Function::new(controller, device, Arc::new(wake));
+    let mut rest = data;
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
+        let header = Header::decode(header);
+        let (payload, behind) = behind.split_at((header.bytes as usize % 512).min(behind.len()));
+        rest = behind;
+        let message = Message { header, payload: payload.to_vec(), files: Vec::new() };
+        if let Ok(reply) = function.execute(message) {
+            assert!(reply.len() <= 2 * 512, "no reply to a short message is long");
         }
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::{Action, BlockDevice, Completions};
 use crate::memory::MemoryDevice;
-use crate::sdhci::exercise::{Collected, Ram, exercise};
+use crate::sdhci::exercise::{Collected, Ram, exercise, exercise_messages};
 use crate::sdhci::settings::CardSettings;
 
 const MEMORY: usize = 1 << 20;
@@ -331,5 +331,20 @@ proptest! {
     #[test]
     fn random_accesses_do_no_harm(data in prop::collection::vec(any::<u8>(), 0..600)) {
         exercise(&data);
+    }
+
+    #[test]
+    fn random_messages_do_no_harm(
+        messages in prop::collection::vec((0_u16..16, prop::collection::vec(any::<u8>(), 0..40)), 0..40)
+    ) {
+        let mut data = Vec::new();
+        for (command, payload) in messages {
+            data.extend_from_slice(&[0, 0]);
+            data.extend_from_slice(&command.to_ne_bytes());
+            data.extend_from_slice(&(payload.len() as u32).to_ne_bytes());
+            data.extend_from_slice(&[0; 8]);
+            data.extend_from_slice(&payload);
+        }
+        exercise_messages(&data);
     }
 }

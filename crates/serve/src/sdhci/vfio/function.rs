@@ -87,6 +87,32 @@ pub(in crate::sdhci) struct Function {
     unshared: bool,
 }
 
+/// An access to a region, as its message begins.
+struct Access {
+    offset: u64,
+    region: u32,
+    count: usize,
+}
+
+impl Access {
+    const BYTES: usize = 16;
+
+    /// The access, and the bytes behind it.
+    fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
+        let mut fields = Fields(payload);
+        let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
+        if count > MOST_DATA {
+            return Err(Errno::INVAL);
+        }
+        Ok((Self { offset, region, count }, fields.rest()))
+    }
+
+    /// Whether it lies in the registers of the controller.
+    fn of_registers(&self) -> bool {
+        self.region == BAR_REGION && self.offset.saturating_add(self.count as u64) <= u64::from(BAR_BYTES)
+    }
+}
+
 /// The end of a connection.
 pub(in crate::sdhci) enum Ended {
     Disconnected,
@@ -164,57 +190,45 @@ impl Function {
     }
 
     /// The payload of the reply, or the reason for which the command is refused.
-    fn execute(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
+    pub fn execute(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
         let Message { header, payload, files } = message;
-        let access = |payload: &[u8]| {
-            let mut fields = Fields(payload);
-            let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
-            if count > MOST_DATA { Err(Errno::INVAL) } else { Ok((offset, region, count)) }
-        };
         match header.command {
-            command::REGION_READ => match access(&payload) {
-                Ok((offset, region, count)) => {
-                    let mut out = payload[..16].to_vec();
-                    out.resize(16 + count, 0);
-                    let data = &mut out[16..];
-                    let known = match region {
-                        BAR_REGION if offset.saturating_add(count as u64) <= u64::from(BAR_BYTES) => {
-                            self.controller.read(offset, data);
-                            self.work();
-                            true
-                        }
-                        CONFIGURATION_REGION => {
-                            self.configuration.read(offset, data, self.controller.interrupt())
-                        }
-                        _ => false,
-                    };
-                    if known { Ok(out) } else { Err(Errno::INVAL) }
+            command::REGION_READ => {
+                let (access, _) = Access::decode(&payload)?;
+                let mut out = payload[..Access::BYTES].to_vec();
+                out.resize(Access::BYTES + access.count, 0);
+                let data = &mut out[Access::BYTES..];
+                if access.of_registers() {
+                    self.controller.read(access.offset, data);
+                    self.work();
+                    Ok(out)
+                } else if access.region == CONFIGURATION_REGION
+                    && self.configuration.read(access.offset, data, self.controller.interrupt())
+                {
+                    Ok(out)
+                } else {
+                    Err(Errno::INVAL)
                 }
-                Err(errno) => Err(errno),
-            },
-            command::REGION_WRITE => match access(&payload) {
-                Ok((offset, region, count)) if payload.len() == 16 + count => {
-                    let data = &payload[16..];
-                    let known = match region {
-                        BAR_REGION if offset.saturating_add(count as u64) <= u64::from(BAR_BYTES) => {
-                            let mut dma = Self::dma(&self.memory, &self.configuration);
-                            self.controller.write(offset, data, &mut dma);
-                            self.unshared |= dma.unshared;
-                            self.work();
-                            true
-                        }
-                        CONFIGURATION_REGION => {
-                            let known = self.configuration.write(offset, data);
-                            self.signal();
-                            known
-                        }
-                        _ => false,
-                    };
-                    if known { Ok(payload[..16].to_vec()) } else { Err(Errno::INVAL) }
+            }
+            command::REGION_WRITE => {
+                let (access, data) = Access::decode(&payload)?;
+                if data.len() != access.count {
+                    return Err(Errno::INVAL);
                 }
-                Ok(_) => Err(Errno::INVAL),
-                Err(errno) => Err(errno),
-            },
+                if access.of_registers() {
+                    let mut dma = Self::dma(&self.memory, &self.configuration);
+                    self.controller.write(access.offset, data, &mut dma);
+                    self.unshared |= dma.unshared;
+                    self.work();
+                } else if access.region == CONFIGURATION_REGION
+                    && self.configuration.write(access.offset, data)
+                {
+                    self.signal();
+                } else {
+                    return Err(Errno::INVAL);
+                }
+                Ok(payload[..Access::BYTES].to_vec())
+            }
             command::DEVICE_RESET => {
                 self.reset();
                 Ok(Vec::new())

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-pub(super) const HEADER_BYTES: usize = 16;
+pub(in crate::sdhci) const HEADER_BYTES: usize = 16;
 /// Bytes of one access to a region or to memory, as agreed with the client.
 pub(super) const MOST_DATA: usize = 1 << 20;
 /// The longest payload that is taken.

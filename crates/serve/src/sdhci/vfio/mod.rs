@@ -10,3 +10,5 @@ mod message;
 
 pub(super) use function::{Ended, Function, serve};
 pub(super) use link::{Link, Wake};
+#[cfg(any(test, fuzzing))]
+pub(super) use message::{HEADER_BYTES, Header, Message};
