@@ -101,10 +101,15 @@ impl Machine {
     }
 }
 
+/// A card whose partitions are soon made.
+fn small() -> CardSettings {
+    CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() }
+}
+
 /// Reads `data` as messages of a vfio-user client: each is its header, and as much behind it as the header says, up to 511 bytes.
 pub fn exercise_messages(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
-    let controller = Controller::new(Card::new(&CardSettings::default(), device.clone()));
+    let controller = Controller::new(Card::new(&small(), device.clone()));
     let Ok(wake) = Wake::new() else { return };
     let mut function = Function::new(controller, device, Arc::new(wake));
     let mut rest = data;
@@ -122,8 +127,7 @@ pub fn exercise_messages(data: &[u8]) {
 /// Reads `data` as accesses of a driver.
 pub fn exercise(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
-    let settings = CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() };
-    let controller = Controller::new(Card::new(&settings, device.clone()));
+    let controller = Controller::new(Card::new(&small(), device.clone()));
     let mut machine = Machine { controller, memory: Ram(vec![0; MEMORY]), device, waiting: Vec::new() };
     let mut rest = data;
     while let Some((operation, behind)) = rest.split_first() {

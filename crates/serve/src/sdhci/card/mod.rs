@@ -6,11 +6,7 @@
 mod commands;
 mod erase;
 mod ext_csd;
-#[cfg(test)]
-mod host;
 mod identity;
-#[cfg(test)]
-mod model;
 mod rpmb;
 mod status;
 #[cfg(test)]

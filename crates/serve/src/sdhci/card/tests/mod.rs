@@ -1,9 +1,12 @@
 //! The card by the rules of JESD84-B51.
 
+mod host;
+mod model;
+
 use emmclab_base::Modifiers;
 
-use super::host::Host;
 use super::*;
+use host::Host;
 
 const SECTORS: u64 = 8 << 20;
 

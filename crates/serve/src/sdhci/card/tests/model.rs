@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::*;
 use super::host::Host;
-use super::*;
 
 /// Steps of the model test; sectors lie in a card of 64.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::*;
+use super::super::*;
 use crate::device::Completions;
 use crate::memory::MemoryDevice;
 use crate::sdhci::exercise::Collected;
