@@ -4,9 +4,9 @@ use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
 use crate::device::Limits;
 
-/// Boot and RPMB partitions come in units of this (JESD84-B51, `BOOT_SIZE_MULT` [226], `RPMB_SIZE_MULT` [168]).
+/// Boot and RPMB partitions come in units of this (JESD84-B51, `BOOT_SIZE_MULT [226]`, `RPMB_SIZE_MULT [168]`).
 pub(super) const PARTITION_UNIT: u32 = 128 << 10;
-/// Erase groups come in units of this (JESD84-B51, `HC_ERASE_GRP_SIZE` [224]).
+/// Erase groups come in units of this (JESD84-B51, `HC_ERASE_GRP_SIZE [224]`).
 pub(super) const ERASE_UNIT: u32 = 512 << 10;
 
 /// Properties of an eMMC card, as its CID and `EXT_CSD` registers state them. The size comes from the block device.
@@ -21,28 +21,28 @@ pub struct CardSettings {
     pub revision: u8,
     /// Serial number in the CID (PSN).
     pub serial: u32,
-    /// Volatile cache in bytes (`CACHE_SIZE` [252:249]), a multiple of 128; 0: none, and the host sends no flush, so
+    /// Volatile cache in bytes (`CACHE_SIZE [252:249]`), a multiple of 128; 0: none, and the host sends no flush, so
     /// that the device must make writes durable before it completes them.
     pub cache_bytes: u64,
-    /// Sectors that a reliable write treats as one (`REL_WR_SEC_C` [222]), at least 1.
+    /// Sectors that a reliable write treats as one (`REL_WR_SEC_C [222]`), at least 1.
     pub reliable_sectors: u8,
-    /// Bytes of an erase group (`HC_ERASE_GRP_SIZE` [224]), a multiple of 512 KiB up to 127.5 MiB.
+    /// Bytes of an erase group (`HC_ERASE_GRP_SIZE [224]`), a multiple of 512 KiB up to 127.5 MiB.
     pub erase_group_bytes: u32,
-    /// Bytes that the card prefers to write at once (`OPTIMAL_WRITE_SIZE` [265]), a multiple of 4096; 0: not stated.
+    /// Bytes that the card prefers to write at once (`OPTIMAL_WRITE_SIZE [265]`), a multiple of 4096; 0: not stated.
     pub optimal_write_bytes: u32,
-    /// Bytes of each of both boot partitions (`BOOT_SIZE_MULT` [226]), a multiple of 128 KiB; 0: none.
+    /// Bytes of each of both boot partitions (`BOOT_SIZE_MULT [226]`), a multiple of 128 KiB; 0: none.
     pub boot_bytes: u32,
-    /// Bytes of the RPMB partition (`RPMB_SIZE_MULT` [168]), a multiple of 128 KiB up to 16 MiB; 0: none.
+    /// Bytes of the RPMB partition (`RPMB_SIZE_MULT [168]`), a multiple of 128 KiB up to 16 MiB; 0: none.
     pub rpmb_bytes: u32,
-    /// Whether a long operation can be interrupted by a CMD12 (`HPI_FEATURES` [503]).
+    /// Whether a long operation can be interrupted by a CMD12 (`HPI_FEATURES [503]`).
     pub high_priority_interrupt: bool,
-    /// Whether the host may start and allow background operations (`BKOPS_SUPPORT` [502]).
+    /// Whether the host may start and allow background operations (`BKOPS_SUPPORT [502]`).
     pub background_operations: bool,
-    /// Whether cache barriers are taken (`BARRIER_SUPPORT` [486]); needs a cache.
+    /// Whether cache barriers are taken (`BARRIER_SUPPORT [486]`); needs a cache.
     pub barrier: bool,
-    /// Whether writes are tagged as system data (`DATA_TAG_SUPPORT` [499]).
+    /// Whether writes are tagged as system data (`DATA_TAG_SUPPORT [499]`).
     pub data_tags: bool,
-    /// Whether TRIM is taken (`SEC_FEATURE_SUPPORT` [231], bit 4). DISCARD is always taken.
+    /// Whether TRIM is taken (`SEC_FEATURE_SUPPORT [231]`, bit 4). DISCARD is always taken.
     pub trim: bool,
     /// Whether secure erase and, together with `trim`, secure trim are taken (bit 0).
     pub secure_erase: bool,

@@ -266,7 +266,7 @@ impl ExtCsd {
         Some(effect)
     }
 
-    /// `BOOT_WP` [173]: protection of both boot partitions (bit 0), or of the one in bit 1, until power is lost. Permanent
+    /// `BOOT_WP [173]`: protection of both boot partitions (bit 0), or of the one in bit 1, until power is lost. Permanent
     /// protection (bits 2 and 3) is not offered.
     fn protect_boot(&mut self, value: u8) -> bool {
         let (power_on, which, chosen) = (value & 1 == 1, value >> 1 & 1, value >> 7 == 1);
