@@ -30,6 +30,11 @@ for case in new trace random full; do
 done
 printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
+printf '\n== NBD server beside nbdkit and qemu-nbd\n'
+run emmclab-serve nbd_speed
+printf '\n== The device as a FUSE file and a loop device\n'
+run emmclab-serve fuse_speed ||
+    printf 'needs root and fio\n'
 printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
 printf "\n== Presets of real devices\n"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the trace readers and exports: scripts/fuzz.sh [SECONDS of each, 60] [TARGET ...]. Needs no nightly compiler:
+# Runs every fuzz target, of trace readers and servers: scripts/fuzz.sh [SECONDS of each, 60] [TARGET ...]. Needs no nightly compiler:
 # readers without `unsafe` need no sanitizer, and what guides the fuzzer is in every compiler. A finding ends the script;
 # its input is in fuzz/artifacts. `cargo fuzz run TARGET` does the same with a sanitizer, where both are installed.
 set -euo pipefail

@@ -31,12 +31,19 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "python3 i
 python3 -c 'import ensurepip' 2>/dev/null || package python3-venv "no virtual environment can be made"
 if [ "$what" = dev ]; then
     command -v chromium >/dev/null || package chromium "the tests of the report page are skipped"
+    # Other projects' clients judge the NBD server, and their servers stand beside it in the bench.
+    for need in nbdinfo:libnbd-bin qemu-img:qemu-utils fio:fio nbdkit:nbdkit; do
+        command -v "${need%%:*}" >/dev/null || package "${need#*:}" "some tests of the NBD server are skipped"
+    done
+    # The module belongs to Debian's own Python.
+    /usr/bin/python3 -c 'import nbd' 2>/dev/null || package python3-libnbd "a test of the NBD server is skipped"
     # Root records real devices, machines over ssh, and a stand-in phone behind the real adb server.
     if [ "$(id -u)" = 0 ]; then
         for need in fio:fio sqlite3:sqlite3 mkfs.ext4:e2fsprogs sshd:openssh-server ssh:openssh-client adb:adb \
-            mksh:mksh toybox:toybox busybox:busybox-static trace-cmd:trace-cmd; do
+            mksh:mksh toybox:toybox busybox:busybox-static trace-cmd:trace-cmd fusermount3:fuse3 mkfs.xfs:xfsprogs \
+            mkfs.btrfs:btrfs-progs mkfs.f2fs:f2fs-tools mkfs.vfat:dosfstools losetup:mount; do
             PATH=$PATH:/usr/sbin:/sbin command -v "${need%%:*}" >/dev/null ||
-                package "${need#*:}" "some tests of the recorder are skipped"
+                package "${need#*:}" "some tests of the recorder or of exports are skipped"
         done
     fi
 fi

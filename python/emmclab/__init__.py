@@ -28,6 +28,7 @@ from emmclab.errors import (
     UnitError,
     UnsupportedError,
 )
+from emmclab.live import LiveDevice, serve
 from emmclab.profile import Profile
 from emmclab.trace import Trace, bundled, combine, convert, profile, read
 
@@ -37,6 +38,7 @@ __all__ = [
     "EmmclabError",
     "FormatError",
     "InputError",
+    "LiveDevice",
     "Profile",
     "Result",
     "Trace",
@@ -52,4 +54,5 @@ __all__ = [
     "convert",
     "profile",
     "read",
+    "serve",
 ]

@@ -93,6 +93,8 @@ def warnings(result: Result) -> list[str]:
     []
     """
     found = [text] if (text := ended_early(result)) else []
+    if (lie := result["configuration.lies"]) != "none":
+        found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
     load, recorded = result["run.load"], result["recorded"]
     completions = recorded["response"]["all"]["recorded_ms"] is not None
     closed = "--mode closed" if completions else ""

@@ -225,6 +225,12 @@ impl Device {
         self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
     }
 
+    /// Number that the next command gets ([`RequestCompleted::id`](crate::RequestCompleted::id)).
+    #[inline]
+    pub fn next_command(&self) -> u64 {
+        self.controller.next_command()
+    }
+
     /// When everything taken so far is complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {

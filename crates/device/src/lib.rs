@@ -9,6 +9,7 @@ pub mod checker;
 mod command;
 mod controller;
 mod counters;
+mod cut;
 mod device;
 mod events;
 mod ftl;
@@ -24,6 +25,7 @@ mod words;
 
 pub use command::Command;
 pub use counters::Counters;
+pub use cut::UndoLog;
 pub use device::{Block, Device};
 pub use emmclab_base::Modifiers;
 pub use events::*;

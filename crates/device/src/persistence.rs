@@ -53,7 +53,9 @@ pub struct Persistence {
     /// A device whose completions of plain writes promise something.
     write_through: bool,
     unit_sectors: u32,
-    /// Version of the next write; 0 = nothing.
+    /// Number that the device gives its next command, less the version of that: versions begin with 1, and 0 is nothing.
+    offset: u64,
+    /// Version of the next write.
     next: u32,
     /// Commands not yet complete: with the version that they write.
     commands: VecDeque<(Command, u32)>,
@@ -65,8 +67,6 @@ pub struct Persistence {
     flash: HashMap<u64, Vec<Step>>,
     /// Versions in the cache, by sector.
     cached: HashMap<u64, u32>,
-    /// The version that each sector was given last, in the cache or on the flash.
-    given: HashMap<u64, u32>,
     orders: Vec<Order>,
     /// Where the last command was packed, when its pages so far count.
     pack_end: Option<Nanos>,
@@ -84,13 +84,13 @@ impl Persistence {
         Self {
             write_through: device.promises_on_completion(),
             unit_sectors: device.geometry().unit_sectors,
+            offset: device.next_command().wrapping_sub(1),
             next: 1,
             commands: VecDeque::new(),
             unpromised: Vec::new(),
             promised: HashMap::new(),
             flash: HashMap::new(),
             cached: HashMap::new(),
-            given: HashMap::new(),
             orders: Vec::new(),
             pack_end: None,
         }
@@ -194,16 +194,9 @@ impl Persistence {
         self.unpromised = held;
     }
 
-    /// The version that a sector is given now: that of the oldest write under way that has not given it one.
-    fn writer_of(&mut self, sector: u64) -> u32 {
-        let given = self.given.entry(sector).or_default();
-        let covers = |(command, version): &&(Command, u32)| {
-            command.op == Op::Write
-                && *version > *given
-                && (command.sector..command.sector + u64::from(command.sectors)).contains(&sector)
-        };
-        *given = self.commands.iter().find(covers).map_or(*given, |(_, version)| *version);
-        *given
+    /// The version that a command writes, by its number at the device.
+    fn version_of(&self, command: u64) -> u32 {
+        command.wrapping_sub(self.offset) as u32
     }
 
     fn store(&mut self, unit: Lpn, covered: u32, mut keep: impl FnMut(&mut Self, u64)) {
@@ -240,8 +233,8 @@ impl Observer for Persistence {
     }
 
     fn unit_cached(&mut self, event: &UnitCached) {
+        let version = self.version_of(event.command);
         self.store(event.lpn, event.covered, |all, sector| {
-            let version = all.writer_of(sector);
             all.cached.insert(sector, version);
         });
     }
@@ -257,8 +250,11 @@ impl Observer for Persistence {
         }
         for unit in event.units {
             self.store(unit.lpn, unit.covered, |all, sector| {
-                let version = all.cached.remove(&sector).unwrap_or_else(|| all.writer_of(sector));
-                all.flash.entry(sector).or_default().push((end, version));
+                let cached = all.cached.remove(&sector);
+                let version = unit.command.map(|command| all.version_of(command)).or(cached);
+                if let Some(version) = version {
+                    all.flash.entry(sector).or_default().push((end, version));
+                }
             });
         }
     }

@@ -236,3 +236,23 @@ proptest! {
         prop_assert_eq!(persistence.lost(), None);
     }
 }
+
+/// Whether the contract is broken at some moment of a run with a device that tells this lie.
+fn is_caught(lie: &str, commands: &[Command]) -> bool {
+    let (persistence, done) = run(&cached(&[("cache.lies", lie)]), commands);
+    let cuts = done.iter().copied().chain(persistence.moments());
+    cuts.into_iter().any(|at| persistence.broken(at).is_some())
+}
+
+#[test]
+fn a_device_that_lies_breaks_the_contract() {
+    let flush = |modifiers| with(modifiers, Command::new(Nanos::from_micros(10), Op::Flush, 0, 0));
+    let plain = command(0, Op::Write, 0, 16);
+    let flushed = [plain, flush(Modifiers::empty())];
+    assert!(is_caught("flush", &flushed) && !is_caught("none", &flushed));
+    let reliable = [with(Modifiers::RELIABLE, plain)];
+    assert!(is_caught("fua", &reliable) && !is_caught("none", &reliable));
+    let mut ordered = vec![plain, flush(Modifiers::BARRIER)];
+    ordered.push(with(Modifiers::RELIABLE, command(20, Op::Write, 32, 4)));
+    assert!(is_caught("barrier", &ordered) && !is_caught("none", &ordered));
+}

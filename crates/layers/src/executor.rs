@@ -4,10 +4,9 @@ use std::io;
 
 use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
 
-use crate::checksum::checksum;
 use crate::in_flight::InFlight;
 use crate::layer::{Background, Decision, Layer, ReadAt};
-use crate::plan::{Command, Memory, Plan, Step};
+use crate::plan::{Command, Plan, Step};
 use crate::request::HostRequest;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -94,12 +93,7 @@ impl<D: Disk> Executor<D> {
         let executor = self;
         for level in (0..executor.levels.len()).rev() {
             if recover {
-                // The layer steps aside while it reads through those below it.
-                let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
-                let mut layer = std::mem::replace(&mut executor.levels[level].layer, aside);
-                let done = layer.recover(&mut Disks { executor: &mut *executor, level });
-                executor.levels[level].layer = layer;
-                done?;
+                executor.recover_level(level)?;
             }
             let mut plan = Plan::default();
             executor.levels[level].layer.start(&mut plan);
@@ -107,6 +101,28 @@ impl<D: Disk> Executor<D> {
             while !executor.stage(&mut running, &mut [])? {}
         }
         Ok(())
+    }
+
+    /// Restores layers, the first on top, from the disks that they ran on before, without a write. Returns them with the number
+    /// that their next request has; [`Layer::start`] comes next.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn recover(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> io::Result<(Vec<Box<dyn Layer>>, u64)> {
+        let mut executor = Self::stopped(layers, disks);
+        for level in (0..executor.levels.len()).rev() {
+            executor.recover_level(level)?;
+        }
+        Ok((executor.levels.into_iter().map(|level| level.layer).collect(), executor.next_id))
+    }
+
+    fn recover_level(&mut self, level: usize) -> io::Result<()> {
+        // The layer steps aside while it reads through those below it.
+        let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
+        let mut layer = std::mem::replace(&mut self.levels[level].layer, aside);
+        let done = layer.recover(&mut Disks { executor: self, level });
+        self.levels[level].layer = layer;
+        done
     }
 
     /// The disks.
@@ -255,28 +271,16 @@ impl<D: Disk> Executor<D> {
         if !op.has_data() {
             return self.forward(below, disk, &sent, &mut []);
         }
-        let mut data = vec![0; sectors as usize * SECTOR];
+        let Running { plan, scratch, .. } = running;
         if op == Op::Read {
+            let mut data = vec![0; sectors as usize * SECTOR];
             self.forward(below, disk, &sent, &mut data)?;
+            plan.scatter(command, &data, payload, scratch);
+            return Ok(());
         }
-        let mut at = 0;
-        for piece in running.plan.pieces(command) {
-            let inside = piece.offset as usize * SECTOR..(piece.offset + piece.sectors) as usize * SECTOR;
-            let part = &mut data[at..at + inside.len()];
-            at += inside.len();
-            match (op, piece.memory) {
-                (Op::Read, Memory::Payload) => payload[inside].copy_from_slice(part),
-                (Op::Read, _) => running.scratch[inside].copy_from_slice(part),
-                (_, Memory::Payload) => part.copy_from_slice(&payload[inside]),
-                (_, Memory::Scratch) => part.copy_from_slice(&running.scratch[inside]),
-                (_, Memory::Meta) => part.copy_from_slice(&running.plan.meta()[inside]),
-            }
-        }
-        if op == Op::Write {
-            seal(&running.plan, command, &mut data);
-            self.forward(below, disk, &sent, &mut data)?;
-        }
-        Ok(())
+        let mut data = Vec::with_capacity(sectors as usize * SECTOR);
+        plan.gather(command, payload, scratch, &mut data);
+        self.forward(below, disk, &sent, &mut data)
     }
 
     /// Hands a command to the level below, or to its disk.
@@ -299,20 +303,4 @@ impl<D: Disk> Executor<D> {
 /// A request without a number.
 fn request(op: Op, sector: u64, sectors: u32, modifiers: Modifiers) -> HostRequest {
     HostRequest { id: 0, op, sector, sectors, modifiers }
-}
-
-/// Puts the checksums into the records of a gathered write.
-fn seal(plan: &Plan, command: &Command, data: &mut [u8]) {
-    let mut at = 0;
-    for piece in plan.pieces(command) {
-        if let Some(seals) = piece.seals {
-            let (head, rest) = data[at..].split_at_mut(SECTOR);
-            let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
-            put(Plan::DATA_CHECKSUM_AT, checksum(&rest[..seals as usize * SECTOR]));
-            put(Plan::CHECKSUM_AT, 0);
-            let sum = checksum(head);
-            head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
-        }
-        at += piece.sectors as usize * SECTOR;
-    }
 }

@@ -1,7 +1,10 @@
 //! Plans for a request or for background work: commands for the disks below, and where their data lies.
 
+use std::ops::Range;
+
 use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
 
+use crate::checksum::checksum;
 use crate::request::HostRequest;
 
 /// The place of data while a plan runs. The driver owns the bytes, a layer names them.
@@ -27,6 +30,23 @@ pub struct Piece {
     /// For the sector at the head of a record: how many sectors of the same write follow that belong to it. The driver
     /// puts a checksum of those into it ([`Plan::DATA_CHECKSUM_AT`]), then one of itself ([`Plan::CHECKSUM_AT`]).
     pub seals: Option<u32>,
+}
+
+impl Piece {
+    fn bytes(&self) -> Range<usize> {
+        let at = |sector: u32| sector as usize * SECTOR_BYTES as usize;
+        at(self.offset)..at(self.offset + self.sectors)
+    }
+}
+
+/// Puts the checksums into the record at the head of `data`, which `sectors` more belong to.
+fn seal(data: &mut [u8], sectors: u32) {
+    let (head, rest) = data.split_at_mut(SECTOR_BYTES as usize);
+    let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+    put(Plan::DATA_CHECKSUM_AT, checksum(&rest[..sectors as usize * SECTOR_BYTES as usize]));
+    put(Plan::CHECKSUM_AT, 0);
+    let sum = checksum(head);
+    head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// One request to a disk below.
@@ -188,6 +208,41 @@ impl Plan {
         self.meta.extend_from_slice(bytes);
         self.meta.resize(self.meta.len().next_multiple_of(SECTOR_BYTES as usize), 0);
         self.push(Piece { memory: Memory::Meta, offset, sectors: self.meta_sectors() - offset, seals: None });
+    }
+
+    /// Appends the data of a write to `data`: its pieces, with the checksums of its records.
+    pub fn gather(&self, command: &Command, payload: &[u8], scratch: &[u8], data: &mut Vec<u8>) {
+        let start = data.len();
+        for piece in self.pieces(command) {
+            let inside = piece.bytes();
+            data.extend_from_slice(match piece.memory {
+                Memory::Payload => &payload[inside],
+                Memory::Scratch => &scratch[inside],
+                Memory::Meta => &self.meta[inside],
+            });
+        }
+        let mut at = start;
+        for piece in self.pieces(command) {
+            if let Some(seals) = piece.seals {
+                seal(&mut data[at..], seals);
+            }
+            at += piece.bytes().len();
+        }
+    }
+
+    /// Puts the data of a read where its pieces lie.
+    pub fn scatter(&self, command: &Command, data: &[u8], payload: &mut [u8], scratch: &mut [u8]) {
+        let mut at = 0;
+        for piece in self.pieces(command) {
+            let inside = piece.bytes();
+            let part = &data[at..at + inside.len()];
+            at += inside.len();
+            match piece.memory {
+                Memory::Payload => payload[inside].copy_from_slice(part),
+                // A layer reads no metadata while it plans.
+                Memory::Scratch | Memory::Meta => scratch[inside].copy_from_slice(part),
+            }
+        }
     }
 
     fn meta_sectors(&self) -> u32 {

@@ -13,6 +13,7 @@ mod direct;
 mod errors;
 mod frame;
 mod json;
+mod live;
 mod pair;
 mod presets;
 mod profile;
@@ -38,6 +39,8 @@ mod _core {
     use crate::direct::{PyDirectIo, bandwidths};
     #[pymodule_export]
     use crate::frame::PyFrame;
+    #[pymodule_export]
+    use crate::live::PyLive;
     #[pymodule_export]
     use crate::pair::PyPair;
     #[pymodule_export]

@@ -141,7 +141,7 @@ pub(crate) fn precondition(
 }
 
 /// The folder of images; a cache where it has a limit.
-fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore, Error> {
+pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore, Error> {
     let store = ImageStore::open(folder)?;
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
 }
@@ -159,7 +159,7 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
 }
 
 /// Layers by name with their settings as text, as `DeviceConfig.with_values` takes them.
-type Layers = Vec<(String, Vec<(String, String)>)>;
+pub(crate) type Layers = Vec<(String, Vec<(String, String)>)>;
 
 /// A run, what is kept of it where asked for, and what goes wrong in a victim policy written in Python.
 struct Running {
@@ -179,7 +179,7 @@ impl PySimulation {
     }
 }
 
-fn layer((name, settings): &(String, Vec<(String, String)>)) -> LayerConfig {
+pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> LayerConfig {
     settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use emmclab_trace::{Error, Kind, Result};
+use rustix::mount::{MountFlags, mount};
 
 /// Instances are named `emmclab[N]-PID-AGE`, AGE being the start time of that process: a process id alone comes again.
 const PREFIX: &str = "emmclab";
@@ -15,21 +16,30 @@ pub(crate) struct Instance {
     path: PathBuf,
 }
 
-/// Where tracefs is: its own mount, or below debugfs on kernels before 4.1.
+/// Place of the mount of tracefs.
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+/// Where tracefs is: its own mount, which is made where nobody has, or below debugfs on kernels before 4.1.
 pub(crate) fn tracefs() -> Result<&'static Path> {
-    ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .map(Path::new)
-        .into_iter()
-        .find(|path| path.join("instances").is_dir())
-        .ok_or_else(|| {
-            let root = rustix::process::geteuid().is_root();
-            let hint = if root {
-                "`mount -t tracefs nodev /sys/kernel/tracing`; the kernel needs CONFIG_FTRACE"
-            } else {
-                "recording needs root: run it with sudo"
-            };
-            Error::new(Kind::Io, "tracefs is not there, or not readable by this user").hint(hint)
-        })
+    let mounted = || {
+        [TRACEFS, "/sys/kernel/debug/tracing"]
+            .map(Path::new)
+            .into_iter()
+            .find(|path| path.join("instances").is_dir())
+    };
+    if let Some(path) = mounted() {
+        return Ok(path);
+    }
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        // A system without systemd mounts it nowhere. A failure shows in the second look.
+        let _ = mount("nodev", TRACEFS, "tracefs", MountFlags::empty(), None);
+    }
+    mounted().ok_or_else(|| {
+        let hint =
+            if root { "the kernel needs CONFIG_FTRACE" } else { "recording needs root: run it with sudo" };
+        Error::new(Kind::Io, "tracefs is not there, or not readable by this user").hint(hint)
+    })
 }
 
 /// Start time of a process in clock ticks since boot, the 22nd field of its `stat`.

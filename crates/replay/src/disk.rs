@@ -4,8 +4,13 @@
 //! comes: [`Disk::next_event`] and [`Disk::step`] move the disk on, and [`Disk::take_completed`] gives the completions that
 //! have become known, under the numbers of their commands.
 
+use std::io;
+
 use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, Observer, OnCompletion, RequestCompleted, Scheduling, Settings, Stop};
+use emmclab_device::{
+    Command, Device, Lie, Observer, OnCompletion, RequestCompleted, Scheduling, Settings, Stop, UndoLog,
+};
+use emmclab_media::{Image, Media};
 use emmclab_trace::{Nanos, Result};
 
 use crate::host::{HostCounts, HostQueue};
@@ -23,6 +28,14 @@ pub(crate) struct Disk {
     /// What was fetched last, kept to reuse its memory.
     fetched: Vec<Command>,
     completed: Vec<RequestCompleted>,
+    contents: Option<Box<Contents>>,
+}
+
+/// The data of a disk, and what a cut of power takes back.
+struct Contents {
+    media: Media,
+    undo: UndoLog,
+    tears: bool,
 }
 
 /// A call of the device.
@@ -43,6 +56,7 @@ impl Disk {
             now: Nanos::MIN,
             fetched: Vec::new(),
             completed: Vec::new(),
+            contents: None,
         }
     }
 
@@ -55,6 +69,81 @@ impl Disk {
             reorders: settings.controller.scheduling == Scheduling::ReadFirst,
             ..Self::new(device)
         }
+    }
+
+    /// A device at time 0 of a live run, with its contents in `image` and, where `check`, a checker. Commands reach it as they are:
+    /// a live host merges and packs above.
+    pub fn live(settings: &Settings, mut device: Device, image: Image, check: bool) -> Self {
+        device.rewind();
+        let contents = Contents {
+            media: Media::new(&device, image),
+            undo: UndoLog::of(&device),
+            tears: settings.cache.lies == Lie::Tear,
+        };
+        let disk = Self {
+            checker: check.then(|| Box::new(Checker::of(&device))),
+            reorders: settings.controller.scheduling == Scheduling::ReadFirst,
+            ..Self::new(device)
+        };
+        Self { contents: Some(Box::new(contents)), ..disk }
+    }
+
+    /// The data of the write that comes next.
+    pub fn give(&mut self, sector: u64, data: &[u8]) {
+        if let Some(contents) = &mut self.contents
+            && self.device.stop().is_none()
+        {
+            contents.media.give(self.device.next_command(), sector, data);
+        }
+    }
+
+    /// Fills `buffer` with what the sectors hold.
+    ///
+    /// # Errors
+    /// As the image gives them.
+    pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.contents.as_ref().map_or(Ok(()), |contents| contents.media.read(sector, buffer))
+    }
+
+    /// The contents, on a live disk.
+    pub fn media(&self) -> Option<&Media> {
+        self.contents.as_ref().map(|contents| &contents.media)
+    }
+
+    /// Has the device go on to `until` on its own.
+    ///
+    /// # Errors
+    /// As [`Disk::submit`].
+    pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
+        self.now = self.now.max(until);
+        self.act(&Action::Advance(until), observer)
+    }
+
+    /// Moves data that is programmed by `now` to the image.
+    ///
+    /// # Errors
+    /// As [`Media::land`].
+    pub fn land(&mut self, now: Nanos) -> io::Result<()> {
+        self.contents.as_mut().map_or(Ok(()), |contents| {
+            contents.undo.retire(now);
+            contents.media.land(now)
+        })
+    }
+
+    /// Power is lost at `at`: commands in flight never complete, and only what was programmed is left.
+    ///
+    /// # Errors
+    /// As [`Media::land`].
+    pub fn cut(&mut self, at: Nanos) -> io::Result<()> {
+        self.completed.clear();
+        if let Some(contents) = &mut self.contents {
+            contents.media.cut(at, contents.tears)?;
+            self.device.cut(at, &mut contents.undo);
+        }
+        if self.checker.is_some() {
+            self.checker = Some(Box::new(Checker::of(&self.device)));
+        }
+        Ok(())
     }
 
     #[cfg(test)]
@@ -197,12 +286,24 @@ impl Disk {
     }
 
     fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {
-        let Self { device, checker, host, completed, .. } = self;
+        let Self { device, checker, host, completed, contents, .. } = self;
         let completed = |_: &mut O, event: &RequestCompleted| match host {
             Some(host) => host.completed(event, completed),
             None => completed.push(*event),
         };
         let mut listener = OnCompletion { observer, completed };
+        if let Some(contents) = contents.as_deref_mut() {
+            let Contents { media, undo, .. } = contents;
+            if let (Some(checker), Action::Submit(commands)) = (&mut *checker, action) {
+                commands.iter().for_each(|command| checker.expect(command));
+            }
+            let mut listeners = (checker.as_deref_mut(), ((media, undo), &mut listener));
+            action.perform(device, &mut listeners)?;
+            return match (checker, action) {
+                (Some(checker), Action::Submit(_)) => checker.verify_now_and_then(device),
+                _ => Ok(()),
+            };
+        }
         let Some(checker) = checker.as_deref_mut() else { return action.perform(device, &mut listener) };
         if let Action::Submit(commands) = action {
             commands.iter().for_each(|command| checker.expect(command));

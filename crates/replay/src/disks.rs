@@ -1,5 +1,7 @@
 //! The disks below the layers, for the time of one call.
 
+use std::io;
+
 use emmclab_device::{Command, Observer, Quiet, RequestCompleted};
 use emmclab_trace::{Nanos, Result};
 
@@ -24,6 +26,23 @@ impl<O: Observer> Disks<'_, O> {
         match &mut self.second {
             Some(second) if disk > 0 => second.submit(command, &mut Quiet),
             _ => self.main.submit(command, self.observer),
+        }
+    }
+
+    /// Gives disk `disk` the data of the write that it has next.
+    pub fn give(&mut self, disk: usize, sector: u64, data: &[u8]) {
+        self.disk(disk).give(sector, data);
+    }
+
+    /// Fills `buffer` from `sector` of disk `disk` on.
+    pub fn read(&mut self, disk: usize, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.disk(disk).read(sector, buffer)
+    }
+
+    fn disk(&mut self, disk: usize) -> &mut Disk {
+        match &mut self.second {
+            Some(second) if disk > 0 => second,
+            _ => self.main,
         }
     }
 

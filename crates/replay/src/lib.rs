@@ -22,6 +22,7 @@ mod recorder;
 mod result;
 mod rows;
 mod simulation;
+mod stack;
 mod tally;
 mod wrap_addresses;
 
@@ -44,4 +45,5 @@ pub use result::{
 };
 pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
+pub use stack::{Answer, Part, Stack};
 pub use tally::Times;

@@ -17,6 +17,11 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
+    /// No values yet; the first will have the number `first`.
+    pub fn starting_at(first: u64) -> Self {
+        Self { first, values: VecDeque::new() }
+    }
+
     /// Adds a value; gives its number.
     pub fn push(&mut self, value: T) -> u64 {
         self.values.push_back(Some(value));

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use emmclab_base::SECTOR_BYTES;
-
+use crate::SECTOR;
 use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
-
-const SECTOR: usize = SECTOR_BYTES as usize;
 /// Sectors that are kept together.
 const CHUNK_SECTORS: u64 = 128;
 const CHUNK: usize = CHUNK_SECTORS as usize * SECTOR;

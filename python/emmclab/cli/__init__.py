@@ -29,6 +29,8 @@ COMMANDS = (
     "formats",
     "simulate",
     "compare",
+    "serve",
+    "control",
     "advise",
     "devices",
     "calibrate",

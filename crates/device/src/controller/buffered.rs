@@ -7,8 +7,9 @@ use super::Controller;
 use super::below::{Below, span_of};
 use super::write_buffer::WriteBuffer;
 use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached};
-use crate::ftl::request_state::{RequestState, Taken};
+use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
+use crate::settings::Lie;
 
 impl Controller {
     /// A write whose data has come, on a device with RAM for data or with flags.
@@ -20,13 +21,13 @@ impl Controller {
         below: &mut Below<'_, L>,
     ) {
         if modifiers.contains(Modifiers::PREFLUSH) {
-            let end = self.flush_from(request.ready, below);
+            let end = self.flush_command(request.ready, below);
             request.wait_until(end);
         }
         if modifiers.contains(Modifiers::RELIABLE) {
             request.spend(self.commands.reliable);
         }
-        let durable = modifiers.durable();
+        let durable = modifiers.durable() && self.lies != Lie::Fua;
         if durable || self.write_buffer.is_none() {
             self.write_around(request, below);
         } else {
@@ -83,11 +84,18 @@ impl Controller {
             if let Some(cache) = &mut self.read_cache {
                 cache.forget(lpn);
             }
-            below.log.unit_cached(&UnitCached { lpn, covered, overwritten, at: now });
+            let command = request.event.id;
+            below.log.unit_cached(&UnitCached { lpn, covered, command, overwritten, at: now });
         }
         buffer.since = buffer.since.max(now);
         request.wait_until(now);
         request.without_flash(request.ready);
+    }
+
+    /// A flush that the host asked for at `ready`; returns when it is complete.
+    pub(super) fn flush_command<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
+        let end = if self.lies == Lie::Flush { ready } else { self.flush_from(ready, below) };
+        end + self.commands.flush
     }
 
     /// Everything in the buffer goes to the flash from `ready` on; returns when it and all before is there.
@@ -103,7 +111,9 @@ impl Controller {
 
     /// A barrier: data in the buffer leaves it before anything that comes later.
     pub(super) fn barrier<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
-        if let Some(buffer) = &mut self.write_buffer {
+        if let Some(buffer) = &mut self.write_buffer
+            && self.lies != Lie::Barrier
+        {
             buffer.leave_older(ready, below);
             buffer.barrier();
         }
@@ -204,7 +214,7 @@ impl WriteBuffer {
             let (op, sectors) = (Op::Write, (at - begin) as u32);
             let (arrival, start, queue_limited) = (ready, ready, false);
             let taken = Taken {
-                id: 0,
+                id: NO_COMMAND,
                 op,
                 sector: begin,
                 sectors,

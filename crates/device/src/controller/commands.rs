@@ -16,6 +16,8 @@ pub(crate) struct Commands {
     pub fetch: Nanos,
     /// Time that a reliable write takes on top.
     pub reliable: Nanos,
+    /// Time that a flush takes on top.
+    pub flush: Nanos,
     /// When each slot of the queue is free; empty where there is no limit.
     slots: Vec<Nanos>,
 }
@@ -32,6 +34,7 @@ impl Commands {
             },
             fetch: settings.host.fetch(),
             reliable: nanos(controller.reliable_write_us),
+            flush: nanos(settings.cache.flush_us),
             slots: vec![Nanos::MIN; controller.queue_depth as usize],
         }
     }

@@ -75,7 +75,8 @@ impl Controller {
         let whole = span.is_whole(below.ftl.geometry().unit_sectors);
         let (mut first, mut left) = (page.first, page.units);
         while left > 0 {
-            let write = PageWrite { first, units: left, group: page.group, span, whole, hot };
+            let (group, command) = (page.group, Some(page.request));
+            let write = PageWrite { first, units: left, group, span, whole, hot, command };
             let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
             let complete = below.ftl.completion(&op);
             let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));

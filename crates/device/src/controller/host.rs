@@ -75,7 +75,7 @@ impl Controller {
             self.barrier(request.ready, below);
             request.ready
         } else {
-            self.flush_from(request.ready, below)
+            self.flush_command(request.ready, below)
         };
         request.without_flash(end);
     }

@@ -22,7 +22,7 @@ use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
 use crate::geometry::Geometry;
 use crate::nand::Nand;
-use crate::settings::{Scheduling, Settings};
+use crate::settings::{Lie, Scheduling, Settings};
 
 use background::Background;
 pub(crate) use below::Below;
@@ -63,6 +63,7 @@ pub(crate) struct Controller {
     read_cache: Option<Box<ReadCache>>,
     background: Background,
     share_packed_pages: bool,
+    lies: Lie,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
     clock: Clock,
@@ -84,6 +85,7 @@ impl Controller {
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
+            lies: settings.cache.lies,
             pack: Vec::new(),
             clock: Clock::NEW,
         }
@@ -97,6 +99,11 @@ impl Controller {
     /// Whether completed writes may be in RAM only.
     pub fn buffers_writes(&self) -> bool {
         self.write_buffer.is_some()
+    }
+
+    /// Number that the next command gets.
+    pub fn next_command(&self) -> u64 {
+        self.clock.next_id
     }
 
     /// When everything taken so far is complete, work in the background included.
@@ -115,6 +122,24 @@ impl Controller {
             buffer.rewind();
         }
         self.clock = Clock::NEW;
+    }
+
+    /// Power was lost at `at`: what waited in RAM is gone, and nothing is under way.
+    pub fn cut(&mut self, at: Nanos) {
+        self.commands.rewind();
+        self.background.rewind();
+        if let Some(queue) = &mut self.queue {
+            queue.clear();
+        }
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.lose();
+            buffer.rewind();
+        }
+        if let Some(cache) = &mut self.read_cache {
+            cache.clear();
+        }
+        self.clock.last_arrival = self.clock.last_arrival.max(at);
+        self.clock.idle_from = at;
     }
 
     /// Checks a command against the device and the clock.

@@ -57,6 +57,7 @@ impl Controller {
                 break;
             }
             let mut request = shared;
+            request.event.id = self.clock.next_id + states.len() as u64;
             (request.event.sector, request.event.sectors) = (entry.sector, entry.sectors);
             if stream {
                 // All of them at once, below.
@@ -76,10 +77,9 @@ impl Controller {
         let out = if write { Nanos::ZERO } else { self.commands.host(sectors) };
         let stopped = below.stop().is_some();
         if !stopped {
+            self.clock.next_id += states.len() as u64;
             for request in &mut states {
                 request.complete_by(complete);
-                request.event.id = self.clock.next_id;
-                self.clock.next_id += 1;
                 request.spend_after(out);
                 self.complete(&request.event, below.log);
             }

@@ -36,6 +36,11 @@ impl ReadCache {
         self.units.push(unit.0);
     }
 
+    /// Everything is gone.
+    pub fn clear(&mut self) {
+        self.units.clear();
+    }
+
     /// A unit changes or goes.
     pub fn forget(&mut self, unit: Lpn) {
         self.units.remove(unit.0);

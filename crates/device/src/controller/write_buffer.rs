@@ -199,6 +199,14 @@ impl WriteBuffer {
         self.leaving.peek().map(|Reverse((end, _))| *end)
     }
 
+    /// Everything here is gone with the power.
+    pub fn lose(&mut self) {
+        while let Some((from, to)) = self.next_to_leave() {
+            (from.0..to.0).for_each(|unit| self.drop_unit(Lpn(unit)));
+            self.close_groups(from, to);
+        }
+    }
+
     /// Forgets all times, for a run that starts anew. The buffer must be empty.
     pub fn rewind(&mut self) {
         self.leaving.clear();

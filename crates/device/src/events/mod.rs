@@ -161,6 +161,9 @@ pub struct UnitWritten {
     pub from: Option<Ppn>,
     /// Sectors that came from the host, one bit each from the lowest.
     pub covered: u32,
+    /// Number of the command that gave those sectors ([`RequestCompleted::id`]); `None` where they come out of the write buffer, which
+    /// has them from the last [`UnitCached`] of each.
+    pub command: Option<u64>,
 }
 
 /// Pages of a block were programmed.
@@ -283,6 +286,8 @@ pub struct UnitCached {
     pub lpn: Lpn,
     /// Sectors that came, one bit each from the lowest.
     pub covered: u32,
+    /// Number of the command that gave them ([`RequestCompleted::id`]).
+    pub command: u64,
     /// Whether the buffer held data of the unit already.
     pub overwritten: bool,
     /// When there was room.

@@ -37,6 +37,25 @@ macro_rules! observer {
             })+
         }
 
+        /// A listener that may be missing.
+        impl<O: Observer> Observer for Option<O> {
+            const UNITS: bool = O::UNITS;
+
+            #[inline]
+            fn request_completed(&mut self, event: &RequestCompleted) {
+                if let Some(listener) = self {
+                    listener.request_completed(event);
+                }
+            }
+
+            $(#[inline]
+            fn $name(&mut self, event: &$event) {
+                if let Some(listener) = self {
+                    listener.$name(event);
+                }
+            })+
+        }
+
         /// Two listeners, told in their order.
         impl<A: Observer, B: Observer> Observer for (A, B) {
             const UNITS: bool = A::UNITS || B::UNITS;

@@ -49,6 +49,8 @@ pub(crate) struct Run {
     pub units: u32,
     pub span: Span,
     pub unit_sectors: u32,
+    /// Number of the command that gave the data; `None` where it is no command's.
+    pub command: Option<u64>,
 }
 
 impl Units for Run {
@@ -57,7 +59,7 @@ impl Units for Run {
         units
             .map(|lpn| {
                 let covered = self.span.covered(lpn, self.unit_sectors);
-                UnitWritten { lpn, from: tables.lookup(lpn), covered }
+                UnitWritten { lpn, from: tables.lookup(lpn), covered, command: self.command }
             })
             .collect()
     }
@@ -96,7 +98,12 @@ pub(crate) struct Moves<'a> {
 
 impl Units for Moves<'_> {
     fn report(&self, _: &Tables) -> PageUnits {
-        let unit = |(from, lpn): &(Ppn, Lpn)| UnitWritten { lpn: *lpn, from: Some(*from), covered: 0 };
+        let unit = |(from, lpn): &(Ppn, Lpn)| UnitWritten {
+            lpn: *lpn,
+            from: Some(*from),
+            covered: 0,
+            command: None,
+        };
         self.units.iter().map(unit).collect()
     }
 

@@ -32,7 +32,7 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use crate::nand::{Nand, Operation};
+use crate::nand::{BlockState, Nand, Operation};
 use crate::settings::Settings;
 use gc::VictimPolicy;
 use request_state::RequestState;
@@ -310,6 +310,34 @@ impl Ftl {
     pub fn prefetch(&mut self, sectors: &[u64]) {
         let shift = self.core.geometry.unit_shift;
         self.core.tables.prefetch(sectors.iter().map(|sector| (sector >> shift) as usize));
+    }
+
+    /// A unit whose program to `to` did not end lies at `from` again, or nowhere.
+    pub fn take_back(&mut self, nand: &Nand, lpn: Lpn, to: Ppn, from: Option<Ppn>) {
+        if self.lookup(lpn) != Some(to) {
+            // A move took it on, or a later command has replaced it.
+            return;
+        }
+        self.core.tables.unmap(lpn);
+        let stays = |from: &Ppn| {
+            let block = self.core.geometry.block_of(*from);
+            matches!(nand.state(block), BlockState::Open | BlockState::Full)
+                && self.core.tables.unit_at(*from).is_none()
+        };
+        // The tables of a block-mapped scheme know one place of a page only, so the version before is out of their reach.
+        if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {
+            self.core.tables.map_again(lpn, from);
+        }
+        if let Some(changed) = &mut self.core.changed_entries {
+            changed.push(lpn);
+        }
+    }
+
+    /// Power was lost: copies of the map in memory are gone, nothing is under way.
+    pub fn power_cycle(&mut self) {
+        self.scheme.follow(&mut self.core);
+        self.core.rewind();
+        self.scheme.power_cycle();
     }
 
     /// Time starts again: copies of the map in memory are gone, data stays.

@@ -109,7 +109,8 @@ impl Core {
             let span = span_of(&entries[piece.entry]);
             bytes += self.bytes_to_move(span, piece.unit, 1);
             let covered = span.covered(piece.unit, unit_sectors);
-            written.push(UnitWritten { lpn: piece.unit, from: self.lookup(piece.unit), covered });
+            let (from, command) = (self.lookup(piece.unit), entries[piece.entry].command());
+            written.push(UnitWritten { lpn: piece.unit, from, covered, command });
         }
         let next = nand.program_next(block, ready, bytes);
         let op = next.op;

@@ -220,6 +220,13 @@ impl Pool {
         }
     }
 
+    /// A unit of a full block is valid again: `valid` are there now.
+    pub fn gained_unit(&mut self, BlockId(block): BlockId, valid: u32) {
+        if self.order == Order::Valid {
+            self.lists.move_to_front(valid, block - self.first_block);
+        }
+    }
+
     /// The first list from the lower bound on that holds a block, and the block.
     fn least_listed(&self) -> Option<(u32, u32)> {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))

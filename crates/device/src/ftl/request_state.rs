@@ -53,6 +53,9 @@ pub(crate) struct RequestState {
     start_at_flash: bool,
 }
 
+/// Number of what is no command: data that leaves the write buffer.
+pub(crate) const NO_COMMAND: u64 = u64::MAX;
+
 /// A request as the device took it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
@@ -98,6 +101,12 @@ impl RequestState {
             begun: false,
             start_at_flash: !queue_limited,
         }
+    }
+
+    /// The number of the command, where this is one.
+    #[inline]
+    pub fn command(&self) -> Option<u64> {
+        (self.event.id != NO_COMMAND).then_some(self.event.id)
     }
 
     /// When the request is complete, as far as it is known.

@@ -182,6 +182,21 @@ impl Tables {
         }
     }
 
+    /// A unit that lies nowhere lies at `ppn` again, where its data still is.
+    pub fn map_again(&mut self, lpn: Lpn, ppn: Ppn) {
+        self.map[lpn.index()] = ppn.0 + 1;
+        self.reverse.set(ppn, lpn);
+        let block = ppn.0 >> self.stride_shift;
+        let entry = &mut self.blocks[block as usize];
+        entry.valid += 1;
+        let (pool, valid) = (entry.pool, entry.valid);
+        let owner = &mut self.pools[(pool & !LISTED) as usize];
+        owner.valid += 1;
+        if pool & LISTED != 0 {
+            owner.gained_unit(BlockId(block), valid);
+        }
+    }
+
     /// Moves the next `count` valid units of the places `from`, all of a block that is being collected, to the places from `to` on.
     #[inline]
     pub fn relocate(&mut self, from: Range<Ppn>, to: Ppn, count: u32) {

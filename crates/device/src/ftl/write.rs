@@ -24,6 +24,8 @@ pub(crate) struct PageWrite {
     /// Whether the span begins and ends with a unit.
     pub whole: bool,
     pub hot: bool,
+    /// Number of the command that gave the data; `None` where the write buffer did.
+    pub command: Option<u64>,
 }
 
 impl Core {
@@ -36,7 +38,7 @@ impl Core {
         span: Span,
         log: &mut L,
     ) {
-        let sectors = request.event.sectors;
+        let (sectors, command) = (request.event.sectors, request.command());
         let hot = self.is_hot(sectors);
         let whole = span.is_whole(self.geometry.unit_sectors);
         let (mut first, mut left) = span.units(self.geometry.unit_shift);
@@ -47,7 +49,7 @@ impl Core {
                 let (read, waits) = self.read_rest(nand, span, (first, units), ready, |_| false, log);
                 (ready, before) = (read, Some(waits));
             }
-            let page = PageWrite { first, units, group, span, whole, hot };
+            let page = PageWrite { first, units, group, span, whole, hot, command };
             let Some((op, taken)) = self.program_host(nand, ready, page, log) else { return };
             let complete = self.completion(&op);
             let own = LatencyBreakdown::of(&op, ready, complete);
@@ -67,7 +69,7 @@ impl Core {
         write: PageWrite,
         log: &mut L,
     ) -> Option<(Operation, u32)> {
-        let PageWrite { first, units, group, span, whole, hot } = write;
+        let PageWrite { first, units, group, span, whole, hot, command } = write;
         let stream = if hot { Stream::Hot } else { Stream::Host };
         let Some(place) = self.allocate(nand, PageRequest { ready, first, group }, stream, log) else {
             self.stop_full();
@@ -85,7 +87,7 @@ impl Core {
         }
         let next = nand.program_next(block, ready, bytes);
         let at = Programmed::next(block, group, &next, bytes, Cause::Host, stream);
-        self.commit_page(at, &Run { first, units, span, unit_sectors }, log);
+        self.commit_page(at, &Run { first, units, span, unit_sectors, command }, log);
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }

@@ -27,6 +27,7 @@ pub fn presets() -> &'static [Preset] {
         "nexus5",
         "galaxys2",
         "emmc51-tlc",
+        "emmc51-cache",
         "microsd-class10",
         "sdcard",
         "small-1gb"

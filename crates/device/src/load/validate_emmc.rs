@@ -1,8 +1,7 @@
 //! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
 use super::faults::Faults;
-use crate::settings::{BusMode, SlcMode, WriteBack};
-use crate::settings::{Scheduling, Settings};
+use crate::settings::{BusMode, Lie, Scheduling, Settings, SlcMode, WriteBack};
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;
@@ -98,6 +97,13 @@ fn cache(settings: &Settings, faults: &mut Faults) {
     faults.amount("cache.idle_after_us", cache.idle_after_us);
     if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBack::Idle) {
         faults.add("`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"");
+    }
+    faults.amount("cache.flush_us", cache.flush_us);
+    if cache.flush_us > 0.0 && cache.size_kb == 0 {
+        faults.add("`cache.flush_us` is given but there is no cache to flush: set cache.size_kb");
+    }
+    if matches!(cache.lies, Lie::Flush | Lie::Fua | Lie::Barrier) && cache.size_kb == 0 {
+        faults.add("`cache.lies` is about what a cache holds back: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
         faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in an endless queue");

@@ -266,6 +266,11 @@ impl Nand {
         self.timelines.rewind();
     }
 
+    /// Power was lost: nothing is under way. Busy times so far stay.
+    pub fn cut(&mut self) {
+        self.timelines.cut();
+    }
+
     /// Sets a block from an image.
     pub fn restore(&mut self, block: BlockId, written: u32, erases: u32, state: BlockState) {
         let entry = &mut self.blocks[block.index()];

@@ -108,6 +108,11 @@ pub(super) struct DieLoad {
 impl DieLoad {
     pub const NEW: Self = Self { until: Nanos::MIN, busy: 0 };
 
+    /// Nothing is under way any more.
+    pub fn cut(&mut self) {
+        self.until = Nanos::MIN;
+    }
+
     #[inline(always)]
     pub fn book(&mut self, begin: Nanos, end: Nanos) {
         let until = self.until.max(end);

@@ -150,6 +150,14 @@ impl Timelines {
         }
     }
 
+    /// Moves every timeline to the past, where power was lost; busy times so far stay.
+    pub fn cut(&mut self) {
+        self.ways.fill(Way::NEW);
+        self.groups.fill(MultiPlaneGroup::NEW);
+        self.channels.iter_mut().for_each(Channel::cut);
+        self.dies.iter_mut().for_each(DieLoad::cut);
+    }
+
     /// The ways in striping order.
     #[inline]
     pub fn ways(&self) -> &[WayId] {

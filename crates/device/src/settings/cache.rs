@@ -16,8 +16,29 @@ pub struct CacheSettings {
     pub write_back: WriteBack,
     /// Idle time after which written data goes to the flash, with `write_back` = "idle".
     pub idle_after_us: f64,
+    /// Fixed time that a flush takes on top of the programs that it waits for.
+    pub flush_us: f64,
     /// Room for data that was read, replaced by LRU; 0 = none.
     pub read_kb: u32,
+    /// The promise of the persistence contract that the device breaks on purpose; every result names it.
+    pub lies: Lie,
+}
+
+/// A promise that a device breaks, as defective ones do: the control of every test of power cuts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Lie {
+    /// It keeps its promises.
+    #[default]
+    None,
+    /// A flush completes, but written data stays in the cache.
+    Flush,
+    /// Reliable writes and forced programming end in the cache.
+    Fua,
+    /// A barrier sets no order.
+    Barrier,
+    /// Power that goes during a program leaves the first half of its sectors new and the rest old, in reliable writes too.
+    Tear,
 }
 
 /// Which written data leaves the cache first.

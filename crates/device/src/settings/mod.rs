@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use allocation::{AllocationSettings, StripeOrder};
-pub use cache::{CachePolicy, CacheSettings, WriteBack};
+pub use cache::{CachePolicy, CacheSettings, Lie, WriteBack};
 pub use controller::{BusMode, ControllerSettings, Scheduling};
 pub use gc::{GcMode, GcSettings};
 pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};

@@ -35,7 +35,12 @@ impl Alone {
 pub fn machine(tools: &[&str]) -> Option<Alone> {
     let missing = tools.iter().find(|tool| !has(tool)).map(|tool| format!("`{tool}` is not installed"));
     let root = rustix::process::geteuid().is_root();
-    let traced = Path::new("/sys/kernel/tracing/instances").is_dir();
+    let instances = Path::new("/sys/kernel/tracing/instances");
+    if root && !instances.is_dir() {
+        // The recorder mounts it, too, but a test may look first.
+        let _ = Command::new("mount").args(["-t", "tracefs", "nodev", "/sys/kernel/tracing"]).status();
+    }
+    let traced = instances.is_dir();
     let reason = match (root, traced, missing) {
         (false, _, _) => "not root".to_owned(),
         (_, false, _) => "no tracefs".to_owned(),

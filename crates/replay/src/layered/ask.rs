@@ -1,13 +1,13 @@
 //! Requests at a level: planned, deferred, and asked about again.
 
 use emmclab_device::{Command, Observer};
-use emmclab_layers::{Background, Decision, Defer, HostRequest};
+use emmclab_layers::{Background, Decision, Defer, HostRequest, Plan};
 use emmclab_trace::{Nanos, Result};
 
 use crate::disks::Disks;
 
 use super::executor::Layered;
-use super::level::{Arrived, Level};
+use super::level::{Arrived, Level, Parent};
 use super::task::Source;
 
 impl Layered {
@@ -16,44 +16,54 @@ impl Layered {
         &mut self,
         level: usize,
         command: &Command,
-        parent: Option<u32>,
+        parent: Option<Parent>,
+        data: Vec<u8>,
         disks: &mut Disks<'_, O>,
     ) -> Result<()> {
         let &Command { arrival, op, sector, sectors, modifiers } = command;
         let request = HostRequest { id: self.next_id, op, sector, sectors, modifiers };
         self.next_id += 1;
-        let arrived = Arrived { request, arrival, parent };
+        let arrived = Arrived { request, arrival, parent, data };
         let mut plan = self.tasks.plan();
         if request.expand(self.levels[level].accepts, &mut plan) {
-            let task = self.tasks.add(level, Source::Expanded, arrived, plan);
+            let task = self.add(level, Source::Expanded, arrived, plan);
             return self.run(task, arrival, disks);
         }
         self.tasks.give_back(plan);
-        if let Some(why) = self.ask(level, arrived, arrival, disks)? {
+        if let Some((arrived, why)) = self.ask(level, arrived, arrival, disks)? {
             self.levels[level].defer(arrived, why);
         }
         self.poke(level, arrival, disks)
     }
 
-    /// Asks a layer for the plan of a request and runs it; gives the reason where the layer defers it.
+    /// A plan begins, with memory for its data where the stack moves data.
+    pub(super) fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
+        let task = self.tasks.add(level, source, arrived, plan);
+        if self.moves_data {
+            self.tasks[task].make_room();
+        }
+        task
+    }
+
+    /// Asks a layer for the plan of a request and runs it; gives it back with the reason where the layer defers it.
     fn ask<O: Observer>(
         &mut self,
         level: usize,
         arrived: Arrived,
         at: Nanos,
         disks: &mut Disks<'_, O>,
-    ) -> Result<Option<Defer>> {
+    ) -> Result<Option<(Arrived, Defer)>> {
         let mut plan = self.tasks.plan();
         let Level { layer, in_flight, deferred_for, .. } = &mut self.levels[level];
         match layer.request(&arrived.request, &mut plan) {
             Decision::Defer(why) => {
                 self.tasks.give_back(plan);
-                Ok(Some(why))
+                Ok(Some((arrived, why)))
             }
             Decision::Run => {
                 in_flight.insert(&arrived.request);
                 *deferred_for += at - arrived.arrival;
-                let task = self.tasks.add(level, Source::Request, arrived, plan);
+                let task = self.add(level, Source::Request, arrived, plan);
                 self.run(task, at, disks)?;
                 Ok(None)
             }
@@ -73,7 +83,7 @@ impl Layered {
                 let Level { layer, in_flight, busy, .. } = &mut self.levels[level];
                 if layer.background(in_flight, &mut plan) == Background::Run {
                     *busy = true;
-                    let task = self.tasks.add(level, Source::Background, Arrived::own(at), plan);
+                    let task = self.add(level, Source::Background, Arrived::own(at), plan);
                     self.run(task, at, disks)?;
                 } else {
                     self.tasks.give_back(plan);
@@ -82,7 +92,7 @@ impl Layered {
             let mut went_on = false;
             for _ in 0..self.levels[level].deferred.len() {
                 let Some(arrived) = self.levels[level].deferred.pop_front() else { break };
-                if self.ask(level, arrived, at, disks)?.is_some() {
+                if let Some((arrived, _)) = self.ask(level, arrived, at, disks)? {
                     self.levels[level].deferred.push_back(arrived);
                 } else {
                     went_on = true;

@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use emmclab_device::{Command, Observer, RequestCompleted};
-use emmclab_layers::{Below, LayerConfig, build_stack};
+use emmclab_layers::{Below, Layer, LayerConfig, build_stack};
 use emmclab_trace::{Error, Kind, Nanos, Result, interrupt};
 
+use crate::disk::Disk;
 use crate::disks::Disks;
 use crate::numbered::Numbered;
 use crate::result::LayerResult;
@@ -38,6 +39,24 @@ pub(crate) struct Layered {
     /// The first writes to disk 0, and how many are kept.
     pub(super) first_writes: Vec<(u64, u32)>,
     pub(super) first_wanted: u32,
+    /// Whether requests have data, which goes with the commands.
+    pub(super) moves_data: bool,
+    /// Requests of the workload that are complete, where data is moved.
+    pub(super) done: Vec<Done>,
+    /// Data of a command on its way to or from a disk, kept to reuse its memory.
+    pub(super) buffer: Vec<u8>,
+}
+
+/// A request of the workload that is complete, on a stack that moves data.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The number that [`Layered::submit_data`] gave it.
+    pub id: u64,
+    pub event: RequestCompleted,
+    /// The data of a read or write.
+    pub data: Vec<u8>,
+    /// Whether data could not be read.
+    pub failed: bool,
 }
 
 /// Time that the layers have to start before the first request.
@@ -49,29 +68,41 @@ impl Layered {
     /// # Errors
     /// As [`build_stack`], and where there is a second disk that no layer uses.
     pub fn new(configs: &[LayerConfig], below: &Below, first_wanted: u32) -> Result<Self> {
-        let levels: Vec<_> = build_stack(configs, below)?.into_iter().map(Level::new).collect();
-        let uses_second = |level: &Level| level.layer.areas().iter().any(|area| area.disk == 1);
-        if below.second.is_some() && !levels.iter().any(uses_second) {
+        let layers = build_stack(configs, below)?;
+        let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
+        if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
             return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
                 .hint("say which one does, as --set advil.second_device=true"));
         }
-        Ok(Self {
-            levels,
+        Ok(Self { first_wanted, ..Self::of(layers, 1) })
+    }
+
+    /// Layers that move data, whose next request has the number `next_id`, above disks whose next commands have these numbers.
+    pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
+        Self { moves_data: true, owners: commands.map(Numbered::starting_at), ..Self::of(layers, next_id) }
+    }
+
+    fn of(layers: Vec<Box<dyn Layer>>, next_id: u64) -> Self {
+        Self {
+            levels: layers.into_iter().map(Level::new).collect(),
             owners: [Numbered::default(), Numbered::default()],
             known: Vec::new(),
             tasks: Tasks::default(),
             events: BinaryHeap::new(),
             event_count: 0,
             now: Nanos::MIN,
-            next_id: 1,
+            next_id,
             open: 0,
             complete: 0,
             last_complete: Nanos::ZERO,
             background_done: Nanos::ZERO,
             started: false,
             first_writes: Vec::new(),
-            first_wanted,
-        })
+            first_wanted: 0,
+            moves_data: false,
+            done: Vec::new(),
+            buffer: Vec::new(),
+        }
     }
 
     /// Sectors offered to the workload.
@@ -93,7 +124,47 @@ impl Layered {
         while self.step(at, disks)? {}
         self.now = self.now.max(at);
         self.open += 1;
-        self.enter(0, command, None, disks)
+        self.enter(0, command, None, Vec::new(), disks)
+    }
+
+    /// Takes a request with its data, after everything that happens before it; returns its number ([`Done::id`]).
+    pub fn submit_data<O: Observer>(
+        &mut self,
+        command: &Command,
+        data: Vec<u8>,
+        disks: &mut Disks<'_, O>,
+    ) -> Result<u64> {
+        while self.step(command.arrival, disks)? {}
+        self.now = self.now.max(command.arrival);
+        self.open += 1;
+        let id = self.next_id;
+        self.enter(0, command, None, data, disks)?;
+        Ok(id)
+    }
+
+    /// Does everything that happens up to `until`. A command that comes at `until` is later than that, though a disk would take it
+    /// before what it begins at the same time.
+    pub fn advance<O: Observer>(&mut self, until: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
+        loop {
+            while self.step(until, disks)? {}
+            let Some((_, disk)) = disks.next_event().filter(|(at, _)| *at <= until) else { break };
+            disks.step(disk)?;
+            self.collect(disk, disks);
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// When something happens next.
+    pub fn next_event(&self, main: &Disk, second: Option<&Disk>) -> Option<Nanos> {
+        let event = self.events.peek().map(|Reverse((at, ..))| *at);
+        let disks = [Some(main), second].into_iter().flatten().filter_map(Disk::next_event);
+        event.into_iter().chain(disks).min()
+    }
+
+    /// Adds the requests that are complete since the last call.
+    pub fn take_done(&mut self, to: &mut Vec<Done>) {
+        to.append(&mut self.done);
     }
 
     /// Goes on until every request is complete, or as far as a disk that has stopped lets it; background work may go on
@@ -138,13 +209,14 @@ impl Layered {
         self.levels.iter().map(Level::result).collect()
     }
 
-    fn start<O: Observer>(&mut self, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
+    /// Has the layers start at `at`, before the first request.
+    pub fn start<O: Observer>(&mut self, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         self.started = true;
         self.now = at;
         for level in (0..self.levels.len()).rev() {
             let mut plan = self.tasks.plan();
             self.levels[level].layer.start(&mut plan);
-            let task = self.tasks.add(level, Source::Start, Arrived::own(at), plan);
+            let task = self.add(level, Source::Start, Arrived::own(at), plan);
             self.run(task, at, disks)?;
         }
         Ok(())

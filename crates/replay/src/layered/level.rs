@@ -8,13 +8,23 @@ use emmclab_trace::{Nanos, Op};
 
 use crate::result::LayerResult;
 
-/// A request at a level, from when it comes until the layer plans it.
+/// The command of a plan of the layer above that a request is.
 #[derive(Clone, Copy, Debug)]
+pub(super) struct Parent {
+    pub task: u32,
+    /// The command, whose pieces say where its data lies.
+    pub command: emmclab_layers::Command,
+}
+
+/// A request at a level, from when it comes until the layer plans it.
+#[derive(Clone, Debug)]
 pub(super) struct Arrived {
     pub request: HostRequest,
     pub arrival: Nanos,
-    /// The plan of the layer above that it is a command of.
-    pub parent: Option<u32>,
+    /// `None` for requests of the workload.
+    pub parent: Option<Parent>,
+    /// The data of a write; empty where the stack moves none.
+    pub data: Vec<u8>,
 }
 
 impl Arrived {
@@ -22,7 +32,7 @@ impl Arrived {
     pub fn own(at: Nanos) -> Self {
         let request =
             HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: Modifiers::empty() };
-        Self { request, arrival: at, parent: None }
+        Self { request, arrival: at, parent: None, data: Vec::new() }
     }
 }
 

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use emmclab_device::{Command, Observer, RequestCompleted};
 use emmclab_layers::Step;
-use emmclab_trace::{Nanos, Op, Result};
+use emmclab_trace::{Nanos, Op, Result, SECTOR_BYTES};
 
 use crate::disks::Disks;
 
-use super::executor::Layered;
+use super::executor::{Done, Layered};
+use super::level::Parent;
 use super::task::{Source, Task};
 
 impl Layered {
@@ -36,7 +37,7 @@ impl Layered {
     }
 
     /// Hands the completions of a disk to the plans that they belong to.
-    fn collect<O: Observer>(&mut self, disk: usize, disks: &mut Disks<'_, O>) {
+    pub(super) fn collect<O: Observer>(&mut self, disk: usize, disks: &mut Disks<'_, O>) {
         let mut known = std::mem::take(&mut self.known);
         disks.take_completed(disk, &mut known);
         for event in known.drain(..) {
@@ -76,7 +77,11 @@ impl Layered {
                 ..Command::new(at, command.op, command.sector, command.sectors)
             };
             if command.disk == 0 && below < self.levels.len() {
-                self.enter(below, &sent, Some(task), disks)?;
+                let mut data = Vec::new();
+                if self.moves_data && sent.op == Op::Write {
+                    self.tasks[task].gather(&command, &mut data);
+                }
+                self.enter(below, &sent, Some(Parent { task, command }), data, disks)?;
                 continue;
             }
             let disk = usize::from(command.disk > 0);
@@ -84,11 +89,37 @@ impl Layered {
                 self.first_writes.push((sent.sector, sent.sectors));
             }
             self.owners[disk].push(task);
+            if self.moves_data && sent.op.has_data() {
+                self.exchange(task, disk, &command, disks);
+            }
             disks.submit(disk, &sent)?;
             self.collect(disk, disks);
         }
         self.release(task);
         Ok(())
+    }
+
+    /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk has them, so a
+    /// read sees what it would see when it is done.
+    fn exchange<O: Observer>(
+        &mut self,
+        task: u32,
+        disk: usize,
+        command: &emmclab_layers::Command,
+        disks: &mut Disks<'_, O>,
+    ) {
+        let task = &mut self.tasks[task];
+        self.buffer.clear();
+        if command.op == Op::Write {
+            task.gather(command, &mut self.buffer);
+            disks.give(disk, command.sector, &self.buffer);
+            return;
+        }
+        self.buffer.resize(command.sectors as usize * SECTOR_BYTES as usize, 0);
+        match disks.read(disk, command.sector, &mut self.buffer) {
+            Ok(()) => task.scatter(command, &self.buffer),
+            Err(_) => task.failed = true,
+        }
     }
 
     /// A plan is complete at `at`; what follows goes on now, which is later where that has only become known.
@@ -108,9 +139,18 @@ impl Layered {
         }
         if matches!(source, Source::Request | Source::Expanded) {
             let event = self.tasks[task].completed(at);
-            if let Some(parent) = parent {
+            let data = std::mem::take(&mut self.tasks[task].data);
+            let failed = self.tasks[task].failed;
+            if let Some(Parent { task: parent, command }) = parent {
+                if self.moves_data && command.op == Op::Read {
+                    self.tasks[parent].scatter(&command, &data);
+                }
+                self.tasks[parent].failed |= failed;
                 self.child_done(parent, &event);
             } else {
+                if self.moves_data {
+                    self.done.push(Done { id: request.id, event, data, failed });
+                }
                 self.open -= 1;
                 self.last_complete = self.last_complete.max(at);
                 disks.observer.request_completed(&RequestCompleted { id: self.complete, ..event });

@@ -3,10 +3,10 @@
 use std::ops::{Index, IndexMut};
 
 use emmclab_device::{LatencyBreakdown, RequestCompleted};
-use emmclab_layers::{HostRequest, Plan, Step};
-use emmclab_trace::Nanos;
+use emmclab_layers::{Command, HostRequest, Plan, Step};
+use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
-use super::level::Arrived;
+use super::level::{Arrived, Parent};
 
 /// The origin of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +24,14 @@ pub(super) struct Task {
     pub source: Source,
     pub request: HostRequest,
     arrival: Nanos,
-    /// The plan of the layer above that it is a command of.
-    pub parent: Option<u32>,
+    pub parent: Option<Parent>,
     plan: Plan,
     next: usize,
+    /// The data of the request, and the plan's own buffer; empty where the stack moves no data.
+    pub data: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Whether data could not be read.
+    pub failed: bool,
     /// Commands at the layer below that are not complete.
     pub waiting: u32,
     /// End of the stage, as far as it is known.
@@ -45,6 +49,25 @@ impl Task {
         let step = self.plan.steps().get(self.next).copied();
         self.next += usize::from(step.is_some());
         step
+    }
+
+    /// Makes room for data that is read and for the plan's own buffer.
+    pub fn make_room(&mut self) {
+        let bytes = |sectors: u32| sectors as usize * SECTOR_BYTES as usize;
+        if self.request.op == Op::Read {
+            self.data.resize(bytes(self.request.sectors), 0);
+        }
+        self.scratch.resize(bytes(self.plan.scratch_sectors()), 0);
+    }
+
+    /// Appends the data of a write of the plan.
+    pub fn gather(&self, command: &Command, data: &mut Vec<u8>) {
+        self.plan.gather(command, &self.data, &self.scratch, data);
+    }
+
+    /// Takes the data of a read of the plan.
+    pub fn scatter(&mut self, command: &Command, data: &[u8]) {
+        self.plan.scatter(command, data, &mut self.data, &mut self.scratch);
     }
 
     /// Whether all steps were taken.
@@ -101,7 +124,7 @@ impl Tasks {
     }
 
     pub fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
-        let Arrived { request, arrival, parent } = arrived;
+        let Arrived { request, arrival, parent, data } = arrived;
         let task = Task {
             level,
             source,
@@ -110,6 +133,9 @@ impl Tasks {
             parent,
             plan,
             next: 0,
+            data,
+            scratch: Vec::new(),
+            failed: false,
             waiting: 0,
             end: arrival,
             start: None,
@@ -126,6 +152,7 @@ impl Tasks {
 
     pub fn remove(&mut self, number: u32) {
         let plan = std::mem::take(&mut self[number].plan);
+        self[number].scratch = Vec::new();
         self.plans.push(plan);
         self.free.push(number);
     }

@@ -110,6 +110,8 @@ pub struct Configuration {
     pub mapping_scheme: String,
     /// When a write is complete: `timing.write_complete`.
     pub write_complete: String,
+    /// The promise that the device breaks on purpose, or `none`.
+    pub lies: String,
 }
 
 impl Configuration {
@@ -120,6 +122,7 @@ impl Configuration {
             parallelism: word(settings.timing.parallelism),
             mapping_scheme: settings.mapping.scheme.clone(),
             write_complete: word(settings.timing.write_complete),
+            lies: word(settings.cache.lies),
         }
     }
 }

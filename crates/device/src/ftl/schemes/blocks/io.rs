@@ -172,12 +172,12 @@ impl<L: Observer> BlockIo<'_, L> {
         self.units_of_page(logical).find_map(|unit| self.core.lookup(unit))
     }
 
-    /// What a logical page holds once the host has written `span` of it.
-    pub fn page_units(&self, logical: u32, span: Option<Span>) -> PageUnits {
+    /// The units of a logical page once a command has written `span` of it.
+    pub fn page_units(&self, logical: u32, span: Option<Span>, command: Option<u64>) -> PageUnits {
         let unit_sectors = self.core.geometry.unit_sectors;
         let unit = |lpn| {
             let covered = span.map_or(0, |span| span.covered(lpn, unit_sectors));
-            UnitWritten { lpn, from: self.core.lookup(lpn), covered }
+            UnitWritten { lpn, from: self.core.lookup(lpn), covered, command }
         };
         let held = |unit: &UnitWritten| unit.covered != 0 || unit.from.is_some();
         self.units_of_page(logical).map(unit).filter(held).collect()
@@ -199,7 +199,7 @@ impl<L: Observer> BlockIo<'_, L> {
         let filled = self.filled(block);
         let pages = 1;
         let at = Programmed { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
-        let units = self.page_units(logical, None);
+        let units = self.page_units(logical, None, None);
         self.core.commit_page(at, &List(&units), self.log);
     }
 }

@@ -65,7 +65,7 @@ impl Blocks {
                 io.core.stop_full();
                 return;
             };
-            let (waits, begin, complete) = io.program_page(place, logical, span);
+            let (waits, begin, complete) = io.program_page(place, logical, span, request.command());
             request.absorb(waits, begin, complete);
         }
     }
@@ -79,9 +79,10 @@ impl<L: Observer> BlockIo<'_, L> {
         (block, page): Place,
         logical: u32,
         span: Span,
+        command: Option<u64>,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
-        let units = self.page_units(logical, Some(span));
+        let units = self.page_units(logical, Some(span), command);
         let (mut old, mut kept, mut given) = (None, 0, 0);
         for unit in &units {
             let covered = unit.covered.count_ones();

@@ -223,7 +223,7 @@ impl Demand {
         let next = nand.program_next(block, at, bytes);
         let programmed = Programmed::next(block, group, &next, bytes, Cause::Map, Stream::Map);
         let unit_sectors = core.geometry.unit_sectors;
-        let units = Run { first, units: self.units, span: NO_SECTORS, unit_sectors };
+        let units = Run { first, units: self.units, span: NO_SECTORS, unit_sectors, command: None };
         core.commit_page(programmed, &units, log);
         Some(next.op)
     }

@@ -1,0 +1,84 @@
+//! Loss of power at a moment: what of the FTL's map it takes back.
+//!
+//! The tables enter a program when it is planned; its cells are written later. After a cut, the map entries of pages that were
+//! not yet programmed return to the version before, where the flash and the mapping scheme still hold that, or to nothing. Moves by
+//! collection and wear levelling stay as they are: either copy holds the same data.
+
+use emmclab_base::Nanos;
+
+use crate::device::Device;
+use crate::events::{BlockErased, Cause, Observer, PageProgrammed};
+use crate::ids::{BlockId, Lpn, Ppn};
+
+/// A unit of a page whose program may not have ended.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    end: Nanos,
+    lpn: Lpn,
+    to: Ppn,
+    /// Place of the version before; `None` where there is none, or where its block has been erased since.
+    from: Option<Ppn>,
+}
+
+/// The host's page programs of which the end may be to come; listens to a device. Its size is bounded by the programs that end
+/// after the time given last to [`UndoLog::retire`].
+pub struct UndoLog {
+    /// Base-2 logarithms: places of a block, and of a page by block group.
+    stride_shift: u32,
+    page_shifts: Vec<u32>,
+    planned: Vec<Planned>,
+}
+
+impl UndoLog {
+    /// For a device that is about to be used.
+    pub fn of(device: &Device) -> Self {
+        let geometry = device.geometry();
+        Self {
+            stride_shift: geometry.stride_shift,
+            page_shifts: geometry.groups.iter().map(|group| group.page_shift).collect(),
+            planned: Vec::new(),
+        }
+    }
+
+    /// Forgets programs that ended by `now`: no cut will come before.
+    pub fn retire(&mut self, now: Nanos) {
+        self.planned.retain(|planned| planned.end > now);
+    }
+}
+
+impl Observer for UndoLog {
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        if event.cause != Cause::Host {
+            return;
+        }
+        let page_shift = self.page_shifts[usize::from(event.group)];
+        let first = Ppn(event.block.0 << self.stride_shift).plus(event.page << page_shift);
+        for (to, unit) in (0..).map(|i| first.plus(i)).zip(event.units) {
+            self.planned.push(Planned { end: event.end, lpn: unit.lpn, to, from: unit.from });
+        }
+    }
+
+    fn block_erased(&mut self, event: &BlockErased) {
+        for planned in &mut self.planned {
+            let block = planned.from.map(|from| BlockId(from.0 >> self.stride_shift));
+            if block == Some(event.block) {
+                planned.from = None;
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Power is lost at `at` and back at once: commands in flight never complete, RAM is empty, every part is idle. Data, wear and
+    /// counters stay. `undo` has listened since the device was last idle; the next command may come from `at` on.
+    pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
+        let undone = undo.planned.drain(..).filter(|planned| planned.end > at);
+        // The newest first, so that each finds the map as it left it.
+        for Planned { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
+            self.ftl.take_back(&self.nand, lpn, to, from);
+        }
+        self.nand.cut();
+        self.ftl.power_cycle();
+        self.controller.cut(at);
+    }
+}

@@ -1,0 +1,133 @@
+//! Simulated time beside the host's.
+
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, Kind, Nanos, Result};
+
+/// The way in which simulated time goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Requests take no time on the host: simulated time is the latest completion so far, and the next request arrives then.
+    Free,
+    /// Simulated times take so many times as long on the host: 1 is real time, 0.1 ten times as fast.
+    Scaled(f64),
+}
+
+impl Pace {
+    /// Simulated times as they are.
+    pub const REAL: Self = Self::Scaled(1.0);
+}
+
+impl FromStr for Pace {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let factor = match text {
+            "free" => return Ok(Self::Free),
+            "real" => return Ok(Self::REAL),
+            _ => text.strip_prefix('x').and_then(|factor| factor.parse::<f64>().ok()),
+        };
+        factor.filter(|factor| (1e-6..=1e6).contains(factor)).map(Self::Scaled).ok_or_else(|| {
+            Error::new(Kind::Config, format!("the clock `{text}` is unknown"))
+                .hint("say real, free, or x and a factor from 0.000001 to 1000000: x0.1 is ten times as fast as real time")
+        })
+    }
+}
+
+impl std::fmt::Display for Pace {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Free => out.write_str("free"),
+            Self::Scaled(1.0) => out.write_str("real"),
+            Self::Scaled(factor) => write!(out, "x{factor}"),
+        }
+    }
+}
+
+/// A clock of simulated time, which never goes back.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    pace: Pace,
+    /// With [`Pace::Free`], whether the host's time between requests counts.
+    think: bool,
+    /// A moment on both clocks.
+    origin: (Instant, Nanos),
+    latest: Nanos,
+}
+
+impl Clock {
+    pub fn new(pace: Pace, think: bool) -> Self {
+        Self { pace, think, origin: (Instant::now(), Nanos::ZERO), latest: Nanos::ZERO }
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Goes on at another pace.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.origin = (Instant::now(), self.now());
+        self.pace = pace;
+    }
+
+    /// The time now.
+    pub fn now(&mut self) -> Nanos {
+        let (host, simulated) = self.origin;
+        let elapsed = host.elapsed().as_nanos() as i64;
+        let now = match self.pace {
+            Pace::Free if self.think => simulated + Nanos(elapsed),
+            Pace::Free => simulated,
+            Pace::Scaled(factor) => simulated + Nanos((elapsed as f64 / factor) as i64),
+        };
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    /// Requests were served up to `at`, of which a free clock knows by this alone.
+    pub fn served(&mut self, at: Nanos) {
+        if self.pace == Pace::Free {
+            self.latest = self.latest.max(at);
+            self.origin = (Instant::now(), self.latest);
+        }
+    }
+
+    /// The host's time at a simulated one; `None` on a free clock.
+    pub fn host(&self, at: Nanos) -> Option<Instant> {
+        let (host, simulated) = self.origin;
+        let Pace::Scaled(factor) = self.pace else { return None };
+        let after = Duration::from_nanos(((at - simulated).0.max(0) as f64 * factor) as u64);
+        host.checked_add(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail")]
+    use super::*;
+
+    #[test]
+    fn a_free_clock_stands_still_between_requests_and_a_real_one_does_not() {
+        let mut free = Clock::new(Pace::Free, false);
+        free.served(Nanos(500));
+        free.served(Nanos(300));
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(free.now(), Nanos(500));
+        free.set_pace(Pace::Scaled(0.1));
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(free.now() >= Nanos(500) + Nanos::from_millis(10));
+        let mut thinking = Clock::new(Pace::Free, true);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(thinking.now() >= Nanos::from_millis(1));
+    }
+
+    #[test]
+    fn a_pace_is_read_as_it_is_written() {
+        for text in ["free", "real", "x0.1", "x20"] {
+            assert_eq!(text.parse::<Pace>().unwrap().to_string(), text);
+        }
+        for text in ["", "fast", "x", "x0", "x-1", "xNaN", "0.1"] {
+            assert!(text.parse::<Pace>().is_err(), "{text}");
+        }
+    }
+}

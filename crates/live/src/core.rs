@@ -1,0 +1,367 @@
+//! The part of a live device that one thread at a time drives: stack, clock, requests under way, measurement.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, Stop};
+use emmclab_layers::LayerConfig;
+use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
+use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
+use rustc_hash::FxHashMap;
+
+use crate::clock::{Clock, Pace};
+use crate::request::{Part, Pending};
+use crate::status::{Status, Sums};
+use crate::trace::Recording;
+
+/// Completions for each receiver, to be sent once the lock is free.
+pub(crate) type Deliveries = Vec<(Arc<dyn Completions>, Vec<Completion>)>;
+
+pub(crate) struct Core {
+    pub config: DeviceConfig,
+    pub layers: Vec<LayerConfig>,
+    pub stack: Stack,
+    pub clock: Clock,
+    limits: Limits,
+    /// Requests under way by number; the number of each by that of its commands in the stack.
+    pending: FxHashMap<u64, Pending>,
+    owners: FxHashMap<u64, u64>,
+    next: u64,
+    measure: Measure,
+    sums: Sums,
+    recording: Option<Recording>,
+    /// Why the image takes no data, if so.
+    image_error: Option<io::Error>,
+    /// What ended the service, if anything did: a broken invariant, a recording that cannot be written.
+    pub broken: Option<Error>,
+    powered: bool,
+    deliveries: Deliveries,
+    /// Kept to reuse their memory.
+    parts: Vec<Part>,
+    answers: Vec<Answer>,
+}
+
+impl Core {
+    pub fn new(
+        config: &DeviceConfig,
+        layers: &[LayerConfig],
+        stack: Stack,
+        clock: Clock,
+        recording: Option<Recording>,
+    ) -> Self {
+        let geometry = stack.device().geometry();
+        let limits = Limits {
+            sectors: stack.capacity(),
+            preferred_sectors: geometry.unit_sectors,
+            max_sectors: 1 << 16,
+            discard_sectors: geometry.unit_sectors,
+            write_cache: !stack.device().promises_on_completion() || !layers.is_empty(),
+        };
+        Self {
+            config: config.clone(),
+            layers: layers.to_vec(),
+            stack,
+            clock,
+            limits,
+            pending: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            next: 0,
+            measure: Measure::default(),
+            sums: Sums::new(),
+            recording,
+            image_error: None,
+            broken: None,
+            powered: true,
+            deliveries: Vec::new(),
+            parts: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Takes requests that come now.
+    pub fn take(&mut self, requests: &mut Vec<BlockRequest>, to: &Arc<dyn Completions>) {
+        let now = self.clock.now();
+        for request in requests.drain(..) {
+            let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
+            let refused = self.refusal(changes).map_or(Ok(()), Err);
+            let by_discard = self.stack.is_plain();
+            let taken =
+                refused.and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
+            match taken {
+                Ok(pending) => {
+                    let number = self.next;
+                    self.next += 1;
+                    self.pending.insert(number, pending);
+                    self.send_parts(number, now);
+                }
+                Err(failure) => {
+                    self.sums.failed += 1;
+                    self.deliver(to.clone(), Completion { tag, outcome: Err(failure) });
+                }
+            }
+        }
+        self.go_on();
+    }
+
+    /// The reason for refusing every request, if there is one.
+    fn refusal(&self, changes: bool) -> Option<Failure> {
+        if !self.powered || self.broken.is_some() {
+            return Some(Failure::Io);
+        }
+        if let Some(stop) = self.stack.stop() {
+            return Some(if stop == Stop::Full && changes { Failure::NoSpace } else { Failure::Io });
+        }
+        self.image_error.as_ref().filter(|_| changes).map(failure_of)
+    }
+
+    /// Sends the commands in `parts` to the stack, for the request `number`.
+    fn send_parts(&mut self, number: u64, now: Nanos) {
+        let mut parts = std::mem::take(&mut self.parts);
+        for Part { op, sector, sectors, modifiers, data } in parts.drain(..) {
+            let command = Command { modifiers, ..Command::new(now, op, sector, sectors) };
+            if let Some(pending) = self.pending.get_mut(&number) {
+                pending.begun();
+            }
+            let sent = self.stack.submit(&command, data, &mut Quiet);
+            match sent {
+                Ok(id) => {
+                    self.owners.insert(id, number);
+                }
+                Err(error) => {
+                    self.fail(error);
+                    if let Some(pending) = self.pending.get_mut(&number) {
+                        pending.complete(Err(Failure::Io));
+                    }
+                }
+            }
+        }
+        self.parts = parts;
+    }
+
+    /// Brings the stack to the present: on a free clock, until nothing is under way.
+    pub fn go_on(&mut self) {
+        let mut now = self.clock.now();
+        loop {
+            if self.clock.pace() == Pace::Free {
+                if self.stack.open() == 0 {
+                    break;
+                }
+                now = self.stack.next_event().map_or(now, |at| at.max(now));
+            }
+            let open = self.stack.open();
+            self.advance(now);
+            if self.stack.stop().is_some() || self.broken.is_some() {
+                self.abandon();
+                break;
+            }
+            if self.clock.pace() != Pace::Free {
+                break;
+            }
+            if self.stack.next_event().is_none() && self.stack.open() == open {
+                self.fail(
+                    Error::new(Kind::Config, "a layer holds requests and has nothing to do")
+                        .hint("this is a defect of the layer"),
+                );
+                self.abandon();
+                break;
+            }
+        }
+    }
+
+    /// Does everything up to `now`, and completes what is complete by then.
+    fn advance(&mut self, now: Nanos) {
+        let mut answers = std::mem::take(&mut self.answers);
+        loop {
+            let done = self
+                .stack
+                .advance(now, &mut Quiet)
+                .and_then(|()| self.stack.take_answers(now, &mut Quiet, &mut answers));
+            if let Err(error) = done {
+                self.fail(error);
+            }
+            if answers.is_empty() {
+                break;
+            }
+            // Data that was programmed by now is durable before its request is acknowledged.
+            self.image_error = self.stack.land(now).err();
+            for answer in answers.drain(..) {
+                self.answered(answer, now);
+            }
+        }
+        self.answers = answers;
+    }
+
+    fn answered(&mut self, answer: Answer, now: Nanos) {
+        self.measure.request_completed(&answer.event);
+        self.sums.add(&answer.event);
+        self.clock.served(answer.event.complete);
+        if let Some(due) = self.clock.host(answer.event.complete) {
+            let late = Instant::now().saturating_duration_since(due);
+            self.sums.late.saturating_record((late.as_nanos() as u64).max(1));
+        }
+        if let Some(recording) = &mut self.recording
+            && let Err(error) = recording.add(&answer)
+        {
+            self.fail(error);
+        }
+        let Some(number) = self.owners.remove(&answer.id) else { return };
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        let promises = answer.command.op == Op::Flush || answer.command.modifiers.durable();
+        pending.complete(match &self.image_error {
+            _ if answer.failed => Err(Failure::Io),
+            Some(error) if promises => Err(failure_of(error)),
+            _ => Ok(answer.data),
+        });
+        pending.go_on(&mut self.parts);
+        if !self.parts.is_empty() {
+            self.send_parts(number, now.max(answer.event.complete));
+        }
+        self.finish(number);
+    }
+
+    /// Answers a request of which nothing is left to do.
+    fn finish(&mut self, number: u64) {
+        if self.pending.get(&number).is_some_and(Pending::is_over)
+            && let Some(pending) = self.pending.remove(&number)
+        {
+            let (to, completion) = pending.into_completion();
+            self.sums.failed += u64::from(completion.outcome.is_err());
+            self.deliver(to, completion);
+        }
+    }
+
+    fn deliver(&mut self, to: Arc<dyn Completions>, completion: Completion) {
+        match self.deliveries.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &to)) {
+            Some((_, completed)) => completed.push(completion),
+            None => self.deliveries.push((to, vec![completion])),
+        }
+    }
+
+    /// Fails everything under way: it will never complete.
+    fn abandon(&mut self) {
+        for id in self.stack.abandon() {
+            if let Some(recording) = &mut self.recording
+                && let Err(error) = recording.lost(id)
+            {
+                self.broken.get_or_insert(error);
+            }
+        }
+        self.owners.clear();
+        let failure = match self.stack.stop() {
+            Some(Stop::Full) => Failure::NoSpace,
+            _ => Failure::Io,
+        };
+        let mut numbers: Vec<_> = self.pending.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            if let Some(pending) = self.pending.remove(&number) {
+                let (to, completion) = pending.into_completion();
+                self.sums.failed += 1;
+                self.deliver(to, Completion { outcome: Err(failure), ..completion });
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.broken.get_or_insert(error);
+    }
+
+    /// What is to be sent, which leaves.
+    pub fn take_deliveries(&mut self) -> Deliveries {
+        std::mem::take(&mut self.deliveries)
+    }
+
+    /// When the stack next has to be brought to the present; `None` where nothing is under way or the clock is free.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.clock.host(self.stack.next_event()?)
+    }
+
+    /// Has the device do its own work up to now: write-back, folding, idle collection.
+    pub fn idle(&mut self) {
+        if !self.powered || self.broken.is_some() || self.stack.stop().is_some() {
+            return;
+        }
+        let now = self.clock.now();
+        if let Err(error) = self.stack.pass(now, &mut Quiet) {
+            self.fail(error);
+        }
+        self.image_error = self.stack.land(now).err();
+    }
+
+    /// Cuts the power; requests under way fail, and all that come until it is back.
+    pub fn cut(&mut self) -> Result<()> {
+        self.go_on();
+        let now = self.clock.now();
+        self.powered = false;
+        self.sums.cuts += 1;
+        self.abandon();
+        self.stack.cut(now)
+    }
+
+    /// Power is back.
+    pub fn restore(&mut self) {
+        self.powered = true;
+    }
+
+    /// An orderly end: requests under way are finished, the device programs what it holds.
+    pub fn power_off(&mut self) -> Result<()> {
+        self.clock.set_pace(Pace::Free);
+        self.go_on();
+        self.abandon();
+        let now = self.clock.now().max(self.stack.device().idle_from());
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        if self.stack.stop().is_none() {
+            self.stack.power_off(now, &mut Quiet)?;
+        }
+        self.recording.take().map_or(Ok(()), Recording::finish)
+    }
+
+    /// Figures now, and since the last look.
+    pub fn status(&mut self) -> Status {
+        let now = self.clock.now();
+        let (device, counters) = (self.stack.device(), self.stack.device().counters());
+        let free = device.blocks().filter(|block| block.state == BlockState::Free).count() as u64;
+        let written = counters.host_bytes_written;
+        let status = Status {
+            clock: self.clock.pace().to_string(),
+            powered: self.powered,
+            open: self.pending.len(),
+            volatile_bytes: self.stack.media().map_or(0, emmclab_media::Media::volatile_bytes),
+            waf: (written > 0).then(|| counters.waf()),
+            free_blocks: free,
+            collections: counters.gc_count,
+            erases: counters.block_erases(),
+            wake_ups: counters.wake_ups,
+            stopped: self.stack.stop().map(|stop| stop.reason().to_owned()),
+            image_error: self.image_error.as_ref().map(ToString::to_string),
+            ..Status::default()
+        };
+        self.sums.look(now, status)
+    }
+
+    /// The run so far, as a replay sums one up.
+    pub fn result(&self) -> SimulationResult {
+        let options = ReplayOptions {
+            mode: Mode::Closed,
+            mode_reason: Some("live: requests come from other software".to_owned()),
+            ..ReplayOptions::default()
+        };
+        self.stack.result(&self.config, &self.measure, &options)
+    }
+}
+
+fn failure_of(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::NoSpace,
+        io::ErrorKind::ReadOnlyFilesystem => Failure::ReadOnly,
+        _ => Failure::Io,
+    }
+}

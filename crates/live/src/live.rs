@@ -1,0 +1,255 @@
+//! A live device: what exports and the command line hold.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_device::DeviceConfig;
+use emmclab_layers::LayerConfig;
+use emmclab_replay::{ImageStore, ReplayOptions, SimulationResult};
+use emmclab_serve::{BlockDevice, BlockRequest, Completions, Extent, Limits};
+
+use crate::clock::{Clock, Pace};
+use crate::core::{Core, Deliveries};
+use crate::state::{self, Found};
+use crate::status::Status;
+use crate::trace::Recording;
+
+/// Time between two looks at a device that has nothing to complete.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Options of a live device.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// Layers above it, the first on top.
+    pub layers: Vec<LayerConfig>,
+    /// The way of simulated time.
+    pub pace: Pace,
+    /// On a free clock, whether the host's time between requests counts.
+    pub think: bool,
+    /// The file of the contents, kept with the device's state beside it; without, both are gone at the end.
+    pub image: Option<PathBuf>,
+    /// The device's state before its first use, and the seed of that.
+    pub replay: ReplayOptions,
+    /// Check the device's invariants after every command.
+    pub check: bool,
+    /// A trace to record.
+    pub record: Option<PathBuf>,
+}
+
+/// What the exports and the thread of the clock share.
+struct Shared {
+    core: Mutex<Core>,
+    /// Wakes the thread of the clock: something is under way, or the end has come.
+    wake: Condvar,
+    limits: Limits,
+}
+
+/// A simulated device, with its layers, as a block device. Requests come from any thread.
+pub struct LiveDevice {
+    shared: Arc<Shared>,
+    clock: Mutex<Option<JoinHandle<()>>>,
+    ending: Arc<std::sync::atomic::AtomicBool>,
+    image: Option<PathBuf>,
+    /// What was found of an earlier run.
+    found: Found,
+}
+
+impl LiveDevice {
+    /// A device as its image and options say: as it was left, else new or preconditioned (kept in `store`, where given).
+    ///
+    /// # Errors
+    /// For an impossible device, layer or preconditioning; for an image of another device or layers, of another size, or in use; and
+    /// where a file cannot be made.
+    pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
+        let layers = state::recoverable(&options.layers)?;
+        let (stack, found) = state::open(config, &layers, options, store)?;
+        let recording =
+            options.record.as_deref().map(|path| Recording::create(path, config.name())).transpose()?;
+        let clock = Clock::new(options.pace, options.think);
+        let core = Core::new(config, &layers, stack, clock, recording);
+        let shared = Arc::new(Shared { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
+        let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let thread = {
+            let (shared, ending) = (shared.clone(), ending.clone());
+            std::thread::Builder::new()
+                .name("emmclab-clock".to_owned())
+                .spawn(move || shared.follow_the_clock(&ending))
+                .map_err(|error| Error::new(Kind::Io, format!("a thread cannot be started: {error}")))?
+        };
+        let image = options.image.clone();
+        Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, image, found })
+    }
+
+    /// What was found of an earlier run of the image.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Cuts the power: requests under way fail, and all that come until [`LiveDevice::restore`]; what was not programmed is lost.
+    ///
+    /// # Errors
+    /// Where the image cannot be written, or a layer cannot recover.
+    pub fn cut(&self) -> Result<()> {
+        let mut core = self.shared.core();
+        let done = core.cut();
+        let deliveries = core.take_deliveries();
+        drop(core);
+        deliver(deliveries);
+        done
+    }
+
+    /// Power is back.
+    pub fn restore(&self) {
+        self.shared.core().restore();
+    }
+
+    /// Simulated time goes on in another way.
+    pub fn set_pace(&self, pace: Pace) {
+        self.shared.core().clock.set_pace(pace);
+        self.shared.wake.notify_all();
+    }
+
+    /// Figures now, and since the last call.
+    pub fn status(&self) -> Status {
+        self.shared.core().status()
+    }
+
+    /// The run so far, as a replay sums one up.
+    pub fn result(&self) -> SimulationResult {
+        self.shared.core().result()
+    }
+
+    /// What ended the service, if anything did. Requests fail from then on.
+    pub fn broken(&self) -> Option<Error> {
+        self.shared.core().broken.take()
+    }
+
+    /// Ends in good order: requests under way are finished, the device programs what it holds, image and state are saved, the
+    /// trace is put in place. Returns the sum of the run. Requests that come later fail.
+    ///
+    /// # Errors
+    /// For a broken invariant, and where a file cannot be written.
+    pub fn stop(&self) -> Result<SimulationResult> {
+        self.ending.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.shared.wake.notify_all();
+        let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // Its panic, if any, poisons nothing that is used here.
+            let _ = thread.join();
+        }
+        let mut core = self.shared.core();
+        let off = core.power_off();
+        let deliveries = core.take_deliveries();
+        let saved = off.and_then(|()| match &self.image {
+            Some(image) => state::save(image, &core.config, &core.layers, &core.stack),
+            None => Ok(()),
+        });
+        let result = core.result();
+        drop(core);
+        deliver(deliveries);
+        saved.map(|()| result)
+    }
+}
+
+impl Shared {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Completes requests at their times, and lets an idle device work, until the end.
+    fn follow_the_clock(&self, ending: &std::sync::atomic::AtomicBool) {
+        let mut core = self.core();
+        let mut idle_at = Instant::now() + IDLE;
+        while !ending.load(std::sync::atomic::Ordering::Relaxed) {
+            if core.clock.pace() == Pace::Free {
+                core = self.wake.wait_timeout(core, IDLE).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            core.go_on();
+            let now = Instant::now();
+            if now >= idle_at {
+                core.idle();
+                idle_at = now + IDLE;
+            }
+            let deliveries = core.take_deliveries();
+            if !deliveries.is_empty() {
+                drop(core);
+                deliver(deliveries);
+                core = self.core();
+                continue;
+            }
+            let due = core.next_due().unwrap_or(idle_at).min(idle_at);
+            let wait = due.saturating_duration_since(Instant::now());
+            if !wait.is_zero() {
+                core = self.wake.wait_timeout(core, wait).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+}
+
+fn deliver(deliveries: Deliveries) {
+    for (to, mut completed) in deliveries {
+        to.complete(&mut completed);
+    }
+}
+
+impl BlockDevice for LiveDevice {
+    fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+        let mut core = self.shared.core();
+        let due = core.next_due();
+        core.take(requests, completions);
+        let deliveries = core.take_deliveries();
+        let earlier = match (core.next_due(), due) {
+            (Some(now), Some(before)) => now < before,
+            (now, _) => now.is_some(),
+        };
+        drop(core);
+        if earlier {
+            self.shared.wake.notify_all();
+        }
+        deliver(deliveries);
+    }
+
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+        let core = self.shared.core();
+        let end = sector.saturating_add(sectors).min(self.shared.limits.sectors);
+        let start = found.len();
+        let whole = Extent { sectors: end.saturating_sub(sector), allocated: true };
+        let Some(media) = core.stack.media().filter(|_| core.stack.is_plain()) else {
+            // A layer may keep a sector anywhere.
+            return found.push(whole);
+        };
+        let read = media.runs(sector, end, |run| {
+            if let Some(last) = found[start..].last_mut().filter(|last| last.allocated == run.data) {
+                last.sectors += run.sectors;
+                return true;
+            }
+            if found.len() - start < most {
+                found.push(Extent { sectors: run.sectors, allocated: run.data });
+                return true;
+            }
+            false
+        });
+        if read.is_err() {
+            found.truncate(start);
+            found.push(whole);
+        }
+    }
+}
+
+impl Drop for LiveDevice {
+    fn drop(&mut self) {
+        self.ending.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.clock.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The state of a device beside its image, so that the next run finds what this one left.
+//!
+//! The file `IMAGE.state` holds the settings, the layers, and the device's tables. While a run uses the image, the file says so; a
+//! run that finds that its predecessor did not end in good order treats this as a loss of power. Then units that the image holds
+//! and the old tables do not know are entered again.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_device::{Command, Device, DeviceConfig, Lpn, Quiet};
+use emmclab_layers::LayerConfig;
+use emmclab_media::Image;
+use emmclab_replay::{ImageStore, Part, ReplayOptions, Simulation, Stack};
+use emmclab_trace::AtomicFile;
+use serde::{Deserialize, Serialize};
+
+use crate::live::LiveOptions;
+
+/// Compression level of the tables.
+const LEVEL: i32 = 3;
+/// Longest head of a state file, bytes.
+const MOST_HEAD: u32 = 1 << 20;
+const MARK: &[u8; 8] = b"EMMCLIVE";
+
+/// What a run finds of an earlier one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// Whether the image was there.
+    pub image: bool,
+    /// Whether the last run of it ended in good order.
+    pub clean: bool,
+    /// Units that the image held and the saved tables did not know.
+    pub units_entered: u64,
+}
+
+/// The head of a state file.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Head {
+    clean: bool,
+    device: String,
+    layers: Vec<LayerConfig>,
+}
+
+/// Layers that can be restored after a cut of power, which every live run must be ready for.
+pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
+    if layers.iter().any(|layer| layer.name == "pair") {
+        return Err(Error::new(
+            Kind::Config,
+            "the layer `pair` sends addresses modulo a device's size, so contents would overwrite each other",
+        )
+        .hint("serve one device, with or without other layers"));
+    }
+    let mut all = layers.to_vec();
+    for layer in all.iter_mut().filter(|layer| matches!(layer.name.as_str(), "advil" | "ressd")) {
+        match layer.settings.get("recovery").and_then(toml_bool) {
+            Some(false) => {
+                return Err(Error::new(
+                    Kind::Config,
+                    format!(
+                        "`{}.recovery` is false: the layer would lose all data at the end of the run",
+                        layer.name
+                    ),
+                )
+                .hint("leave it out; a live layer keeps what it needs to recover"));
+            }
+            Some(true) => {}
+            None => *layer = layer.clone().with("recovery", "true"),
+        }
+    }
+    Ok(all)
+}
+
+fn toml_bool(value: &impl ToString) -> Option<bool> {
+    value.to_string().parse().ok()
+}
+
+fn state_path(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(".state");
+    name.into()
+}
+
+/// The stack for a live run.
+pub(crate) fn open(
+    config: &DeviceConfig,
+    layers: &[LayerConfig],
+    options: &LiveOptions,
+    store: Option<&ImageStore>,
+) -> Result<(Stack, Found)> {
+    let new = || {
+        let replay = ReplayOptions { check: false, ..options.replay.clone() };
+        Ok::<_, Error>(Simulation::new(config, &replay, store)?.into_device())
+    };
+    let Some(path) = &options.image else {
+        let device = new()?;
+        let image = Image::temporary(device.geometry().sectors())?;
+        let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, false))?;
+        return Ok((stack, Found::default()));
+    };
+    let sectors = Device::new(config).geometry().sectors();
+    let (image, made) = Image::open(path, sectors)?;
+    let state = state_path(path);
+    let old = if made { None } else { load(&state, config, layers)? };
+    let mut found =
+        Found { image: !made, clean: old.as_ref().is_some_and(|(clean, _)| *clean), units_entered: 0 };
+    let recover = old.is_some();
+    if !made && old.is_none() && !layers.is_empty() {
+        return Err(Error::new(
+            Kind::Config,
+            "the image has no state beside it, so its layers cannot be restored",
+        )
+        .in_file(&state)
+        .hint("serve it without layers, or name a new image"));
+    }
+    let mut device = match old {
+        Some((_, device)) => device,
+        None => new()?,
+    };
+    if !made && !found.clean {
+        found.units_entered = enter(&mut device, &image)?;
+    }
+    write(&state, &Head { clean: false, device: config.to_toml()?, layers: layers.to_vec() }, &device)?;
+    let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, recover))?;
+    Ok((stack, found))
+}
+
+/// Enters units that the image holds and the tables do not.
+fn enter(device: &mut Device, image: &Image) -> Result<u64> {
+    let unit = u64::from(device.geometry().unit_sectors);
+    let (mut at, mut entered, mut now) = (0, 0, Nanos::ZERO);
+    let mut missing = Vec::new();
+    let read = image.runs(0, image.sectors(), |run| {
+        let (from, to) = (at, at + run.sectors);
+        at = to;
+        if run.data {
+            let units = (from / unit..to.div_ceil(unit)).map(|unit| Lpn(unit as u32));
+            missing.extend(units.filter(|lpn| device.lookup(*lpn).is_none()));
+        }
+        true
+    });
+    read.map_err(|error| Error::io(image.path().unwrap_or(Path::new("")), error))?;
+    missing.dedup();
+    for lpn in missing {
+        let command = Command::new(now, Op::Write, u64::from(lpn.0) * unit, unit as u32);
+        device.submit(&command, &mut Quiet)?;
+        now = device.settle(&mut Quiet).max(now);
+        entered += 1;
+    }
+    device.rewind();
+    Ok(entered)
+}
+
+/// Saves image and state, in this order: a state that says `clean` stands beside contents that are whole.
+pub(crate) fn save(image: &Path, config: &DeviceConfig, layers: &[LayerConfig], stack: &Stack) -> Result<()> {
+    if let Some(media) = stack.media() {
+        media.image().sync().map_err(|error| Error::io(image, error))?;
+    }
+    let head = Head { clean: true, device: config.to_toml()?, layers: layers.to_vec() };
+    write(&state_path(image), &head, stack.device())
+}
+
+fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
+    let fail = |error| Error::io(path, error);
+    let head = serde_json::to_vec(head).map_err(|error| fail(error.into()))?;
+    let tables = zstd::encode_all(device.to_image().as_slice(), LEVEL).map_err(fail)?;
+    let mut file = AtomicFile::create(path)?;
+    for part in [MARK.as_slice(), &(head.len() as u32).to_le_bytes(), &head, &tables] {
+        file.write_all(part).map_err(fail)?;
+    }
+    file.commit()
+}
+
+/// The state beside an image, and whether its run ended in good order; `None` where there is none.
+fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(bool, Device)>> {
+    let fail = |error| Error::io(path, error);
+    let mut file = match fs::File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(fail)?,
+    };
+    let damaged = || {
+        Error::new(Kind::Truncated, "this is not the state of a live device, or it is damaged")
+            .in_file(path)
+            .hint("remove it to have the image served as by a device that was made anew")
+    };
+    let mut start = [0; 12];
+    file.read_exact(&mut start).map_err(|_| damaged())?;
+    let length = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
+    if &start[..8] != MARK || length > MOST_HEAD {
+        return Err(damaged());
+    }
+    let mut head = vec![0; length as usize];
+    file.read_exact(&mut head).map_err(|_| damaged())?;
+    let head: Head = serde_json::from_slice(&head).map_err(|_| damaged())?;
+    let device = config.to_toml()?;
+    if head.device != device {
+        let mut lines = head.device.lines().zip(device.lines());
+        let changed = lines.find(|(old, new)| old != new);
+        let what = changed.map_or_else(String::new, |(old, new)| format!(": `{old}` then, `{new}` now"));
+        return Err(Error::new(Kind::Config, format!("the image was made with another device{what}"))
+            .in_file(path)
+            .hint("name the device and settings that it was made with, or another image"));
+    }
+    if head.layers != layers {
+        return Err(Error::new(Kind::Config, "the image was made with other layers or settings of them")
+            .in_file(path)
+            .hint("name the layers that it was made with, or another image"));
+    }
+    let tables = zstd::decode_all(file).map_err(|_| damaged())?;
+    let device = Device::from_image(config, &tables).map_err(|error| error.in_file(path))?;
+    Ok(Some((head.clean, device)))
+}

@@ -1,0 +1,149 @@
+//! Figures of a live device while it runs.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_device::RequestCompleted;
+
+/// Largest time that the histograms tell apart: an hour, ns.
+const LONGEST: u64 = 3_600_000_000_000;
+
+/// A histogram of times of at most an hour, exact to 0.8 %.
+pub(crate) fn times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 2).unwrap_or_else(|_| unreachable_bounds())
+}
+
+#[cold]
+fn unreachable_bounds() -> Histogram<u64> {
+    // The bounds are constants that the library takes.
+    let mut all = Histogram::new(1).unwrap_or_else(|_| std::process::abort());
+    all.auto(true);
+    all
+}
+
+/// A percentile of a histogram of ns, in us; `None` where it is empty.
+pub(crate) fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
+    (!times.is_empty()).then(|| times.value_at_percentile(percentile) as f64 / 1000.0)
+}
+
+/// A live device at a moment: totals, and the time since the last look.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// The clock: `real`, `free`, or `x` and a factor.
+    pub clock: String,
+    /// Simulated time so far, s.
+    pub simulated_s: f64,
+    /// Whether the device has power.
+    pub powered: bool,
+    /// Cuts of power so far.
+    pub cuts: u64,
+    /// Requests complete so far.
+    pub requests: u64,
+    /// Bytes read so far.
+    pub bytes_read: u64,
+    /// Bytes written so far.
+    pub bytes_written: u64,
+    /// Requests that failed so far.
+    pub failed: u64,
+    /// Requests under way.
+    pub open: usize,
+    /// Simulated time since the last look, s.
+    pub interval_s: f64,
+    /// Requests complete since the last look.
+    pub interval_requests: u64,
+    /// Bytes read and written since the last look.
+    pub interval_bytes: u64,
+    /// Median response time of those, us; `None` without requests.
+    pub response_p50_us: Option<f64>,
+    /// 99 % of them responded within this, us.
+    pub response_p99_us: Option<f64>,
+    /// Written data that is not durable yet, bytes.
+    pub volatile_bytes: u64,
+    /// Write amplification so far; `None` before the first write.
+    pub waf: Option<f64>,
+    /// Free blocks of the flash.
+    pub free_blocks: u64,
+    /// Blocks collected so far.
+    pub collections: u64,
+    /// Erases so far.
+    pub erases: u64,
+    /// Wake-ups from sleep so far.
+    pub wake_ups: u64,
+    /// On a clock that follows the host's: how late completions were sent, median, us of the host.
+    pub late_p50_us: Option<f64>,
+    /// 99 % of them were sent within this, us of the host.
+    pub late_p99_us: Option<f64>,
+    /// Why the device takes no more, if so.
+    pub stopped: Option<String>,
+    /// Why the image takes no data now, if so.
+    pub image_error: Option<String>,
+}
+
+/// Sums for [`Status`].
+pub(crate) struct Sums {
+    pub requests: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub failed: u64,
+    pub cuts: u64,
+    responses: Histogram<u64>,
+    interval_bytes: u64,
+    looked: Nanos,
+    pub late: Histogram<u64>,
+}
+
+impl Sums {
+    pub fn new() -> Self {
+        Self {
+            requests: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+            failed: 0,
+            cuts: 0,
+            responses: times(),
+            interval_bytes: 0,
+            looked: Nanos::ZERO,
+            late: times(),
+        }
+    }
+
+    /// A request is complete.
+    pub fn add(&mut self, event: &RequestCompleted) {
+        self.requests += 1;
+        let bytes = u64::from(event.sectors) * SECTOR_BYTES;
+        match event.op {
+            Op::Read => self.bytes_read += bytes,
+            Op::Write => self.bytes_written += bytes,
+            Op::Discard | Op::SecureErase | Op::Flush => {}
+        }
+        if event.op.has_data() {
+            self.interval_bytes += bytes;
+        }
+        self.responses.saturating_record((event.complete - event.arrival).0.max(1) as u64);
+    }
+
+    /// Fills in the totals, and what happened since the last look, which this is from now on.
+    pub fn look(&mut self, now: Nanos, status: Status) -> Status {
+        let status = Status {
+            simulated_s: now.as_secs_f64(),
+            cuts: self.cuts,
+            requests: self.requests,
+            bytes_read: self.bytes_read,
+            bytes_written: self.bytes_written,
+            failed: self.failed,
+            interval_s: (now - self.looked).as_secs_f64(),
+            interval_requests: self.responses.len(),
+            interval_bytes: self.interval_bytes,
+            response_p50_us: us_at(&self.responses, 50.0),
+            response_p99_us: us_at(&self.responses, 99.0),
+            late_p50_us: us_at(&self.late, 50.0),
+            late_p99_us: us_at(&self.late, 99.0),
+            ..status
+        };
+        self.looked = now;
+        self.interval_bytes = 0;
+        self.responses.reset();
+        status
+    }
+}

@@ -1,0 +1,118 @@
+//! The trace that a live device records of itself: every request with its exact times.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use emmclab_device::Modifiers;
+use emmclab_replay::Answer;
+use emmclab_trace::{
+    BATCH_ROWS, BatchBuilder, Flags, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
+};
+
+/// A request that was taken.
+enum Slot {
+    Open,
+    /// It will never be complete.
+    Lost,
+    Complete(Request),
+}
+
+/// Writes requests in order of arrival, which is the order of their numbers.
+pub(crate) struct Recording {
+    writer: TraceWriter,
+    header: Header,
+    batch: BatchBuilder,
+    ledger: Ledger,
+    /// Number of the first request that is not written; those from there on.
+    first: u64,
+    slots: VecDeque<Slot>,
+}
+
+impl Recording {
+    pub fn create(path: &Path, device: &str) -> Result<Self> {
+        let header = Header {
+            source: device.to_owned(),
+            clock: "relative".to_owned(),
+            note: Some(format!("recorded by a live {device}, with the times of its simulation")),
+            ..Header::default()
+        };
+        Ok(Self {
+            writer: TraceWriter::create(path, &header, &WriteOptions::default())?,
+            header,
+            batch: BatchBuilder::default(),
+            ledger: Ledger::default(),
+            first: 0,
+            slots: VecDeque::new(),
+        })
+    }
+
+    /// A request is complete.
+    pub fn add(&mut self, answer: &Answer) -> Result<()> {
+        let (event, modifiers) = (&answer.event, answer.command.modifiers);
+        let mut flags = Flags::default();
+        for (asked, flag) in [
+            (modifiers.durable(), Flags::FUA),
+            (modifiers.contains(Modifiers::PREFLUSH), Flags::PREFLUSH),
+            (modifiers.contains(Modifiers::META), Flags::META),
+        ] {
+            if asked {
+                flags |= flag;
+            }
+        }
+        let request = Request {
+            start: Some(event.start),
+            issue: Some(event.start),
+            complete: Some(event.complete),
+            flags,
+            ..Request::new(
+                event.arrival,
+                answer.command.op,
+                Sector(answer.command.sector),
+                answer.command.sectors,
+            )
+        };
+        self.place(answer.id, Slot::Complete(request))
+    }
+
+    /// A request will never be complete: it is left out, and counted as lost.
+    pub fn lost(&mut self, id: u64) -> Result<()> {
+        self.place(id, Slot::Lost)
+    }
+
+    fn place(&mut self, id: u64, slot: Slot) -> Result<()> {
+        let Some(index) = id.checked_sub(self.first) else { return Ok(()) };
+        while self.slots.len() <= index as usize {
+            self.slots.push_back(Slot::Open);
+        }
+        self.slots[index as usize] = slot;
+        while let Some(Slot::Lost | Slot::Complete(_)) = self.slots.front() {
+            self.ledger.seen += 1;
+            match self.slots.pop_front() {
+                Some(Slot::Complete(request)) => {
+                    self.ledger.kept += 1;
+                    self.batch.push(&request);
+                }
+                _ => self.ledger.lost += 1,
+            }
+            self.first += 1;
+            if self.batch.len() == BATCH_ROWS {
+                self.write()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let batch = self.batch.finish(&Arc::default(), &Arc::default());
+        self.writer.write(&batch)
+    }
+
+    /// Puts the file in place. Requests under way are left out.
+    pub fn finish(mut self) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.write()?;
+        }
+        self.writer.finish(&self.ledger, &self.header)
+    }
+}

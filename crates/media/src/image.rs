@@ -1,0 +1,176 @@
+//! The durable contents of a device: a sparse file of raw sectors.
+//!
+//! The file is never mapped into memory: a full disk below it is an error to report then, not a signal.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use emmclab_base::{Bytes, Error, Kind, Result, SECTOR_BYTES};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+
+/// Zeros that are written at a time where the file system cannot punch holes.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// A run of sectors that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Length in sectors.
+    pub sectors: u64,
+    /// Whether it holds data; false where it reads as zeros.
+    pub data: bool,
+}
+
+/// A raw image file, exclusively this process's while it is open.
+#[derive(Debug)]
+pub struct Image {
+    file: File,
+    sectors: u64,
+    path: Option<PathBuf>,
+}
+
+impl Image {
+    /// An image without a name, gone when it is closed.
+    ///
+    /// # Errors
+    /// Where the folder for temporary files takes none.
+    pub fn temporary(sectors: u64) -> Result<Self> {
+        let folder = std::env::temp_dir();
+        let fail = |error| Error::io(&folder, error).hint("set TMPDIR, or name an image");
+        let file = tempfile::tempfile_in(&folder).map_err(fail)?;
+        file.set_len(sectors * SECTOR_BYTES).map_err(fail)?;
+        Ok(Self { file, sectors, path: None })
+    }
+
+    /// The image at `path`, made where there is none; also returns whether it was made.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, has another size than the device, or another process has it open.
+    pub fn open(path: &Path, sectors: u64) -> Result<(Self, bool)> {
+        let fail = |error| Error::io(path, error);
+        let (mut file, mut made) =
+            (OpenOptions::new().read(true).write(true).open(path).map_err(fail), false);
+        if !path.exists() {
+            made = true;
+            file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail);
+        }
+        let file = file?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::new(Kind::Config, "another process serves this image")
+                    .in_file(path)
+                    .hint("end it, or name another image"));
+            }
+            // Where a file system has no locks, nothing guards the image.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        let (found, needed) = (file.metadata().map_err(fail)?.len(), sectors * SECTOR_BYTES);
+        if made || found == 0 {
+            file.set_len(needed).map_err(fail)?;
+            made = true;
+        } else if found != needed {
+            let found = Bytes(found);
+            return Err(Error::new(
+                Kind::Config,
+                format!("the image holds {found} and the device {}", Bytes(needed)),
+            )
+            .in_file(path)
+            .hint("name the device that the image was made with, or another image"));
+        }
+        Ok((Self { file, sectors, path: Some(path.to_owned()) }, made))
+    }
+
+    /// Size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Its path, where it has one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Fills `buffer` from `sector` on.
+    ///
+    /// # Errors
+    /// As the file gives them.
+    pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, sector * SECTOR_BYTES)
+    }
+
+    /// Writes whole sectors from `sector` on.
+    ///
+    /// # Errors
+    /// As the file gives them; [`ErrorKind::StorageFull`] on a full disk.
+    pub fn write(&self, sector: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, sector * SECTOR_BYTES)
+    }
+
+    /// The sectors read as zeros from now on and take no room.
+    ///
+    /// # Errors
+    /// As the file gives them.
+    pub fn discard(&self, sector: u64, sectors: u64) -> io::Result<()> {
+        let (from, length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, hole, from, length) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let mut at = from;
+                while at < from + length {
+                    let part = (from + length - at).min(ZEROS.len() as u64);
+                    self.file.write_all_at(&ZEROS[..part as usize], at)?;
+                    at += part;
+                }
+                Ok(())
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// The runs of data and holes in `sector..end`, in order; a file system that knows no holes has data everywhere.
+    ///
+    /// # Errors
+    /// As the file gives them.
+    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(Run) -> bool) -> io::Result<()> {
+        let end = end.min(self.sectors);
+        let mut at = sector;
+        while at < end {
+            let data = match seek(&self.file, SeekFrom::Data(at * SECTOR_BYTES)) {
+                Ok(data) => (data / SECTOR_BYTES).clamp(at, end),
+                Err(Errno::NXIO) => end,
+                Err(Errno::INVAL) => at,
+                Err(error) => return Err(error.into()),
+            };
+            if data > at {
+                if !found(Run { sectors: data - at, data: false }) {
+                    return Ok(());
+                }
+                at = data;
+                continue;
+            }
+            let hole = match seek(&self.file, SeekFrom::Hole(at * SECTOR_BYTES)) {
+                Ok(hole) => hole.div_ceil(SECTOR_BYTES).clamp(at + 1, end),
+                Err(Errno::INVAL | Errno::NXIO) => end,
+                Err(error) => return Err(error.into()),
+            };
+            if !found(Run { sectors: hole - at, data: true }) {
+                return Ok(());
+            }
+            at = hole;
+        }
+        Ok(())
+    }
+
+    /// Has the host keep everything that was written, through a loss of the host's own power.
+    ///
+    /// # Errors
+    /// As the file gives them.
+    pub fn sync(&self) -> io::Result<()> {
+        match self.file.sync_data() {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Data on its way from the host to the image.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::sync::Arc;
+
+use emmclab_base::{Nanos, SECTOR_BYTES};
+use emmclab_device::{Cause, Device, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
+use rustc_hash::FxHashMap;
+
+use crate::image::{Image, Run};
+use crate::newest::Newest;
+
+/// No command.
+const NONE: u64 = u64::MAX;
+
+/// Data of a write.
+#[derive(Debug)]
+struct Given {
+    sector: u64,
+    data: Arc<[u8]>,
+    /// Sectors that are neither in the image nor replaced.
+    left: u64,
+}
+
+impl Given {
+    fn bytes(&self, first: u64, end: u64) -> &[u8] {
+        let at = |sector: u64| ((sector - self.sector) * SECTOR_BYTES) as usize;
+        &self.data[at(first)..at(end)]
+    }
+}
+
+/// Sectors of a write that a page program will have written at `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Landing {
+    end: Nanos,
+    /// Order among programs that end together.
+    number: u64,
+    begin: Nanos,
+    command: u64,
+    first: u64,
+    last: u64,
+}
+
+/// The contents of a device. Tell it the data of each write before the device has the command, let it listen, and move it on with
+/// [`Media::land`] before a completion is passed on. Its memory is bounded by what the device's cache holds and what is in flight.
+#[derive(Debug)]
+pub struct Media {
+    image: Image,
+    unit_sectors: u32,
+    /// Data by the number of its command at the device.
+    given: FxHashMap<u64, Given>,
+    newest: Newest,
+    /// For each unit in the write buffer: the command of each sector there, [`NONE`] where there is none.
+    cached: FxHashMap<Lpn, Box<[u64]>>,
+    landings: BinaryHeap<Reverse<Landing>>,
+    numbered: u64,
+    /// The first error of the image that a discard met.
+    failed: Option<io::Error>,
+}
+
+impl Media {
+    /// Contents for a device, as the image has them.
+    pub fn new(device: &Device, image: Image) -> Self {
+        Self {
+            image,
+            unit_sectors: device.geometry().unit_sectors,
+            given: FxHashMap::default(),
+            newest: Newest::default(),
+            cached: FxHashMap::default(),
+            landings: BinaryHeap::new(),
+            numbered: 0,
+            failed: None,
+        }
+    }
+
+    /// The durable contents.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Bytes of written data that are not durable yet.
+    pub fn volatile_bytes(&self) -> u64 {
+        self.given.values().map(|given| given.left * SECTOR_BYTES).sum()
+    }
+
+    /// Takes the data of a write, whole sectors from `sector` on; `command` is the number that the device will give it
+    /// ([`Device::next_command`]).
+    pub fn give(&mut self, command: u64, sector: u64, data: &[u8]) {
+        let left = data.len() as u64 / SECTOR_BYTES;
+        self.newest.put(sector, sector + left, command);
+        self.given.insert(command, Given { sector, data: data.into(), left });
+    }
+
+    /// Fills `buffer` with what the sectors hold, durable or not.
+    ///
+    /// # Errors
+    /// As the image gives them.
+    pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let end = sector + buffer.len() as u64 / SECTOR_BYTES;
+        let mut found = self.newest.find(sector, end).peekable();
+        if found.peek().is_none_or(|(from, to, _)| (*from, *to) != (sector, end)) {
+            self.image.read(sector, buffer)?;
+        }
+        for (from, to, command) in found {
+            let Some(given) = self.given.get(&command) else { continue };
+            let at = ((from - sector) * SECTOR_BYTES) as usize;
+            let bytes = given.bytes(from, to);
+            buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// The runs of `sector..end` that hold data or not, as far as the image says so; data on its way counts as data.
+    ///
+    /// # Errors
+    /// As the image gives them.
+    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(Run) -> bool) -> io::Result<()> {
+        let (mut at, mut goes_on) = (sector, true);
+        self.image.runs(sector, end, |run| {
+            let (from, to) = (at, at + run.sectors);
+            at = to;
+            let mut from = from;
+            if !run.data {
+                for (first, last, _) in self.newest.find(from, to) {
+                    if first > from {
+                        goes_on &= found(Run { sectors: first - from, data: false });
+                    }
+                    goes_on &= goes_on && found(Run { sectors: last - first, data: true });
+                    from = last;
+                }
+            }
+            if from < to && goes_on {
+                goes_on = found(Run { sectors: to - from, data: run.data });
+            }
+            goes_on
+        })
+    }
+
+    /// Moves what is programmed by `now` to the image.
+    ///
+    /// # Errors
+    /// As the image gives them, [`io::ErrorKind::StorageFull`] on a full disk. What could not be moved stays in memory and is tried
+    /// again by the next call.
+    pub fn land(&mut self, now: Nanos) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.end <= now) {
+            let Landing { command, first, last, .. } = landing;
+            self.write(command, first, last)?;
+            self.newest.landed(first, last, command);
+            self.release(command, last - first);
+            self.landings.pop();
+        }
+        Ok(())
+    }
+
+    /// Power was lost at `at`: everything that was not programmed is gone. Where the device tears (`cache.lies = "tear"`), programs
+    /// under way leave the first half of their sectors.
+    ///
+    /// # Errors
+    /// As [`Media::land`].
+    pub fn cut(&mut self, at: Nanos, tears: bool) -> io::Result<()> {
+        self.land(at)?;
+        if tears {
+            for Landing { begin, command, first, last, .. } in self.in_order() {
+                if begin <= at {
+                    self.write(command, first, first + (last - first) / 2)?;
+                }
+            }
+        }
+        self.given.clear();
+        self.newest.clear();
+        self.cached.clear();
+        self.landings.clear();
+        Ok(())
+    }
+
+    fn in_order(&self) -> Vec<Landing> {
+        let mut all: Vec<_> = self.landings.iter().map(|Reverse(landing)| *landing).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Writes the sectors of a version to the image where nothing newer is there.
+    fn write(&self, command: u64, first: u64, last: u64) -> io::Result<()> {
+        let Some(given) = self.given.get(&command) else { return Ok(()) };
+        let mut result = Ok(());
+        self.newest.to_land(first, last, command, |from, to| {
+            if result.is_ok() {
+                result = self.image.write(from, given.bytes(from, to));
+            }
+        });
+        result
+    }
+
+    /// Sectors of a command are in the image or replaced.
+    fn release(&mut self, command: u64, sectors: u64) {
+        if let Some(given) = self.given.get_mut(&command) {
+            given.left = given.left.saturating_sub(sectors);
+            if given.left == 0 {
+                self.given.remove(&command);
+            }
+        }
+    }
+
+    /// Takes landings out of `first..end`.
+    fn unland(&mut self, first: u64, end: u64) {
+        if !self.landings.iter().any(|Reverse(landing)| landing.first < end && first < landing.last) {
+            return;
+        }
+        for landing in
+            std::mem::take(&mut self.landings).into_vec().into_iter().map(|Reverse(landing)| landing)
+        {
+            let before = Landing { last: landing.last.min(first), ..landing };
+            let after = Landing { first: landing.first.max(end), ..landing };
+            let parts = [before, after].into_iter().filter(|part| part.first < part.last);
+            let mut kept = 0;
+            for part in parts {
+                kept += part.last - part.first;
+                self.landings.push(Reverse(part));
+            }
+            self.release(landing.command, landing.last - landing.first - kept);
+        }
+    }
+
+    fn sectors_of(&self, lpn: Lpn, count: u32) -> (u64, u64) {
+        let unit = u64::from(self.unit_sectors);
+        (u64::from(lpn.0) * unit, (u64::from(lpn.0) + u64::from(count)) * unit)
+    }
+}
+
+impl Observer for Media {
+    fn unit_cached(&mut self, event: &UnitCached) {
+        let unit_sectors = self.unit_sectors as usize;
+        let mut replaced = Vec::new();
+        let held =
+            self.cached.entry(event.lpn).or_insert_with(|| vec![NONE; unit_sectors].into_boxed_slice());
+        for (bit, holder) in held.iter_mut().enumerate() {
+            if event.covered >> bit & 1 == 1 {
+                let before = std::mem::replace(holder, event.command);
+                if before != NONE {
+                    replaced.push(before);
+                }
+            }
+        }
+        for command in replaced {
+            self.release(command, 1);
+        }
+    }
+
+    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        if event.cause != Cause::Host {
+            return;
+        }
+        let (begin, end) = (event.begin, event.end);
+        for unit in event.units {
+            let (first, _) = self.sectors_of(unit.lpn, 1);
+            let mut held = self.cached.get_mut(&unit.lpn).filter(|_| unit.command.is_none());
+            let mut run: Option<Landing> = None;
+            for bit in 0..=self.unit_sectors {
+                let covered = bit < self.unit_sectors && unit.covered >> bit & 1 == 1;
+                let of_cache = || Some(std::mem::replace(&mut held.as_mut()?[bit as usize], NONE));
+                let command = if covered { unit.command.or_else(of_cache).unwrap_or(NONE) } else { NONE };
+                let sector = first + u64::from(bit);
+                if let Some(landing) = &mut run {
+                    if landing.command == command {
+                        landing.last = sector + 1;
+                        continue;
+                    }
+                    self.landings.push(Reverse(*landing));
+                }
+                self.numbered += 1;
+                let number = self.numbered;
+                run = (command != NONE).then_some(Landing {
+                    end,
+                    number,
+                    begin,
+                    command,
+                    first: sector,
+                    last: sector + 1,
+                });
+            }
+            if held.is_some_and(|held| held.iter().all(|command| *command == NONE)) {
+                self.cached.remove(&unit.lpn);
+            }
+        }
+    }
+
+    fn trimmed(&mut self, event: &Trimmed) {
+        let (first, end) = self.sectors_of(event.first, event.count);
+        if !self.cached.is_empty() {
+            let range = event.first.0..event.first.0 + event.count;
+            let gone: Vec<Lpn> = self.cached.keys().copied().filter(|lpn| range.contains(&lpn.0)).collect();
+            for lpn in gone {
+                let held = self.cached.remove(&lpn);
+                for command in held.iter().flatten().filter(|command| **command != NONE) {
+                    self.release(*command, 1);
+                }
+            }
+        }
+        self.unland(first, end);
+        self.newest.forget(first, end);
+        if let Err(error) = self.image.discard(first, end - first) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

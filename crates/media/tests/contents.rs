@@ -1,0 +1,175 @@
+//! Contents of a device against a plain array, and of its image after a cut against the persistence contract.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_device::persistence::Persistence;
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, UndoLog};
+use emmclab_media::{Image, Media};
+use proptest::prelude::*;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// A small device of a mapping scheme, with these settings on top.
+fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = DeviceConfig::from_toml(
+        "gc.policy = \"greedy\"
+         [capacity]
+         over_provisioning_pct = 200
+         [geometry]
+         channels = 2
+         [[geometry.block_groups]]
+         page_kb = 8
+         blocks = 24
+         pages_per_block = 4
+         read_us = 100
+         program_us = 1000
+         erase_us = 5000",
+    )
+    .unwrap();
+    config.set_all(&[("mapping.scheme", scheme)]).unwrap();
+    match scheme {
+        "page" => config.set_all(settings).unwrap(),
+        "dftl" => config.set_all(&[("mapping.cached_entries", "5")]).unwrap(),
+        _ => config.set_all(&[("mapping.log_blocks", "4")]).unwrap(),
+    }
+    config
+}
+
+/// Settings that change the way of data through a page-mapped device.
+fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    prop::sample::select(vec![
+        vec![],
+        vec![("controller.scheduling", "read_first")],
+        vec![("timing.write_complete", "transferred"), ("timing.bus_ns_per_byte", "5")],
+        vec![("cache.size_kb", "16")],
+        vec![("cache.size_kb", "32"), ("cache.policy", "lru"), ("cache.write_back", "when_full")],
+        vec![
+            ("cache.size_kb", "64"),
+            ("cache.policy", "block_lru"),
+            ("cache.write_back", "idle"),
+            ("cache.idle_after_us", "500"),
+        ],
+        vec![
+            ("slc.mode", "cache"),
+            ("slc.blocks", "4"),
+            ("slc.read_us", "30"),
+            ("slc.program_us", "200"),
+            ("slc.erase_us", "1000"),
+        ],
+    ])
+}
+
+/// The sector that a version of data fills.
+fn sector_of(version: u32) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    for (i, word) in sector.chunks_exact_mut(4).enumerate() {
+        word.copy_from_slice(
+            &version
+                .wrapping_mul(2_654_435_761)
+                .wrapping_add(if version == 0 { 0 } else { i as u32 })
+                .to_le_bytes(),
+        );
+    }
+    if version == 0 { [0; SECTOR] } else { sector }
+}
+
+fn holds(media: &Media, sector: u64, version: u32, what: &str) -> Result<(), TestCaseError> {
+    let mut found = [0; SECTOR];
+    media.read(sector, &mut found).unwrap();
+    prop_assert!(
+        found == sector_of(version),
+        "{} at sector {}: version {} is not there",
+        what,
+        sector,
+        version
+    );
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reads_give_the_last_write_and_a_cut_leaves_what_was_programmed(
+        scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl"]),
+        ways in ways(),
+        // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
+        steps in prop::collection::vec(
+            (0u16..4000, any::<u16>(), 0u8..40, any::<u8>(), prop::option::weighted(0.1, 0u16..6000)), 1..80),
+    ) {
+        let config = device(scheme, &ways);
+        let mut device = Device::new(&config);
+        let sectors = device.geometry().sectors();
+        let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
+        let mut media = Media::new(&device, Image::temporary(sectors).unwrap());
+        // Versions are numbered over all commands; the contract counts those since the last cut.
+        let (mut model, mut base) = (vec![0u32; sectors as usize], 0);
+        let (mut durable, mut discarded) = (model.clone(), vec![false; sectors as usize]);
+        let mut now = Nanos::ZERO;
+        for (gap, place, length, kind, cut) in steps {
+            now += Nanos::from_micros(i64::from(gap));
+            let length = (u64::from(length) + 1).min(sectors);
+            let sector = u64::from(place) % (sectors - length + 1);
+            let (op, modifiers) = match kind {
+                0..=150 => (Op::Write, Modifiers::empty()),
+                151..=170 => (Op::Write, Modifiers::RELIABLE),
+                171..=180 => (Op::Write, Modifiers::PREFLUSH),
+                181..=210 => (Op::Read, Modifiers::empty()),
+                211..=230 => (Op::Discard, Modifiers::empty()),
+                231..=240 => (Op::Flush, Modifiers::BARRIER),
+                _ => (Op::Flush, Modifiers::empty()),
+            };
+            let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
+            let command = Command { modifiers, ..Command::new(now, op, sector, length) };
+            media.land(now).unwrap();
+            let next = base + persistence.expect(&command);
+            if op == Op::Write {
+                let data: Vec<u8> = (0..length).flat_map(|_| sector_of(next)).collect();
+                media.give(device.next_command(), sector, &data);
+                model[sector as usize..][..length as usize].fill(next);
+            }
+            device.submit(&command, &mut (&mut persistence, (&mut undo, &mut media))).unwrap();
+            prop_assert!(device.stop().is_none());
+            if op == Op::Discard {
+                let unit = u64::from(device.geometry().unit_sectors);
+                let (from, to) = (sector.div_ceil(unit) * unit, (sector + u64::from(length)) / unit * unit);
+                if from < to {
+                    model[from as usize..to as usize].fill(0);
+                    discarded[from as usize..to as usize].fill(true);
+                }
+            }
+            undo.retire(now);
+            for at in sector..sector + u64::from(length) {
+                holds(&media, at, model[at as usize], "after a command")?;
+            }
+            let Some(later) = cut else { continue };
+            now += Nanos::from_micros(i64::from(later));
+            device.advance(now, &mut (&mut persistence, (&mut undo, &mut media)));
+            media.cut(now, false).unwrap();
+            device.cut(now, &mut undo);
+            prop_assert_eq!(media.volatile_bytes(), 0);
+            for (sector, version) in (0..).zip(&mut model) {
+                let left = persistence.survives(sector, now);
+                *version = match left {
+                    0 if discarded[sector as usize] => 0,
+                    0 => durable[sector as usize],
+                    left => base + left,
+                };
+                holds(&media, sector, *version, "after a cut")?;
+            }
+            durable.clone_from(&model);
+            discarded.fill(false);
+            base = next;
+            persistence = Persistence::of(&device);
+        }
+        for (sector, version) in (0..).zip(&model) {
+            holds(&media, sector, *version, "at the end")?;
+        }
+        device.power_off(&mut (&mut persistence, &mut media));
+        media.land(Nanos::MAX).unwrap();
+        prop_assert_eq!(media.volatile_bytes(), 0);
+        for (sector, version) in (0..).zip(&model) {
+            holds(&media, sector, *version, "after power off")?;
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A simulated device as a block device of this machine.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use emmclab_live::{LiveDevice, LiveOptions};
+use emmclab_replay::ReplayOptions;
+use emmclab_serve::nbd::{Listen, Options, Server};
+use emmclab_serve::{FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOptions};
+use emmclab_trace::{Error, Kind};
+use pyo3::prelude::*;
+
+use crate::errors::run;
+use crate::json::{from_json, to_json};
+use crate::simulate::{Layers, PyDeviceConfig, layer, store};
+
+/// The ways in which other software reaches the device; they end before it does, the last one first.
+#[derive(Default)]
+struct Exports {
+    servers: Vec<Server>,
+    file: Option<FuseFile>,
+    disk: Option<LoopDisk>,
+}
+
+/// A live device with its exports.
+#[pyclass(name = "Live", module = "emmclab._core", frozen)]
+pub(crate) struct PyLive {
+    device: Arc<LiveDevice>,
+    exports: Mutex<Exports>,
+    name: String,
+}
+
+impl PyLive {
+    fn exports(&self) -> MutexGuard<'_, Exports> {
+        self.exports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_disk<T>(&self, work: impl FnOnce(&mut LoopDisk) -> Result<T, Error>) -> Result<T, Error> {
+        let mut exports = self.exports();
+        let disk = exports.disk.as_mut().ok_or_else(|| {
+            Error::new(Kind::Config, "there is no loop device").hint("export the device as one first")
+        })?;
+        work(disk)
+    }
+}
+
+#[pymethods]
+impl PyLive {
+    /// A device; `clock` is real, free, or x and a factor; `options` are JSON of replay options, of which preconditioning and its
+    /// seed count; `image` is the file of its contents, beside which its state is kept; `record` a trace to write; `images` a folder
+    /// that keeps preconditioned devices.
+    #[new]
+    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, record=None, check=false, images=None, images_limit=None))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
+    fn new(
+        py: Python<'_>,
+        config: &PyDeviceConfig,
+        options: &str,
+        clock: &str,
+        think: bool,
+        layers: Option<Layers>,
+        image: Option<PathBuf>,
+        record: Option<PathBuf>,
+        check: bool,
+        images: Option<PathBuf>,
+        images_limit: Option<u64>,
+    ) -> PyResult<Self> {
+        run(py, || {
+            let config = config.settings();
+            let replay: ReplayOptions = from_json(options)?;
+            let layers = layers.unwrap_or_default().iter().map(layer).collect();
+            let options = LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record };
+            let store = images.map(|folder| store(folder, images_limit)).transpose()?;
+            let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
+            Ok(Self { device, exports: Mutex::default(), name: config.name().to_owned() })
+        })
+    }
+
+    /// Size in bytes, as a client sees it.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        emmclab_serve::BlockDevice::limits(&*self.device).sectors * emmclab_trace::SECTOR_BYTES
+    }
+
+    /// What was found of an earlier run of the image, as JSON.
+    fn found(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(self.device.found()))
+    }
+
+    /// Serves NBD at a unix socket, or at an address of this machine's loopback; returns the URI.
+    #[pyo3(signature = (*, path=None, tcp=None))]
+    fn serve_nbd(&self, py: Python<'_>, path: Option<PathBuf>, tcp: Option<&str>) -> PyResult<String> {
+        run(py, || {
+            let listen = match (path, tcp) {
+                (Some(path), None) => Listen::Unix(path),
+                (None, Some(text)) => Listen::tcp(text)?,
+                _ => return Err(Error::new(Kind::Config, "NBD needs a socket or an address, not both")),
+            };
+            let description = format!("a simulated {}", self.name);
+            let options = Options { name: self.name.clone(), description, read_only: false };
+            let server = Server::start(self.device.clone(), &listen, options)?;
+            let uri = server.uri();
+            self.exports().servers.push(server);
+            Ok(uri)
+        })
+    }
+
+    /// Offers the device as a file of a FUSE file system; returns its path.
+    fn serve_file(&self, py: Python<'_>) -> PyResult<PathBuf> {
+        run(py, || {
+            let mut exports = self.exports();
+            if exports.file.is_some() || exports.disk.is_some() {
+                return Err(Error::new(Kind::Config, "the device is a file already"));
+            }
+            let file = FuseFile::start(self.device.clone())?;
+            let path = file.path();
+            exports.file = Some(file);
+            Ok(path)
+        })
+    }
+
+    /// Offers the device as a loop device; returns its path.
+    #[pyo3(signature = (*, block_bytes=512, partitions=false))]
+    fn serve_loop(&self, py: Python<'_>, block_bytes: u32, partitions: bool) -> PyResult<PathBuf> {
+        run(py, || {
+            let mut exports = self.exports();
+            if exports.disk.is_some() {
+                return Err(Error::new(Kind::Config, "the device is a loop device already"));
+            }
+            let file = match exports.file.take() {
+                Some(file) => file,
+                None => FuseFile::start(self.device.clone())?,
+            };
+            let options = LoopOptions { block_bytes, partitions, ..LoopOptions::default() };
+            let disk = LoopDisk::attach(file, &options)?;
+            let path = disk.path().to_owned();
+            exports.disk = Some(disk);
+            Ok(path)
+        })
+    }
+
+    /// Makes a file system on the loop device; `overwrite` allows what is there to be lost.
+    #[pyo3(signature = (name, *, options=None, overwrite=false))]
+    fn mkfs(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        options: Option<Vec<String>>,
+        overwrite: bool,
+    ) -> PyResult<()> {
+        run(py, || {
+            let options = options.unwrap_or_default().into_iter().map(Into::into).collect();
+            let mkfs = Mkfs { options, overwrite, ..Mkfs::new(FileSystem::named(name)?) };
+            self.with_disk(|disk| disk.mkfs(&mkfs))
+        })
+    }
+
+    /// Mounts the loop device at a folder.
+    #[pyo3(signature = (folder, *, options=None))]
+    fn mount(&self, py: Python<'_>, folder: PathBuf, options: Option<String>) -> PyResult<()> {
+        run(py, || {
+            let mount = MountOptions { options, ..MountOptions::at(folder) };
+            self.with_disk(|disk| disk.mount(&mount))
+        })
+    }
+
+    /// Unmounts what is mounted.
+    fn unmount(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.with_disk(LoopDisk::unmount))
+    }
+
+    /// Runs a command with the device there; returns its exit status, or 128 and the signal that ended it.
+    fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
+        use std::os::unix::process::ExitStatusExt;
+        run(py, || {
+            let (program, arguments) =
+                command.split_first().ok_or_else(|| Error::new(Kind::Config, "there is no command"))?;
+            let status = self.with_disk(|disk| disk.run(Command::new(program).args(arguments)))?;
+            Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+        })
+    }
+
+    /// Figures now and since the last call, as JSON.
+    fn status(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.device.status()))
+    }
+
+    /// The run so far, as JSON of a simulation's result.
+    fn result(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.device.result()))
+    }
+
+    /// Cuts the power.
+    fn cut(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.device.cut())
+    }
+
+    /// Power is back.
+    fn restore(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || {
+            self.device.restore();
+            Ok(())
+        })
+    }
+
+    /// Simulated time goes on in another way: real, free, or x and a factor.
+    fn set_clock(&self, py: Python<'_>, clock: &str) -> PyResult<()> {
+        run(py, || {
+            self.device.set_pace(clock.parse()?);
+            Ok(())
+        })
+    }
+
+    /// Raises what ended the service, if anything did.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.device.broken().map_or(Ok(()), Err))
+    }
+
+    /// Ends in good order: exports, then the device; returns the result as JSON.
+    fn stop(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || {
+            let Exports { servers, file, disk } = std::mem::take(&mut *self.exports());
+            // Every end is tried before the first error is reported.
+            let detached = disk.map_or(Ok(()), LoopDisk::stop);
+            let unmounted = file.map_or(Ok(()), FuseFile::stop);
+            servers.into_iter().for_each(Server::stop);
+            let result = self.device.stop();
+            detached.and(unmounted)?;
+            to_json(&result?)
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! A live stack: layers above one or two devices with contents, driven by requests that have data.
+//!
+//! The same engine and the same devices as in a replay. Requests that overlap, one of them a change, are taken one after the
+//! other, which layers rely on. Power can be cut: devices keep what was programmed, and layers recover from that.
+
+use std::collections::VecDeque;
+use std::io;
+
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted, Stop};
+use emmclab_layers::{self as layers, Below, Executor, Layer, LayerConfig, PassThrough, build_stack};
+use emmclab_media::{Image, Media};
+use emmclab_trace::{Error, Kind, Ledger, Nanos, Op, Result};
+
+use crate::disk::Disk;
+use crate::disks::Disks;
+use crate::layered::{Done, Layered};
+use crate::measure::Measure;
+use crate::options::ReplayOptions;
+use crate::recorded::Recorded;
+use crate::result::{LayerResult, SimulationResult};
+
+/// A device of a live stack, as it is at its start.
+pub struct Part<'a> {
+    /// Its settings.
+    pub config: &'a DeviceConfig,
+    /// The device.
+    pub device: Device,
+    /// Its contents.
+    pub image: Image,
+}
+
+/// A request that is complete.
+#[derive(Debug)]
+pub struct Answer {
+    /// The number that [`Stack::submit`] gave it.
+    pub id: u64,
+    /// The command, as it came.
+    pub command: Command,
+    /// Its times.
+    pub event: RequestCompleted,
+    /// The data of a read.
+    pub data: Vec<u8>,
+    /// Whether data could not be read from an image.
+    pub failed: bool,
+}
+
+/// A request that has been taken and is not complete.
+#[derive(Debug)]
+struct Taken {
+    id: u64,
+    command: Command,
+    /// The engine's number of it, and its data until then.
+    begun: Option<u64>,
+    data: Vec<u8>,
+}
+
+/// Layers above devices, with data.
+pub struct Stack {
+    configs: Vec<LayerConfig>,
+    layered: Layered,
+    main: Disk,
+    second: Option<Disk>,
+    /// Requests in the order in which they came.
+    taken: VecDeque<Taken>,
+    next_id: u64,
+    done: Vec<Done>,
+}
+
+impl Stack {
+    /// Layers, the first on top, above devices at time 0; where `recover`, the layers ran on these contents before.
+    ///
+    /// # Errors
+    /// For unknown layers, senseless settings, a second device that no layer uses, and contents that cannot be read.
+    pub fn new(
+        layers: &[LayerConfig],
+        main: Part<'_>,
+        second: Option<Part<'_>>,
+        (check, recover): (bool, bool),
+    ) -> Result<Self> {
+        let live = |part: Part<'_>| Disk::live(part.config.settings(), part.device, part.image, check);
+        let (mut main, mut second) = (live(main), second.map(live));
+        let layered = stacked(layers, &mut main, second.as_mut(), recover)?;
+        let mut stack = Self {
+            configs: layers.to_vec(),
+            layered,
+            main,
+            second,
+            taken: VecDeque::new(),
+            next_id: 0,
+            done: Vec::new(),
+        };
+        stack.start(Nanos::ZERO)?;
+        Ok(stack)
+    }
+
+    fn start(&mut self, at: Nanos) -> Result<()> {
+        let Self { layered, main, second, .. } = self;
+        let mut disks = Disks { main, second: second.as_mut(), observer: &mut Quiet };
+        layered.start(at, &mut disks)
+    }
+
+    /// Sectors that it offers.
+    pub fn capacity(&self) -> u64 {
+        self.layered.capacity()
+    }
+
+    /// The device at the bottom.
+    pub fn device(&self) -> &Device {
+        self.main.device()
+    }
+
+    /// The contents of the device at the bottom.
+    pub fn media(&self) -> Option<&Media> {
+        self.main.media()
+    }
+
+    /// The contents of the second device.
+    pub fn second_media(&self) -> Option<&Media> {
+        self.second.as_ref()?.media()
+    }
+
+    /// Whether sectors of the image are those of the device that the stack offers.
+    pub fn is_plain(&self) -> bool {
+        self.configs.is_empty()
+    }
+
+    /// Why a device takes no more, if so.
+    pub fn stop(&self) -> Option<Stop> {
+        self.main.stop().or_else(|| self.second.as_ref()?.stop())
+    }
+
+    /// Requests that are not complete.
+    pub fn open(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// What the layers did, the first on top.
+    pub fn layers(&self) -> Vec<LayerResult> {
+        if self.configs.is_empty() { Vec::new() } else { self.layered.results() }
+    }
+
+    /// Sums the run up so far, with the completions that `measure` was told.
+    pub fn result(
+        &self,
+        config: &DeviceConfig,
+        measure: &Measure,
+        options: &ReplayOptions,
+    ) -> SimulationResult {
+        let measured = (measure, &Recorded::default());
+        let mut result =
+            SimulationResult::new(config, self.main.device(), measured, (options, options.mode), None);
+        let requests = measure.requests();
+        result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
+        result.layers = self.layers();
+        if !result.layers.is_empty() {
+            result.requests.bytes_read = measure.reads.bytes();
+            result.requests.bytes_written = measure.writes.bytes();
+        }
+        result
+    }
+
+    /// Takes a request at its arrival, never before the one before it; returns its number. `data` holds what is written.
+    ///
+    /// # Errors
+    /// For a request beyond the device, and a broken invariant where there is a checker.
+    pub fn submit<O: Observer>(&mut self, command: &Command, data: Vec<u8>, observer: &mut O) -> Result<u64> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.taken.push_back(Taken { id, command: *command, begun: None, data });
+        self.begin(self.taken.len() - 1, command.arrival, observer)?;
+        Ok(id)
+    }
+
+    /// Has the engine take a request that waits, unless an earlier one overlaps it.
+    fn begin<O: Observer>(&mut self, index: usize, at: Nanos, observer: &mut O) -> Result<()> {
+        let Self { layered, main, second, taken, .. } = self;
+        let command = taken[index].command;
+        if taken.iter().take(index).any(|earlier| conflict(&earlier.command, &command)) {
+            return Ok(());
+        }
+        let data = std::mem::take(&mut taken[index].data);
+        let command = Command { arrival: command.arrival.max(at), ..command };
+        let mut disks = Disks { main, second: second.as_mut(), observer };
+        taken[index].begun = Some(layered.submit_data(&command, data, &mut disks)?);
+        Ok(())
+    }
+
+    /// When the stack next does something that may complete a request.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.layered.next_event(&self.main, self.second.as_ref())
+    }
+
+    /// Does everything that happens up to `until`.
+    ///
+    /// # Errors
+    /// As [`Stack::submit`].
+    pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
+        let Self { layered, main, second, .. } = self;
+        layered.advance(until, &mut Disks { main, second: second.as_mut(), observer })
+    }
+
+    /// Has the devices do their own work up to `until`: write-back, folding, idle collection. No request may come before.
+    ///
+    /// # Errors
+    /// As [`Stack::submit`].
+    pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
+        self.advance(until, observer)?;
+        self.main.pass(until, observer)?;
+        self.second.as_mut().map_or(Ok(()), |second| second.pass(until, &mut Quiet))
+    }
+
+    /// Adds the requests that are complete by now, and begins those that waited for them.
+    ///
+    /// # Errors
+    /// As [`Stack::submit`].
+    pub fn take_answers<O: Observer>(
+        &mut self,
+        now: Nanos,
+        observer: &mut O,
+        answers: &mut Vec<Answer>,
+    ) -> Result<()> {
+        // Those that begin may find others complete.
+        while self.take_done(answers) {
+            for index in 0..self.taken.len() {
+                if self.taken[index].begun.is_none() {
+                    self.begin(index, now, observer)?;
+                }
+            }
+            self.advance(now, observer)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the requests that the engine has completed; false where there is none.
+    fn take_done(&mut self, answers: &mut Vec<Answer>) -> bool {
+        let mut done = std::mem::take(&mut self.done);
+        self.layered.take_done(&mut done);
+        let any = !done.is_empty();
+        for Done { id, event, data, failed } in done.drain(..) {
+            let place = self.taken.iter().position(|taken| taken.begun == Some(id));
+            let Some(Taken { id, command, .. }) = place.and_then(|place| self.taken.remove(place)) else {
+                continue;
+            };
+            let data = if command.op == Op::Read { data } else { Vec::new() };
+            let event = RequestCompleted { id, arrival: command.arrival, ..event };
+            answers.push(Answer { id, command, event, data, failed });
+        }
+        self.done = done;
+        any
+    }
+
+    /// Requests that will never complete, because a device has stopped: their numbers. They are forgotten.
+    pub fn abandon(&mut self) -> Vec<u64> {
+        self.taken.drain(..).map(|taken| taken.id).collect()
+    }
+
+    /// Moves data that is programmed by `now` to the images.
+    ///
+    /// # Errors
+    /// As [`Media::land`].
+    pub fn land(&mut self, now: Nanos) -> io::Result<()> {
+        self.main.land(now)?;
+        self.second.as_mut().map_or(Ok(()), |second| second.land(now))
+    }
+
+    /// Power is lost at `at` and back at once: requests in flight never complete, devices hold what was programmed, and the layers
+    /// recover from that.
+    ///
+    /// # Errors
+    /// Where an image cannot be written, or a layer cannot recover.
+    pub fn cut(&mut self, at: Nanos) -> Result<()> {
+        self.pass(at, &mut Quiet)?;
+        self.taken.clear();
+        self.done.clear();
+        self.main.cut(at).map_err(|error| image_error(&self.main, error))?;
+        if let Some(second) = &mut self.second {
+            second.cut(at).map_err(|error| image_error(second, error))?;
+        }
+        self.layered = stacked(&self.configs, &mut self.main, self.second.as_mut(), true)?;
+        self.start(at)
+    }
+
+    /// An orderly end at `now`, once no request is open: the layers are as they are, the devices program what they hold.
+    ///
+    /// # Errors
+    /// For a broken invariant where there is a checker, and where an image cannot be written.
+    pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
+        self.pass(now, observer)?;
+        self.main.power_off(observer)?;
+        if let Some(second) = &mut self.second {
+            second.power_off(&mut Quiet)?;
+            second.verify()?;
+        }
+        self.main.verify()?;
+        self.land(Nanos::MAX).map_err(|error| image_error(&self.main, error))
+    }
+}
+
+/// Whether two requests must not be in flight together.
+fn conflict(one: &Command, other: &Command) -> bool {
+    let end = |command: &Command| command.sector + u64::from(command.sectors);
+    let changes = |command: &Command| command.op != Op::Read;
+    one.sector < end(other) && other.sector < end(one) && (changes(one) || changes(other))
+}
+
+fn image_error(disk: &Disk, error: io::Error) -> Error {
+    let path = disk.media().and_then(|media| media.image().path().map(ToOwned::to_owned));
+    Error::io(&path.unwrap_or_else(std::env::temp_dir), error)
+}
+
+/// Layers above disks, restored from those where `recover`.
+fn stacked(
+    configs: &[LayerConfig],
+    main: &mut Disk,
+    second: Option<&mut Disk>,
+    recover: bool,
+) -> Result<Layered> {
+    let sectors = |disk: &Disk| disk.device().geometry().sectors();
+    let below = Below { main: sectors(main), second: second.as_deref().map(sectors) };
+    let next = |disk: &Disk| disk.device().next_command();
+    let commands = [next(main), second.as_deref().map_or(0, next)];
+    let mut all: Vec<Box<dyn Layer>> = build_stack(configs, &below)?;
+    if all.is_empty() {
+        all.push(Box::new(PassThrough::new(below.main)));
+    }
+    if !recover || configs.is_empty() {
+        return Ok(Layered::live(all, 1, commands));
+    }
+    let disks = [Some(main), second].into_iter().flatten().map(|disk| Contents { disk }).collect();
+    let (all, next_id) = Executor::recover(all, disks).map_err(|error| {
+        Error::new(Kind::Config, format!("the layers cannot be restored from the image: {error}"))
+            .hint("serve it with the layers and settings that it was made with")
+    })?;
+    Ok(Layered::live(all, next_id, commands))
+}
+
+/// The contents of a disk, to be read by layers that recover.
+struct Contents<'a> {
+    disk: &'a mut Disk,
+}
+
+impl layers::Disk for Contents<'_> {
+    fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.disk.read(sector, buffer)
+    }
+
+    fn write(&mut self, _: u64, _: &[u8], _: Modifiers) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn discard(&mut self, _: u64, _: u32, _: bool) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

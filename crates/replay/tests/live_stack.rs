@@ -1,0 +1,243 @@
+//! A live stack against a plain array: every read gives the last write before it, and a cut of power loses nothing that was
+//! acknowledged as durable, with every layer and device.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
+use emmclab_layers::LayerConfig;
+use emmclab_media::Image;
+use emmclab_replay::{Answer, Part, Stack};
+use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
+use proptest::prelude::*;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+/// Sectors that requests go to, so that they meet.
+const SPAN: u64 = 320;
+
+fn config(settings: &[(&str, &str)]) -> DeviceConfig {
+    let mut config = DeviceConfig::from_toml(
+        "gc.policy = \"greedy\"
+         [capacity]
+         over_provisioning_pct = 60
+         [geometry]
+         channels = 2
+         [[geometry.block_groups]]
+         page_kb = 8
+         blocks = 40
+         pages_per_block = 16
+         read_us = 100
+         program_us = 1000
+         erase_us = 5000",
+    )
+    .unwrap();
+    config.set_all(settings).unwrap();
+    config
+}
+
+fn devices() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    prop::sample::select(vec![
+        vec![],
+        vec![("controller.scheduling", "read_first")],
+        vec![("controller.queue_depth", "1")],
+        vec![("cache.size_kb", "64"), ("cache.write_back", "when_full")],
+        vec![("cache.size_kb", "32"), ("cache.policy", "lru"), ("cache.flush_us", "100")],
+        vec![("timing.write_complete", "transferred"), ("timing.bus_ns_per_byte", "5")],
+    ])
+}
+
+/// Advil or ReSSD on a small reserved area, from which the data comes back after a cut.
+fn recovering(name: &str) -> LayerConfig {
+    let small = LayerConfig::named(name)
+        .with("recovery", "true")
+        .with("reserved", "512 KB")
+        .with("clustered_block", "32 KB");
+    if name == "advil" { small.with("clustered_page", "16 KB") } else { small }
+}
+
+fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
+    prop::sample::select(vec![
+        vec![],
+        vec![recovering("advil")],
+        vec![recovering("ressd")],
+        vec![LayerConfig::named("pass-through"), recovering("advil")],
+    ])
+}
+
+fn stamp(version: u64) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    if version > 0 {
+        for (i, word) in sector.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&(version * 1_000_003 + i as u64).to_le_bytes());
+        }
+    }
+    sector
+}
+
+/// The version that a sector holds; `None` where it holds none whole.
+fn version(sector: &[u8]) -> Option<u64> {
+    let first = u64::from_le_bytes(sector[..8].try_into().unwrap());
+    let version = first / 1_000_003;
+    (sector == stamp(version)).then_some(version)
+}
+
+/// What the host knows of a sector.
+#[derive(Clone, Default)]
+struct Known {
+    /// The newest version that was sent.
+    newest: u64,
+    /// The newest version that is complete, and when that was.
+    complete: Vec<(u64, Nanos)>,
+    /// The oldest version that may be found after a cut.
+    promised: u64,
+}
+
+struct Host {
+    stack: Stack,
+    sectors: Vec<Known>,
+    /// For each request in flight: what it must read, or the version that it writes.
+    sent: std::collections::HashMap<u64, Vec<u64>>,
+    answers: Vec<Answer>,
+}
+
+impl Host {
+    fn collect(&mut self, now: Nanos) -> Result<(), TestCaseError> {
+        let mut answers = std::mem::take(&mut self.answers);
+        self.stack.advance(now, &mut Quiet).unwrap();
+        self.stack.take_answers(now, &mut Quiet, &mut answers).unwrap();
+        self.stack.land(now).unwrap();
+        for Answer { id, command, event, data, failed } in answers.drain(..) {
+            prop_assert!(!failed && event.complete <= now && event.complete >= command.arrival);
+            let versions = self.sent.remove(&id).unwrap();
+            let range = command.sector as usize..(command.sector + u64::from(command.sectors)) as usize;
+            let asks = |modifier| command.modifiers.contains(modifier);
+            match command.op {
+                Op::Read => {
+                    let found: Vec<_> = data.chunks(SECTOR).map(version).collect();
+                    let wanted: Vec<_> = versions.iter().copied().map(Some).collect();
+                    prop_assert_eq!(found, wanted, "read of {:?}", range);
+                }
+                Op::Write => {
+                    if asks(Modifiers::PREFLUSH) {
+                        self.flushed(command.arrival);
+                    }
+                    for known in &mut self.sectors[range] {
+                        known.complete.push((versions[0], event.complete));
+                        if command.modifiers.durable() {
+                            known.promised = known.promised.max(versions[0]);
+                        }
+                    }
+                }
+                Op::Flush => self.flushed(command.arrival),
+                Op::Discard | Op::SecureErase => {}
+            }
+        }
+        self.answers = answers;
+        Ok(())
+    }
+
+    /// A flush that came at `came` is complete.
+    fn flushed(&mut self, came: Nanos) {
+        for known in &mut self.sectors {
+            let done = known.complete.iter().filter(|(_, at)| *at <= came).map(|(version, _)| *version).max();
+            known.promised = known.promised.max(done.unwrap_or(0));
+        }
+    }
+
+    fn send(&mut self, command: Command, version: u64) {
+        let range = command.sector as usize..(command.sector + u64::from(command.sectors)) as usize;
+        let (versions, data) = match command.op {
+            Op::Read => (self.sectors[range].iter().map(|known| known.newest).collect(), Vec::new()),
+            Op::Write => {
+                let count = range.len();
+                self.sectors[range].iter_mut().for_each(|known| known.newest = version);
+                (vec![version], stamp(version).repeat(count))
+            }
+            _ => (Vec::new(), Vec::new()),
+        };
+        let id = self.stack.submit(&command, data, &mut Quiet).unwrap();
+        self.sent.insert(id, versions);
+    }
+
+    /// Reads everything back, once all that was sent is complete.
+    fn read_back(&mut self, now: &mut Nanos) -> Result<Vec<Option<u64>>, TestCaseError> {
+        let command = Command::new(*now, Op::Read, 0, SPAN as u32);
+        let id = self.stack.submit(&command, Vec::new(), &mut Quiet).unwrap();
+        let mut answers = Vec::new();
+        while answers.is_empty() {
+            *now = self.stack.next_event().unwrap().max(*now);
+            self.stack.advance(*now, &mut Quiet).unwrap();
+            self.stack.take_answers(*now, &mut Quiet, &mut answers).unwrap();
+        }
+        prop_assert_eq!((answers.len(), answers[0].id), (1, id));
+        Ok(answers[0].data.chunks(SECTOR).map(version).collect())
+    }
+
+    fn settle(&mut self, now: &mut Nanos) -> Result<(), TestCaseError> {
+        while self.stack.open() > 0 {
+            *now = self.stack.next_event().unwrap().max(*now);
+            self.collect(*now)?;
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn data_is_right_at_any_depth_and_what_was_acknowledged_survives_cuts(
+        settings in devices(),
+        layers in stacks(),
+        // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
+        steps in prop::collection::vec(
+            (0u16..3000, any::<u16>(), 0u8..48, any::<u8>(), prop::option::weighted(0.06, 0u16..9000)), 1..120),
+    ) {
+        let config = config(&settings);
+        let device = Device::new(&config);
+        let image = Image::temporary(device.geometry().sectors()).unwrap();
+        let main = Part { config: &config, device, image };
+        let stack = Stack::new(&layers, main, None, (true, false)).unwrap();
+        let mut host = Host {
+            stack,
+            sectors: vec![Known::default(); SPAN as usize],
+            sent: std::collections::HashMap::new(),
+            answers: Vec::new(),
+        };
+        let (mut now, mut next) = (Nanos::ZERO, 0);
+        for (gap, place, length, kind, cut) in steps {
+            now += Nanos::from_micros(i64::from(gap));
+            host.collect(now)?;
+            let length = u64::from(length) + 1;
+            let sector = u64::from(place) % (SPAN - length + 1);
+            let (op, modifiers) = match kind {
+                0..=130 => (Op::Write, Modifiers::empty()),
+                131..=160 => (Op::Write, Modifiers::RELIABLE),
+                161..=175 => (Op::Write, Modifiers::PREFLUSH),
+                176..=185 => (Op::Write, Modifiers::PREFLUSH | Modifiers::RELIABLE),
+                186..=220 => (Op::Read, Modifiers::empty()),
+                _ => (Op::Flush, Modifiers::empty()),
+            };
+            let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
+            next += 1;
+            host.send(Command { modifiers, ..Command::new(now, op, sector, length) }, next);
+            let Some(later) = cut else { continue };
+            now += Nanos::from_micros(i64::from(later));
+            host.collect(now)?;
+            host.stack.cut(now).unwrap();
+            host.sent.clear();
+            let found = host.read_back(&mut now)?;
+            for (sector, (found, known)) in found.into_iter().zip(&mut host.sectors).enumerate() {
+                let whole = found.is_some_and(|found| found >= known.promised && found <= known.newest);
+                prop_assert!(whole, "sector {} holds {:?}; promised {}", sector, found, known.promised);
+                let found = found.unwrap_or(0);
+                // What was found may still be in a log that a second cut takes no more from.
+                *known = Known { newest: found, complete: vec![(found, now)], promised: known.promised };
+            }
+        }
+        host.settle(&mut now)?;
+        let found = host.read_back(&mut now)?;
+        for (found, known) in found.into_iter().zip(&host.sectors) {
+            prop_assert_eq!(found, Some(known.newest));
+        }
+        host.stack.power_off(now, &mut Quiet).unwrap();
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests of the kernel that the device has not completed: replies wait here, by the tags of their parts.
+
+use std::collections::HashMap;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+
+use crate::device::{BlockDevice, BlockRequest, Completion, Completions, Failure};
+
+/// The reply that a request waits for.
+pub(super) enum Answer {
+    /// Bytes `skip..skip + bytes` of what is read.
+    Read { reply: ReplyData, skip: usize, bytes: usize },
+    /// So many bytes are written.
+    Write { reply: ReplyWrite, bytes: u32 },
+    /// The work is done.
+    Done(ReplyEmpty),
+    /// A thread waits for it.
+    Waiter(Sender<Result<Vec<u8>, Failure>>),
+}
+
+/// A request in parts, each no longer than the device takes.
+struct Waiting {
+    answer: Answer,
+    parts_left: usize,
+    /// What is read; parts are put in their place.
+    data: Vec<u8>,
+    /// Bytes of each part but the last.
+    part_bytes: usize,
+    failure: Option<Failure>,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u32,
+    waiting: HashMap<u32, Waiting>,
+    closed: bool,
+}
+
+/// Replies that wait for completions.
+#[derive(Default)]
+pub(super) struct Pending(Mutex<Table>);
+
+fn errno(failure: Failure) -> Errno {
+    match failure {
+        Failure::Invalid => Errno::EINVAL,
+        Failure::NoSpace => Errno::ENOSPC,
+        Failure::Io => Errno::EIO,
+        Failure::ReadOnly => Errno::EROFS,
+    }
+}
+
+impl Answer {
+    /// Sends the reply.
+    pub(super) fn send(self, outcome: Result<Vec<u8>, Failure>) {
+        match (self, outcome) {
+            (Self::Waiter(sender), outcome) => drop(sender.send(outcome)),
+            (Self::Read { reply, skip, bytes }, Ok(data)) => match data.get(skip..skip + bytes) {
+                Some(data) => reply.data(data),
+                None => reply.error(Errno::EIO),
+            },
+            (Self::Write { reply, bytes }, Ok(_)) => reply.written(bytes),
+            (Self::Done(reply), Ok(_)) => reply.ok(),
+            (Self::Read { reply, .. }, Err(failure)) => reply.error(errno(failure)),
+            (Self::Write { reply, .. }, Err(failure)) => reply.error(errno(failure)),
+            (Self::Done(reply), Err(failure)) => reply.error(errno(failure)),
+        }
+    }
+}
+
+impl Waiting {
+    fn take(&mut self, part: usize, outcome: Result<Vec<u8>, Failure>) {
+        self.parts_left = self.parts_left.saturating_sub(1);
+        match outcome {
+            Err(failure) => self.failure = self.failure.or(Some(failure)),
+            // The common case: one part, whose data need not be copied.
+            Ok(data) if part == 0 && self.parts_left == 0 && self.data.is_empty() => self.data = data,
+            Ok(data) => {
+                let at = part * self.part_bytes;
+                self.data.resize(self.data.len().max(at + data.len()), 0);
+                self.data[at..at + data.len()].copy_from_slice(&data);
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the parts of one request to the device; `answer` is given when all are complete. `part_sectors` is the length
+    /// of each but the last.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        device: &dyn BlockDevice,
+        answer: Answer,
+        mut parts: Vec<BlockRequest>,
+        part_sectors: u32,
+    ) {
+        let part_bytes = part_sectors as usize * crate::SECTOR;
+        let waiting =
+            Waiting { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
+        {
+            let mut table = self.table();
+            if table.closed {
+                drop(table);
+                return waiting.answer.send(Err(Failure::Io));
+            }
+            let id = table.next;
+            table.next = id.wrapping_add(1);
+            for (index, part) in parts.iter_mut().enumerate() {
+                part.tag = u64::from(id) << 32 | index as u64;
+            }
+            table.waiting.insert(id, waiting);
+        }
+        let completions: Arc<dyn Completions> = Arc::<Self>::clone(self);
+        device.submit(&mut parts, &completions);
+    }
+
+    /// Fails what waits and all that comes later with EIO.
+    pub(super) fn close(&self) {
+        let waiting = {
+            let mut table = self.table();
+            table.closed = true;
+            std::mem::take(&mut table.waiting)
+        };
+        for (_, waiting) in waiting {
+            waiting.answer.send(Err(Failure::Io));
+        }
+    }
+}
+
+impl Completions for Pending {
+    fn complete(&self, completed: &mut Vec<Completion>) {
+        let mut finished = Vec::with_capacity(completed.len());
+        {
+            let mut table = self.table();
+            for Completion { tag, outcome } in completed.drain(..) {
+                let id = (tag >> 32) as u32;
+                let Some(waiting) = table.waiting.get_mut(&id) else { continue };
+                waiting.take((tag & u64::from(u32::MAX)) as usize, outcome);
+                if waiting.parts_left == 0 {
+                    finished.extend(table.waiting.remove(&id));
+                }
+            }
+        }
+        for Waiting { answer, data, failure, .. } in finished {
+            answer.send(failure.map_or(Ok(data), Err));
+        }
+    }
+}

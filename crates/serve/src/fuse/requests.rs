@@ -1,0 +1,149 @@
+//! Ranges of bytes as requests to the device, each no longer than it takes.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use emmclab_base::Modifiers;
+use fuser::{ReplyEmpty, ReplyWrite};
+
+use super::pending::{Answer, Pending};
+use crate::SECTOR;
+use crate::device::{Action, BlockDevice, BlockRequest, Failure, Limits};
+
+/// Parts of a long discard that are in flight at once, which bounds their memory.
+const PARTS: u64 = 1024;
+
+/// Sectors, and flags of the requests for them.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub(super) sector: u64,
+    pub(super) sectors: u64,
+    pub(super) modifiers: Modifiers,
+}
+
+impl Range {
+    /// The sectors that hold these bytes, and where in them the bytes begin.
+    pub(super) fn around(offset: u64, bytes: u64, modifiers: Modifiers) -> (Self, usize) {
+        let (sector, skip) = (offset / SECTOR as u64, offset as usize % SECTOR);
+        let sectors = (offset + bytes).div_ceil(SECTOR as u64) - sector;
+        (Self { sector, sectors, modifiers }, skip)
+    }
+
+    /// These bytes, if they are whole sectors.
+    pub(super) fn whole(offset: u64, bytes: u64) -> Option<Self> {
+        let (range, _) = Self::around(offset, bytes, Modifiers::empty());
+        (offset.is_multiple_of(SECTOR as u64) && bytes.is_multiple_of(SECTOR as u64)).then_some(range)
+    }
+
+    fn end(self) -> u64 {
+        self.sector + self.sectors
+    }
+
+    /// Ranges of at most so many sectors, in order.
+    fn split(self, most: u64) -> impl Iterator<Item = Self> {
+        (self.sector..self.end()).step_by(most as usize).map(move |sector| Self {
+            sector,
+            sectors: most.min(self.end() - sector),
+            ..self
+        })
+    }
+}
+
+/// The way to the device.
+pub(super) struct Requests {
+    device: Arc<dyn BlockDevice>,
+    limits: Limits,
+    pending: Arc<Pending>,
+    /// Held while the sectors at the ends of an unaligned write are read and written again.
+    edges: Mutex<()>,
+}
+
+impl Requests {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, pending: Arc<Pending>) -> Self {
+        Self { limits: device.limits(), device, pending, edges: Mutex::default() }
+    }
+
+    pub(super) fn device(&self) -> &dyn BlockDevice {
+        &*self.device
+    }
+
+    /// Sectors of a part.
+    fn part_sectors(&self) -> u32 {
+        self.limits.max_sectors.max(1)
+    }
+
+    /// Sends the range in parts; the answer is given when all are complete.
+    fn submit(&self, answer: Answer, range: Range, mut action: impl FnMut(u32) -> Action) {
+        let part = |range: Range| {
+            let sectors = range.sectors as u32;
+            let (sector, modifiers) = (range.sector, range.modifiers);
+            BlockRequest { tag: 0, action: action(sectors), sector, sectors, modifiers }
+        };
+        let parts = range.split(u64::from(self.part_sectors())).map(part).collect();
+        self.pending.submit(&*self.device, answer, parts, self.part_sectors());
+    }
+
+    /// Sends the range and waits until it is complete; what was read.
+    fn perform(&self, range: Range, action: impl FnMut(u32) -> Action) -> Result<Vec<u8>, Failure> {
+        let (sender, receiver) = channel();
+        self.submit(Answer::Waiter(sender), range, action);
+        receiver.recv().unwrap_or(Err(Failure::Io))
+    }
+
+    pub(super) fn read(&self, answer: Answer, range: Range) {
+        self.submit(answer, range, |_| Action::Read);
+    }
+
+    pub(super) fn write(&self, answer: Answer, range: Range, mut data: &[u8]) {
+        self.submit(answer, range, |sectors| {
+            let (part, rest) = data.split_at(sectors as usize * SECTOR);
+            data = rest;
+            Action::Write(part.to_vec())
+        });
+    }
+
+    pub(super) fn flush(&self, answer: Answer) {
+        let modifiers = Modifiers::empty();
+        let flush = BlockRequest { tag: 0, action: Action::Flush, sector: 0, sectors: 0, modifiers };
+        self.pending.submit(&*self.device, answer, vec![flush], 0);
+    }
+
+    /// Writes bytes that are no whole sectors, in a thread of its own: the sectors around them are read and written again.
+    /// The kernel cuts long writes so where the memory of the writer is not aligned to pages.
+    pub(super) fn write_unaligned(
+        self: &Arc<Self>,
+        reply: ReplyWrite,
+        range: Range,
+        skip: usize,
+        data: &[u8],
+    ) {
+        let (this, new) = (Arc::clone(self), data.to_vec());
+        std::thread::spawn(move || {
+            let _edges = this.edges.lock().unwrap_or_else(PoisonError::into_inner);
+            let outcome = this.perform(range, |_| Action::Read).and_then(|mut sectors| {
+                sectors.get_mut(skip..skip + new.len()).ok_or(Failure::Io)?.copy_from_slice(&new);
+                let mut rest = &sectors[..];
+                this.perform(range, |count| {
+                    let (part, behind) = rest.split_at(count as usize * SECTOR);
+                    rest = behind;
+                    Action::Write(part.to_vec())
+                })
+            });
+            Answer::Write { reply, bytes: new.len() as u32 }.send(outcome);
+        });
+    }
+
+    /// Discards or zeroes; a range of very many parts is worked off by a thread of its own.
+    pub(super) fn range(self: &Arc<Self>, reply: ReplyEmpty, range: Range, action: Action) {
+        let batch = PARTS * u64::from(self.part_sectors());
+        if range.sectors <= batch {
+            return self.submit(Answer::Done(reply), range, |_| action.clone());
+        }
+        let this = Arc::clone(self);
+        std::thread::spawn(move || {
+            let outcome =
+                range.split(batch).try_for_each(|range| this.perform(range, |_| action.clone()).map(drop));
+            Answer::Done(reply).send(outcome.map(|()| Vec::new()));
+        });
+    }
+}

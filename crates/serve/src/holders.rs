@@ -1,0 +1,63 @@
+//! Processes that keep a mount busy, found in `/proc`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emmclab_base::Error;
+
+/// Processes that are named in a message; the others are counted.
+const NAMED: usize = 5;
+
+/// Whether a process uses something below `folder`. Links and maps are compared as text, so that nothing waits for the mount.
+fn uses(process: &Path, folder: &Path) -> bool {
+    let below = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(folder));
+    let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let links = ["cwd", "root", "exe"].into_iter().map(|name| process.join(name));
+    links.chain(files).any(below)
+        || fs::read_to_string(process.join("maps")).is_ok_and(|maps| {
+            // Five fields, then the path, which may have blanks.
+            maps.lines()
+                .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
+        })
+}
+
+/// Processes that hold the mount at `folder`, as `NAME (pid N)`; those of other users only for root.
+pub(crate) fn of(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if uses(&entry.path(), folder) {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            found.push(format!("{} (pid {pid})", name.trim_end()));
+        }
+    }
+    found
+}
+
+/// Mounts below `folder`, which hold it, too.
+fn mounts(folder: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+    points
+        .filter(|point| Path::new(point).starts_with(folder) && Path::new(point) != folder)
+        .map(|point| format!("the mount {point}"))
+        .collect()
+}
+
+/// Adds to an error who keeps the mount at `folder` busy.
+pub(crate) fn name_in(error: Error, folder: &Path) -> Error {
+    let mut found = of(folder);
+    found.extend(mounts(folder));
+    if found.is_empty() {
+        return error;
+    }
+    let more = found.len().saturating_sub(NAMED);
+    found.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let problem = format!("it is in use by {}{more}", found.join(", "));
+    Error::new(error.kind(), problem)
+        .in_file(folder)
+        .hint("end these processes, or let them leave the folder")
+}

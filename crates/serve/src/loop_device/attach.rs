@@ -1,0 +1,92 @@
+//! Attaching and detaching loop devices, and the limits of their queue.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::programs;
+
+/// Attempts at a free loop device, which another process may take first.
+const ATTEMPTS: u32 = 200;
+/// Time for a loop device to let go of its file.
+const DETACH: Duration = Duration::from_secs(5);
+const BETWEEN: Duration = Duration::from_millis(20);
+/// A request of a loop device has at most 128 segments, each a page of 4096 bytes in the worst case. Longer ones would be cut
+/// at places that depend on where the pages lie.
+const LONGEST_BYTES: u32 = 512 << 10;
+
+/// Folder of a loop device in `/sys/block`.
+fn attributes(device: &Path) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default())
+}
+
+/// Sets an attribute of a block device.
+fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
+    let path = attributes(device).join(attribute);
+    fs::write(&path, value).map_err(|error| Error::io(&path, error))
+}
+
+/// Attaches a free loop device to the file, with direct I/O.
+pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
+    let mut attempt = 1;
+    loop {
+        let mut command = programs::tool("losetup", "mount")?;
+        command.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
+        if partitions {
+            command.arg("--partscan");
+        }
+        command.arg("--").arg(file);
+        match programs::finish(command) {
+            Ok(device) => return Ok(PathBuf::from(device)),
+            Err(error) if attempt < ATTEMPTS && taken(&error) => std::thread::sleep(BETWEEN),
+            Err(error) => return Err(error.hint("the kernel needs loop devices (CONFIG_BLK_DEV_LOOP)")),
+        }
+        attempt += 1;
+    }
+}
+
+/// Whether another process took the device that seemed free, or the node of a new one is still to come.
+fn taken(error: &Error) -> bool {
+    let said = error.to_string();
+    ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
+}
+
+/// Limits the queue of the device: requests of at most `longest_bytes`, and flushes only where there is a volatile cache. Both
+/// are set in any case, since the kernel keeps what the device's last user set.
+pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Result<()> {
+    let longest = longest_bytes.min(LONGEST_BYTES) / 1024;
+    set(device, "queue/max_sectors_kb", &longest.to_string())?;
+    set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
+}
+
+/// Whether reads and writes pass the page cache of the file.
+pub(super) fn is_direct(device: &Path) -> bool {
+    fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1")
+}
+
+/// Detaches the device from the file and waits until it lets go of it.
+pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
+    let backing = attributes(device).join("loop/backing_file");
+    let held =
+        || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
+    if !held() {
+        return Ok(());
+    }
+    // As other users of loop devices expect them; the kernel keeps what was set.
+    set(device, "queue/write_cache", "write back")?;
+    set(device, "queue/max_sectors_kb", "0")?;
+    let mut command = programs::tool("losetup", "mount")?;
+    command.arg("-d").arg(device);
+    programs::finish(command)?;
+    // A busy device detaches by itself later. Told twice, it may belong to another process already.
+    let until = Instant::now() + DETACH;
+    while held() {
+        if Instant::now() > until {
+            return Err(Error::new(Kind::Io, "the loop device is in use by another process").in_file(device));
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! File systems that can be made and mounted, and the Debian packages of their tools.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::programs;
+
+/// A file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS; at least 300 MB.
+    Xfs,
+    /// Btrfs; at least 109 MiB.
+    Btrfs,
+    /// F2FS; the kernel needs it to mount it.
+    F2fs,
+    /// FAT; the kernel needs it to mount it.
+    Vfat,
+}
+
+impl FileSystem {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs, Self::Vfat];
+
+    /// The name, as `mount -t` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::F2fs => "f2fs",
+            Self::Vfat => "vfat",
+        }
+    }
+
+    /// The file system of a name.
+    ///
+    /// # Errors
+    /// For other names, with those that there are.
+    pub fn named(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::new(Kind::Config, format!("no file system is named `{name}`"))
+                .hint(format!("there are {names}"))
+        })
+    }
+
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Ext4 => "e2fsprogs",
+            Self::Xfs => "xfsprogs",
+            Self::Btrfs => "btrfs-progs",
+            Self::F2fs => "f2fs-tools",
+            Self::Vfat => "dosfstools",
+        }
+    }
+
+    /// Arguments that keep the tool quiet.
+    const fn quiet(self) -> &'static [&'static str] {
+        match self {
+            Self::Vfat => &[],
+            _ => &["-q"],
+        }
+    }
+
+    /// Arguments that let the tool overwrite, and take a whole disk.
+    const fn overwrite(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["-F"],
+            Self::Xfs | Self::Btrfs | Self::F2fs => &["-f"],
+            Self::Vfat => &["-I"],
+        }
+    }
+}
+
+/// A file system to make.
+#[derive(Clone, Debug)]
+pub struct Mkfs {
+    /// The file system.
+    pub file_system: FileSystem,
+    /// More arguments of its `mkfs` tool.
+    pub options: Vec<OsString>,
+    /// Whether a file system or partition table that is there may be lost.
+    pub overwrite: bool,
+    /// The partition, counted from 1; the whole device by default.
+    pub partition: Option<u32>,
+}
+
+impl Mkfs {
+    /// With the tool's defaults, on the whole device, where nothing is lost.
+    pub const fn new(file_system: FileSystem) -> Self {
+        Self { file_system, options: Vec::new(), overwrite: false, partition: None }
+    }
+
+    /// Makes it on a block device.
+    pub(super) fn make(&self, device: &Path) -> Result<()> {
+        let kind = self.file_system;
+        let mut command = programs::tool(&format!("mkfs.{}", kind.name()), kind.package())?;
+        if !self.overwrite
+            && let Some(found) = content(device)?
+        {
+            let problem = format!("the device holds {found}, which a new {} would overwrite", kind.name());
+            return Err(Error::new(Kind::Config, problem).in_file(device).hint("allow it to be overwritten"));
+        }
+        command.args(kind.quiet()).args(kind.overwrite()).args(&self.options).arg(device);
+        programs::run(command).map(drop)
+    }
+}
+
+/// What lies on a device, by its signature.
+fn content(device: &Path) -> Result<Option<String>> {
+    let mut command = programs::tool("blkid", "util-linux")?;
+    command.args(["--probe", "--output", "export"]).arg(device);
+    let found = match programs::run(command) {
+        Ok(found) => found,
+        // Its status for a device without a signature.
+        Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let value = |key: &str| found.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+    let table = value("PTTYPE=").map(|kind| format!("a partition table ({kind})"));
+    Ok(value("TYPE=").or(table).or_else(|| Some("several signatures".to_owned())))
+}

@@ -1,0 +1,227 @@
+//! The thread of one client: receive, submit, send, sleep.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use emmclab_base::SECTOR_BYTES;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::buffer::Buffer;
+use super::export::Export;
+use super::intake::{Intake, Pause, StatusQuery};
+use super::link::{Link, clear};
+use super::negotiation::{CONTEXT_ID, Negotiation, Step, greet};
+use super::wire::STATE_HOLE_ZERO;
+use crate::device::{BlockRequest, Completions, Extent};
+
+/// Extents of one block status reply.
+const MAX_EXTENTS: usize = 1 << 16;
+/// Time in which a client can take its last replies when the server stops.
+const GRACE: Duration = Duration::from_secs(5);
+
+enum Phase {
+    Negotiation(Negotiation),
+    Transmission(Intake),
+    /// Nothing more is received; what is on its way to the client is sent.
+    Ending,
+}
+
+/// The condition for which the thread waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Input,
+    /// Less than so many bytes held.
+    Room(usize),
+    /// The end of what the device has.
+    Completions,
+}
+
+struct Connection {
+    link: Arc<Link>,
+    completions: Arc<dyn Completions>,
+    export: Arc<Export>,
+    buffer: Buffer,
+    phase: Phase,
+    batch: Vec<BlockRequest>,
+    /// More input is likely to be there already.
+    eager: bool,
+    /// The moment at which a stopping server cuts the connection.
+    deadline: Option<Instant>,
+}
+
+/// Serves a client until it or the server ends the connection.
+pub(super) fn serve(link: Arc<Link>, export: Arc<Export>) {
+    link.own();
+    greet(&mut link.state().pending.output);
+    let completions = Arc::clone(&link) as Arc<dyn Completions>;
+    let phase = Phase::Negotiation(Negotiation::default());
+    let (buffer, batch) = (Buffer::new(), Vec::new());
+    let mut connection =
+        Connection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
+    loop {
+        let need = connection.work();
+        connection.link.send_all();
+        if !connection.wait(need) {
+            break;
+        }
+    }
+}
+
+/// The client sees the end even where the device panics.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+impl Connection {
+    /// Makes requests of all received bytes and submits them.
+    fn work(&mut self) -> Need {
+        loop {
+            let refuse = self.link.is_stopping();
+            let mut state = self.link.state();
+            let pending = &mut state.pending;
+            let intake = match &mut self.phase {
+                Phase::Ending => return Need::Completions,
+                Phase::Negotiation(_) if !pending.has_room(0) => return Need::Room(pending.used()),
+                Phase::Negotiation(negotiation) => {
+                    match negotiation.step(self.buffer.filled(), &self.export, refuse, &mut pending.output) {
+                        Step::Hungry => return Need::Input,
+                        Step::Next(used) => self.buffer.consume(used),
+                        Step::Transmit(used, session) => {
+                            self.buffer.consume(used);
+                            pending.set_structured(session.structured);
+                            self.phase = Phase::Transmission(Intake::new(session));
+                        }
+                        Step::Ended => self.phase = Phase::Ending,
+                    }
+                    continue;
+                }
+                Phase::Transmission(intake) => intake,
+            };
+            let pause = intake.parse(&mut self.buffer, &self.export, refuse, pending, &mut self.batch);
+            let used = pending.used();
+            drop(state);
+            if !self.batch.is_empty() {
+                self.eager = self.batch.len() > 1;
+                self.export.device().submit(&mut self.batch, &self.completions);
+                self.batch.clear();
+            }
+            match pause {
+                Pause::Hungry => return Need::Input,
+                Pause::Stalled => return Need::Room(used),
+                Pause::Status(query) => self.report(query),
+                Pause::Ended => self.phase = Phase::Ending,
+            }
+        }
+    }
+
+    /// Answers a block status request. The device is asked while the link is free, since its lock may be held by a thread that
+    /// completes requests.
+    fn report(&self, query: StatusQuery) {
+        let (sector, sectors) = (query.offset / SECTOR_BYTES, u64::from(query.length) / SECTOR_BYTES);
+        let mut found = Vec::new();
+        let most = if query.one { 1 } else { MAX_EXTENTS };
+        self.export.device().extents(sector, sectors, most, &mut found);
+        found.truncate(most);
+        let extents = states(&found, sectors);
+        self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
+    }
+
+    /// Receives, or sleeps until there is a reason to work; false where the connection is over.
+    fn wait(&mut self, need: Need) -> bool {
+        if self.link.is_stopping() {
+            let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
+            if Instant::now() >= deadline {
+                return false;
+            }
+        }
+        // A stopping server refuses what has been sent already before it closes the connection.
+        let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
+        if need == Need::Input && eager && self.receive() {
+            return true;
+        }
+        let mut state = self.link.state();
+        let (busy, output) = (state.pending.is_busy(), &state.pending.output);
+        let (unsent, broken) = (!output.is_empty(), output.is_broken());
+        let over = match need {
+            Need::Room(used) if state.pending.used() < used => return true,
+            Need::Completions if broken => true,
+            Need::Completions => !busy && !unsent,
+            Need::Input if self.deadline.is_some() => !busy && !unsent,
+            _ => false,
+        };
+        if over {
+            return false;
+        }
+        state.awaits_completions = need != Need::Input || self.deadline.is_some();
+        state.awaits_socket = unsent;
+        drop(state);
+        self.sleep(need == Need::Input, unsent)
+    }
+
+    /// Polls socket and wakes; receives where there is input. False where the system fails.
+    fn sleep(&mut self, input: bool, unsent: bool) -> bool {
+        let mut interest = PollFlags::empty();
+        interest.set(PollFlags::IN, input);
+        interest.set(PollFlags::OUT, unsent);
+        let timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
+        // A socket without interest is left out: it would report for ever that its client is gone.
+        let mut polled =
+            [PollFd::new(&self.link.wake, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
+        let count = if interest.is_empty() { 1 } else { 2 };
+        match poll(&mut polled[..count], timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+        let (woken, events) = (!polled[0].revents().is_empty(), polled[1].revents());
+        if woken {
+            clear(&self.link.wake);
+        }
+        let mut state = self.link.state();
+        (state.awaits_completions, state.awaits_socket) = (false, false);
+        drop(state);
+        if input && events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            self.receive();
+        }
+        true
+    }
+
+    /// Receives once without waiting; whether something came, be it the end.
+    fn receive(&mut self) -> bool {
+        let received = match &mut self.phase {
+            Phase::Transmission(intake) => intake.receive(&mut self.buffer, &self.link.socket),
+            _ => self.buffer.receive(&self.link.socket),
+        };
+        match received {
+            Err(Errno::AGAIN) => return false,
+            Ok(0) | Err(_) => self.phase = Phase::Ending,
+            // A full read suggests that there is more.
+            Ok(count) => self.eager |= count >= super::buffer::CAPACITY / 4,
+        }
+        true
+    }
+}
+
+/// Extents as lengths in bytes and flags; at least one, and no more than the `sectors` that were asked for.
+fn states(found: &[Extent], sectors: u64) -> Vec<(u32, u32)> {
+    let mut left = sectors;
+    let mut states: Vec<(u32, u32)> = Vec::with_capacity(found.len());
+    for extent in found {
+        let length = extent.sectors.min(left);
+        left -= length;
+        let (bytes, flags) =
+            ((length * SECTOR_BYTES) as u32, if extent.allocated { 0 } else { STATE_HOLE_ZERO });
+        match states.last_mut().filter(|last| last.1 == flags) {
+            Some(last) => last.0 += bytes,
+            None if bytes > 0 => states.push((bytes, flags)),
+            None => {}
+        }
+    }
+    if states.is_empty() {
+        states.push(((sectors * SECTOR_BYTES) as u32, 0));
+    }
+    states
+}

@@ -1,0 +1,100 @@
+//! The part of a connection that other threads reach: completions come in, replies go out.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{Shutdown, shutdown};
+
+use super::pending::PendingRequests;
+use crate::device::{Completion, Completions};
+
+/// The part of a link that its lock guards.
+#[derive(Default)]
+pub(super) struct State {
+    pub pending: PendingRequests,
+    /// The connection's thread sleeps and waits for completions.
+    pub awaits_completions: bool,
+    /// The connection's thread sleeps and wakes when the socket takes more.
+    pub awaits_socket: bool,
+}
+
+/// A connection as the device and the server see it.
+pub(super) struct Link {
+    pub socket: OwnedFd,
+    pub wake: OwnedFd,
+    state: Mutex<State>,
+    owner: OnceLock<ThreadId>,
+    stopping: AtomicBool,
+}
+
+impl Link {
+    /// # Errors
+    /// The system's error where there are no more descriptors.
+    pub fn new(socket: OwnedFd) -> rustix::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (state, owner, stopping) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
+        Ok(Self { socket, wake, state, owner, stopping })
+    }
+
+    /// Makes this thread the one that reads; it sends its replies itself, many at once.
+    pub fn own(&self) {
+        self.owner.get_or_init(|| thread::current().id());
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the connection to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        wake(&self.wake);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Sends as much as the socket takes. The lock is free between two system calls.
+    pub fn send_all(&self) {
+        while self.state().pending.output.send(&self.socket) {}
+    }
+
+    /// Ends the connection: completions that are still to come go nowhere.
+    pub fn close(&self) {
+        self.state().pending.output.break_off();
+        // The client is gone where this fails.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+impl Completions for Link {
+    fn complete(&self, completed: &mut Vec<Completion>) {
+        let mut state = self.state();
+        completed.drain(..).for_each(|completion| state.pending.complete(completion));
+        if self.owner.get() == Some(&thread::current().id()) {
+            return;
+        }
+        // One system call, so that a long queue does not hold up the device's thread.
+        state.pending.output.send(&self.socket);
+        let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
+        if unsent || state.awaits_completions {
+            state.awaits_completions = false;
+            wake(&self.wake);
+        }
+    }
+}
+
+/// Wakes the thread that polls an event descriptor.
+pub(super) fn wake(event: &OwnedFd) {
+    // It fails only where the counter is full, and then the thread wakes anyway.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+/// Takes the wakes of an event descriptor, so that it can be polled again.
+pub(super) fn clear(event: &OwnedFd) {
+    let _ = rustix::io::read(event, &mut [0; 8]);
+}

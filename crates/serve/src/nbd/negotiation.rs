@@ -1,0 +1,247 @@
+//! The handshake, fixed newstyle: options and their replies, without a socket.
+
+use super::buffer::CAPACITY;
+use super::export::Export;
+use super::output::Output;
+use super::request::Session;
+use super::wire::{
+    Fields, MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, OPTION_MAGIC, handshake, info, option, option_reply,
+};
+
+/// The one metadata context, and its number.
+const CONTEXT: &str = "base:allocation";
+pub(super) const CONTEXT_ID: u32 = 1;
+/// The longest option that is understood, in bytes; with its header it fits into the buffer.
+const MAX_OPTION: usize = CAPACITY / 4;
+/// The longest option that is skipped; a client that sends a longer one is cut off.
+const MAX_SKIPPED: usize = 1 << 20;
+
+/// The outcome of one step. Numbers are bytes that were used up.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// More bytes are needed.
+    Hungry,
+    /// An option is answered.
+    Next(usize),
+    /// The transmission phase begins.
+    Transmit(usize, Session),
+    /// The connection ends when the replies are sent.
+    Ended,
+}
+
+/// The server's side of the handshake.
+#[derive(Default)]
+pub(super) struct Negotiation {
+    /// The client's flags, once they are known.
+    client: Option<u16>,
+    structured: bool,
+    /// The export name for which `base:allocation` is selected.
+    selected: Option<Vec<u8>>,
+    /// A long option and its bytes that are still to be skipped.
+    skipped: Option<(u32, usize)>,
+}
+
+/// A refused option: type of the reply, and words for a person.
+type Refusal = (u32, &'static str);
+
+const MALFORMED: Refusal = (option_reply::ERR_INVALID, "the option's data does not have its form");
+const NO_EXPORT: Refusal = (option_reply::ERR_UNKNOWN, "there is no export of this name");
+
+/// The greeting, which is sent before anything is received.
+pub(super) fn greet(output: &mut Output) {
+    output.push(&NBD_MAGIC.to_be_bytes());
+    output.push(&OPTION_MAGIC.to_be_bytes());
+    output.push(&(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
+}
+
+impl Negotiation {
+    /// Takes the client's flags or one option; `refuse` answers options with `ERR_SHUTDOWN`.
+    pub fn step(&mut self, input: &[u8], export: &Export, refuse: bool, output: &mut Output) -> Step {
+        let mut fields = Fields(input);
+        let Some(client) = self.client else {
+            let Some(flags) = fields.u32() else { return Step::Hungry };
+            let known = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
+            self.client = u16::try_from(flags).ok().filter(|flags| flags & !known == 0);
+            return if self.client.is_some() { Step::Next(4) } else { Step::Ended };
+        };
+        if let Some((kind, left)) = &mut self.skipped {
+            let count = (*left).min(input.len());
+            *left -= count;
+            if *left > 0 {
+                return if count == 0 { Step::Hungry } else { Step::Next(count) };
+            }
+            output.option_reply(*kind, option_reply::ERR_TOO_BIG, b"the option is longer than 64 KiB");
+            self.skipped = None;
+            return Step::Next(count);
+        }
+        let (Some(magic), Some(kind), Some(length)) = (fields.u64(), fields.u32(), fields.u32()) else {
+            return Step::Hungry;
+        };
+        let length = length as usize;
+        let endless = length > MAX_SKIPPED || (kind == option::EXPORT_NAME && length > MAX_STRING);
+        if magic != OPTION_MAGIC || endless {
+            return Step::Ended;
+        }
+        if length > MAX_OPTION {
+            self.skipped = Some((kind, length));
+            return Step::Next(16);
+        }
+        let Some(data) = fields.bytes(length) else { return Step::Hungry };
+        let used = 16 + length;
+        match kind {
+            option::ABORT => {
+                output.option_reply(kind, option_reply::ACK, &[]);
+                Step::Ended
+            }
+            option::EXPORT_NAME => match export.named(data).filter(|_| !refuse) {
+                Some(_) => {
+                    output.push(&export.size().to_be_bytes());
+                    output.push(&export.flags(self.structured).to_be_bytes());
+                    if client & handshake::NO_ZEROES == 0 {
+                        output.push(&[0; 124]);
+                    }
+                    Step::Transmit(used, self.session(data))
+                }
+                None => Step::Ended,
+            },
+            _ if refuse => {
+                output.option_reply(kind, option_reply::ERR_SHUTDOWN, b"the server is shutting down");
+                Step::Next(used)
+            }
+            _ => match self.answer(kind, data, export, output) {
+                Ok(chosen) => {
+                    output.option_reply(kind, option_reply::ACK, &[]);
+                    chosen.map_or(Step::Next(used), |session| Step::Transmit(used, session))
+                }
+                Err((error, message)) => {
+                    output.option_reply(kind, error, message.as_bytes());
+                    Step::Next(used)
+                }
+            },
+        }
+    }
+
+    /// The negotiated properties of a session on an export of this name.
+    fn session(&self, name: &[u8]) -> Session {
+        let status = self.structured && self.selected.as_deref() == Some(name);
+        Session { structured: self.structured, status }
+    }
+
+    /// Answers an option but for the final reply; a session where the transmission phase begins.
+    fn answer(
+        &mut self,
+        kind: u32,
+        data: &[u8],
+        export: &Export,
+        output: &mut Output,
+    ) -> Result<Option<Session>, Refusal> {
+        match kind {
+            option::LIST | option::STARTTLS | option::STRUCTURED_REPLY if !data.is_empty() => {
+                return Err((option_reply::ERR_INVALID, "the option takes no data"));
+            }
+            option::LIST => list(export, output),
+            option::STARTTLS => {
+                let message = "there is no TLS: the server listens on a unix socket or loopback only";
+                return Err((option_reply::ERR_POLICY, message));
+            }
+            option::STRUCTURED_REPLY => self.structured = true,
+            option::INFO | option::GO => {
+                let name = self.describe(kind, data, export, output)?;
+                return Ok((kind == option::GO).then(|| self.session(name)));
+            }
+            option::LIST_META_CONTEXT => {
+                let (_, found) = self.contexts(data, export, true)?;
+                if found {
+                    context_reply(kind, 0, output);
+                }
+            }
+            option::SET_META_CONTEXT => {
+                // A failed selection undoes the one before, too.
+                self.selected = None;
+                let (name, found) = self.contexts(data, export, false)?;
+                if found {
+                    self.selected = Some(name.to_vec());
+                    context_reply(kind, CONTEXT_ID, output);
+                }
+            }
+            _ => return Err((option_reply::ERR_UNSUP, "the option is unknown to this server")),
+        }
+        Ok(None)
+    }
+
+    /// Sends the information of `INFO` and `GO`; returns the name that was asked for.
+    fn describe<'a>(
+        &self,
+        kind: u32,
+        data: &'a [u8],
+        export: &Export,
+        output: &mut Output,
+    ) -> Result<&'a [u8], Refusal> {
+        let mut fields = Fields(data);
+        let name = fields.string().ok_or(MALFORMED)?;
+        let count = usize::from(fields.u16().ok_or(MALFORMED)?);
+        if fields.0.len() != 2 * count {
+            return Err(MALFORMED);
+        }
+        let canonical = export.named(name).ok_or(NO_EXPORT)?;
+        let wanted = |item| fields.0.as_chunks().0.iter().any(|asked| u16::from_be_bytes(*asked) == item);
+        let mut inform = |item: u16, payload: &[&[u8]]| {
+            let data = [&[&item.to_be_bytes()[..]], payload].concat().concat();
+            output.option_reply(kind, option_reply::INFO, &data);
+        };
+        let flags = export.flags(self.structured).to_be_bytes();
+        inform(info::EXPORT, &[&export.size().to_be_bytes(), &flags]);
+        if wanted(info::NAME) {
+            inform(info::NAME, &[canonical.as_bytes()]);
+        }
+        if wanted(info::DESCRIPTION) {
+            inform(info::DESCRIPTION, &[export.description().as_bytes()]);
+        }
+        // Always, since requests that do not consist of sectors are refused.
+        let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
+        inform(info::BLOCK_SIZE, &[sizes.as_flattened()]);
+        Ok(name)
+    }
+
+    /// Whether queries find `base:allocation`, and for which export name.
+    fn contexts<'a>(
+        &self,
+        data: &'a [u8],
+        export: &Export,
+        listing: bool,
+    ) -> Result<(&'a [u8], bool), Refusal> {
+        if !self.structured {
+            return Err((option_reply::ERR_INVALID, "structured replies have to be negotiated first"));
+        }
+        let mut fields = Fields(data);
+        let name = fields.string().ok_or(MALFORMED)?;
+        let count = fields.u32().ok_or(MALFORMED)?;
+        // Without a query all contexts are listed, and none is selected.
+        let mut found = listing && count == 0;
+        for _ in 0..count {
+            let query = fields.string().ok_or(MALFORMED)?;
+            if query.len() > MAX_STRING || !query.contains(&b':') {
+                return Err((option_reply::ERR_INVALID, "a query is a namespace, a colon and a name"));
+            }
+            found |= query == CONTEXT.as_bytes() || listing && query == b"base:";
+        }
+        if !fields.0.is_empty() {
+            return Err(MALFORMED);
+        }
+        export.named(name).ok_or(NO_EXPORT)?;
+        Ok((name, found))
+    }
+}
+
+fn list(export: &Export, output: &mut Output) {
+    for name in export.names() {
+        let length = (name.len() as u32).to_be_bytes();
+        let data = [&length, name.as_bytes(), export.description().as_bytes()].concat();
+        output.option_reply(option::LIST, option_reply::SERVER, &data);
+    }
+}
+
+fn context_reply(kind: u32, id: u32, output: &mut Output) {
+    let data = [&id.to_be_bytes(), CONTEXT.as_bytes()].concat();
+    output.option_reply(kind, option_reply::META_CONTEXT, &data);
+}

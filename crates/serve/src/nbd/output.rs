@@ -1,0 +1,219 @@
+//! Replies on their way to a client: a queue that is written with as few system calls as possible.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use arrayvec::ArrayVec;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use super::wire::{
+    OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, ReplyError, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk,
+};
+
+/// Data up to this length in bytes is copied beside its header.
+const COPIED: usize = 1024;
+/// Room for headers and copied data in one piece, in bytes.
+const PIECE: usize = 8192;
+/// Pieces that one system call writes.
+const SLICES: usize = 64;
+/// Granularity in bytes at which reads are searched for holes.
+const HOLE: usize = 1 << 16;
+
+/// A queue of bytes for one socket.
+#[derive(Default)]
+pub(super) struct Output {
+    pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the first piece that are written.
+    written: usize,
+    /// Bytes in the queue.
+    bytes: usize,
+    /// Whether the last piece takes more headers.
+    open: bool,
+    /// An empty piece for reuse.
+    spare: Vec<u8>,
+    /// The socket failed; nothing is queued any more.
+    broken: bool,
+}
+
+impl Output {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Drops everything, now and from now on.
+    pub fn break_off(&mut self) {
+        *self = Self { broken: true, ..Self::default() };
+    }
+
+    /// Queues a copy of bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.broken || bytes.is_empty() {
+            return;
+        }
+        self.bytes += bytes.len();
+        let room = |last: &&mut Vec<u8>| self.open && last.len() + bytes.len() <= PIECE;
+        if let Some(last) = self.pieces.back_mut().filter(room) {
+            last.extend_from_slice(bytes);
+            return;
+        }
+        let mut piece = std::mem::take(&mut self.spare);
+        piece.reserve(PIECE.max(bytes.len()));
+        piece.extend_from_slice(bytes);
+        self.pieces.push_back(piece);
+        self.open = true;
+    }
+
+    /// Queues data without a copy where it is long.
+    pub fn push_data(&mut self, data: Vec<u8>) {
+        if data.len() <= COPIED {
+            self.push(&data);
+        } else if !self.broken {
+            self.bytes += data.len();
+            self.pieces.push_back(data);
+            self.open = false;
+        }
+    }
+
+    /// A reply to an option.
+    pub fn option_reply(&mut self, option: u32, kind: u32, data: &[u8]) {
+        self.push(&OPTION_REPLY_MAGIC.to_be_bytes());
+        self.push(&option.to_be_bytes());
+        self.push(&kind.to_be_bytes());
+        self.push(&(data.len() as u32).to_be_bytes());
+        self.push(data);
+    }
+
+    /// A simple reply; `error` is 0 for success.
+    pub fn simple(&mut self, cookie: u64, error: u32) {
+        let mut header = [0; 16];
+        header[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+        header[4..8].copy_from_slice(&error.to_be_bytes());
+        header[8..].copy_from_slice(&cookie.to_be_bytes());
+        self.push(&header);
+    }
+
+    /// The header of a chunk of a structured reply.
+    fn chunk(&mut self, cookie: u64, kind: u16, done: bool, length: usize) {
+        let mut header = [0; 20];
+        header[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
+        header[4..6].copy_from_slice(&(if done { REPLY_FLAG_DONE } else { 0 }).to_be_bytes());
+        header[6..8].copy_from_slice(&kind.to_be_bytes());
+        header[8..16].copy_from_slice(&cookie.to_be_bytes());
+        header[16..].copy_from_slice(&(length as u32).to_be_bytes());
+        self.push(&header);
+    }
+
+    /// A failed request; as a chunk with words where the client takes structured replies.
+    pub fn error(&mut self, cookie: u64, error: ReplyError, structured: bool) {
+        if !structured {
+            self.simple(cookie, error.code);
+            return;
+        }
+        let message = error.message.as_bytes();
+        self.chunk(cookie, chunk::ERROR, true, 6 + message.len());
+        self.push(&error.code.to_be_bytes());
+        self.push(&(message.len() as u16).to_be_bytes());
+        self.push(message);
+    }
+
+    /// One chunk with data of several parts, which follow each other.
+    pub fn data(&mut self, cookie: u64, offset: u64, parts: Vec<Vec<u8>>, done: bool) {
+        self.chunk(cookie, chunk::OFFSET_DATA, done, 8 + parts.iter().map(Vec::len).sum::<usize>());
+        self.push(&offset.to_be_bytes());
+        for part in parts {
+            self.push_data(part);
+        }
+    }
+
+    fn hole(&mut self, cookie: u64, offset: u64, length: usize, done: bool) {
+        self.chunk(cookie, chunk::OFFSET_HOLE, done, 12);
+        self.push(&offset.to_be_bytes());
+        self.push(&(length as u32).to_be_bytes());
+    }
+
+    /// Chunks of data and of holes. Data without any hole is not copied.
+    pub fn sparse(&mut self, cookie: u64, offset: u64, data: Vec<u8>, done: bool) {
+        if !data.chunks(HOLE).any(is_zero) {
+            return self.data(cookie, offset, vec![data], done);
+        }
+        let (mut start, mut blocks) = (0, data.chunks(HOLE).map(is_zero).enumerate().peekable());
+        while let Some((block, zero)) = blocks.next() {
+            if blocks.peek().is_some_and(|(_, next)| *next == zero) {
+                continue;
+            }
+            let end = ((block + 1) * HOLE).min(data.len());
+            let (at, last) = (offset + start as u64, done && end == data.len());
+            if zero {
+                self.hole(cookie, at, end - start, last);
+            } else {
+                self.data(cookie, at, vec![data[start..end].to_vec()], last);
+            }
+            start = end;
+        }
+    }
+
+    /// The reply to a block status request: the context and its extents, each a length in bytes and flags.
+    pub fn block_status(&mut self, cookie: u64, context: u32, extents: &[(u32, u32)]) {
+        self.chunk(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * extents.len());
+        self.push(&context.to_be_bytes());
+        for (length, flags) in extents {
+            self.push(&length.to_be_bytes());
+            self.push(&flags.to_be_bytes());
+        }
+    }
+
+    /// Writes what the socket takes with one system call; whether it may take more.
+    pub fn send(&mut self, socket: &OwnedFd) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let first = self.written;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let slices: ArrayVec<IoSlice, SLICES> = self
+            .pieces
+            .iter()
+            .take(SLICES)
+            .enumerate()
+            .map(|(index, piece)| IoSlice::new(&piece[if index == 0 { first } else { 0 }..]))
+            .collect();
+        let sent = sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags);
+        drop(slices);
+        match sent {
+            Ok(count) => self.advance(count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return false,
+            Err(_) => self.break_off(),
+        }
+        !self.is_empty()
+    }
+
+    /// Removes written bytes from the front.
+    fn advance(&mut self, count: usize) {
+        self.bytes -= count;
+        self.written += count;
+        while let Some(first) = self.pieces.front().filter(|first| self.written >= first.len()) {
+            self.written -= first.len();
+            let mut piece = self.pieces.pop_front().unwrap_or_default();
+            if piece.capacity() == PIECE {
+                piece.clear();
+                self.spare = piece;
+            }
+        }
+        self.open &= !self.pieces.is_empty();
+    }
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    let (words, rest) = block.as_chunks::<64>();
+    words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
+}

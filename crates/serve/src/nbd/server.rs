@@ -1,0 +1,189 @@
+//! The server: accepts clients, each with a thread, until it is stopped.
+
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use emmclab_base::{Error, Kind, Result};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_nodelay;
+use rustix::net::{SocketFlags, accept_with};
+
+use super::connection::serve;
+use super::export::{Export, Options};
+use super::link::{Link, wake};
+use super::listen::{Listen, Listener};
+use crate::device::BlockDevice;
+
+/// Clients at once; more are turned away.
+const MAX_CLIENTS: usize = 256;
+/// Pause after the system refused to accept a client, as it does where descriptors are used up.
+const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A running NBD server. It stops when it is dropped.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use emmclab_serve::MemoryDevice;
+/// use emmclab_serve::nbd::{Listen, Options, Server};
+///
+/// let device = Arc::new(MemoryDevice::new(1 << 20));
+/// let options = Options { name: "phone".into(), description: "a simulated eMMC".into(), read_only: false };
+/// let server = Server::start(device, &Listen::tcp("127.0.0.1:0")?, options)?;
+/// println!("nbdinfo --list '{}'", server.uri());
+/// server.stop();
+/// # Ok::<(), emmclab_base::Error>(())
+/// ```
+pub struct Server {
+    place: Listen,
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Asks the accepting thread to end.
+struct Signal {
+    stopping: AtomicBool,
+    event: OwnedFd,
+}
+
+/// A connected client.
+struct Client {
+    link: Arc<Link>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens and serves `device` on threads of its own.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where other users could reach the socket, where the path is taken or too long, the address is not
+    /// loopback, or the export cannot be described; [`Kind::Io`] for what the system refuses.
+    pub fn start(device: Arc<dyn BlockDevice>, listen: &Listen, options: Options) -> Result<Self> {
+        let export = Arc::new(Export::new(device, options)?);
+        let listener = Listener::new(listen)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_resources)?;
+        let signal = Arc::new(Signal { stopping: AtomicBool::new(false), event });
+        let (place, shared) = (listener.place().clone(), Arc::clone(&signal));
+        let thread = Builder::new()
+            .name("nbd-listen".into())
+            .spawn(move || accept_all(listener, &export, &shared))
+            .map_err(no_resources)?;
+        Ok(Self { place, signal, thread: Some(thread) })
+    }
+
+    /// The place at which clients connect, with the port that was taken.
+    pub fn place(&self) -> &Listen {
+        &self.place
+    }
+
+    /// The address for clients: `nbd+unix:///?socket=PATH` or `nbd://127.0.0.1:10809`, of the default export.
+    pub fn uri(&self) -> String {
+        match &self.place {
+            Listen::Unix(path) => {
+                let mut uri = "nbd+unix:///?socket=".to_owned();
+                for byte in path.as_os_str().as_encoded_bytes() {
+                    if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+                        uri.push(char::from(*byte));
+                    } else {
+                        // Writing to a string cannot fail.
+                        let _ = write!(uri, "%{byte:02X}");
+                    }
+                }
+                uri
+            }
+            Listen::Tcp(address) => format!("nbd://{address}"),
+        }
+    }
+
+    /// Stops: no client is accepted any more, the socket's file is removed, new requests are refused with `ESHUTDOWN`, those in
+    /// the device are answered, and connections are closed. Returns when all threads have ended; clients that take none of
+    /// their replies, and devices that complete nothing, delay it by 5 s at most.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.signal.stopping.store(true, Ordering::Release);
+        wake(&self.signal.event);
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Serves one client on a connected stream socket, on this thread, until the client ends the connection.
+///
+/// # Errors
+/// As [`Server::start`].
+pub fn serve_stream(device: Arc<dyn BlockDevice>, options: Options, stream: OwnedFd) -> Result<()> {
+    let export = Arc::new(Export::new(device, options)?);
+    let link = Link::new(stream).map_err(no_resources)?;
+    serve(Arc::new(link), export);
+    Ok(())
+}
+
+fn no_resources(error: impl Into<std::io::Error>) -> Error {
+    let error = error.into();
+    Error::new(Kind::Io, format!("the server cannot start: {error}"))
+        .hint("raise the limits of open files and of threads (ulimit -n, -u)")
+}
+
+fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
+    let mut clients: Vec<Client> = Vec::new();
+    while !signal.stopping.load(Ordering::Acquire) {
+        let mut polled =
+            [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(&listener.socket, PollFlags::IN)];
+        match poll(&mut polled, None) {
+            Ok(_) if polled[1].revents().is_empty() => continue,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => break,
+        }
+        clients.extract_if(.., |client| client.thread.is_finished()).for_each(Client::join);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accepted = accept_with(&listener.socket, flags);
+        match accepted {
+            // A client beyond the limit sees its connection closed.
+            Ok(_) if clients.len() >= MAX_CLIENTS => {}
+            Ok(socket) => clients.extend(client(socket, export)),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                let mut stop = [PollFd::new(&signal.event, PollFlags::IN)];
+                let _ = poll(&mut stop, Some(&RETRY));
+            }
+            // The client has gone already.
+            Err(_) => {}
+        }
+    }
+    drop(listener);
+    for client in &clients {
+        client.link.stop();
+    }
+    clients.into_iter().for_each(Client::join);
+}
+
+/// Starts the thread of a client; where the system has no room for it, its connection is closed.
+fn client(socket: OwnedFd, export: &Arc<Export>) -> Option<Client> {
+    // Fails on unix sockets, which do not wait for more to send.
+    let _ = set_tcp_nodelay(&socket, true);
+    let link = Arc::new(Link::new(socket).ok()?);
+    let (shared, export) = (Arc::clone(&link), Arc::clone(export));
+    let thread = Builder::new().name("nbd-client".into()).spawn(move || serve(shared, export)).ok()?;
+    Some(Client { link, thread })
+}
+
+impl Client {
+    fn join(self) {
+        let _ = self.thread.join();
+    }
+}

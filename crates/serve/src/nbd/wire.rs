@@ -1,0 +1,188 @@
+//! Numbers of the protocol. Every number on the wire is big-endian.
+
+use crate::device::Failure;
+
+pub(super) const NBD_MAGIC: u64 = 0x4e42_444d_4147_4943;
+pub(super) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+pub(super) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+pub(super) const REQUEST_MAGIC: u32 = 0x2560_9513;
+pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+pub(super) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+
+/// Handshake flags of the server; a client answers with the same bits.
+pub(super) mod handshake {
+    pub const FIXED_NEWSTYLE: u16 = 1;
+    pub const NO_ZEROES: u16 = 1 << 1;
+}
+
+/// Transmission flags.
+pub(super) mod transmission {
+    pub const HAS_FLAGS: u16 = 1;
+    pub const READ_ONLY: u16 = 1 << 1;
+    pub const SEND_FLUSH: u16 = 1 << 2;
+    pub const SEND_FUA: u16 = 1 << 3;
+    pub const SEND_TRIM: u16 = 1 << 5;
+    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub const SEND_DF: u16 = 1 << 7;
+    pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
+}
+
+/// Option types.
+pub(super) mod option {
+    pub const EXPORT_NAME: u32 = 1;
+    pub const ABORT: u32 = 2;
+    pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
+    pub const INFO: u32 = 6;
+    pub const GO: u32 = 7;
+    pub const STRUCTURED_REPLY: u32 = 8;
+    pub const LIST_META_CONTEXT: u32 = 9;
+    pub const SET_META_CONTEXT: u32 = 10;
+}
+
+/// Types of replies to options.
+pub(super) mod option_reply {
+    pub const ACK: u32 = 1;
+    pub const SERVER: u32 = 2;
+    pub const INFO: u32 = 3;
+    pub const META_CONTEXT: u32 = 4;
+    const ERROR: u32 = 1 << 31;
+    pub const ERR_UNSUP: u32 = ERROR + 1;
+    pub const ERR_POLICY: u32 = ERROR + 2;
+    pub const ERR_INVALID: u32 = ERROR + 3;
+    pub const ERR_UNKNOWN: u32 = ERROR + 6;
+    pub const ERR_SHUTDOWN: u32 = ERROR + 7;
+    pub const ERR_TOO_BIG: u32 = ERROR + 9;
+}
+
+/// Types of information on an export.
+pub(super) mod info {
+    pub const EXPORT: u16 = 0;
+    pub const NAME: u16 = 1;
+    pub const DESCRIPTION: u16 = 2;
+    pub const BLOCK_SIZE: u16 = 3;
+}
+
+/// Request types.
+pub(super) mod command {
+    pub const READ: u16 = 0;
+    pub const WRITE: u16 = 1;
+    pub const DISC: u16 = 2;
+    pub const FLUSH: u16 = 3;
+    pub const TRIM: u16 = 4;
+    pub const CACHE: u16 = 5;
+    pub const WRITE_ZEROES: u16 = 6;
+    pub const BLOCK_STATUS: u16 = 7;
+}
+
+/// Command flags.
+pub(super) mod command_flag {
+    pub const FUA: u16 = 1;
+    pub const NO_HOLE: u16 = 1 << 1;
+    pub const DF: u16 = 1 << 2;
+    pub const REQ_ONE: u16 = 1 << 3;
+    pub const FAST_ZERO: u16 = 1 << 4;
+}
+
+/// The flag of the last chunk of a structured reply.
+pub(super) const REPLY_FLAG_DONE: u16 = 1;
+
+/// Types of the chunks of a structured reply.
+pub(super) mod chunk {
+    pub const OFFSET_DATA: u16 = 1;
+    pub const OFFSET_HOLE: u16 = 2;
+    pub const BLOCK_STATUS: u16 = 5;
+    pub const ERROR: u16 = (1 << 15) + 1;
+}
+
+/// `NBD_STATE_HOLE` and `NBD_STATE_ZERO` of `base:allocation`.
+pub(super) const STATE_HOLE_ZERO: u32 = 3;
+
+/// Longest name, query or message in bytes.
+pub(super) const MAX_STRING: usize = 4096;
+/// Advertised largest payload of a request in bytes.
+pub(super) const MAX_PAYLOAD: u32 = 1 << 25;
+
+/// A failed request: the protocol's error value, and words for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReplyError {
+    pub code: u32,
+    pub message: &'static str,
+}
+
+impl ReplyError {
+    pub const fn not_permitted(message: &'static str) -> Self {
+        Self { code: 1, message }
+    }
+
+    pub const fn io(message: &'static str) -> Self {
+        Self { code: 5, message }
+    }
+
+    pub const fn invalid(message: &'static str) -> Self {
+        Self { code: 22, message }
+    }
+
+    pub const fn no_space(message: &'static str) -> Self {
+        Self { code: 28, message }
+    }
+
+    pub const fn overflow(message: &'static str) -> Self {
+        Self { code: 75, message }
+    }
+
+    pub const fn not_supported(message: &'static str) -> Self {
+        Self { code: 95, message }
+    }
+
+    pub const fn shutdown() -> Self {
+        Self { code: 108, message: "the server is shutting down" }
+    }
+}
+
+impl From<Failure> for ReplyError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Invalid => Self::invalid("the device refuses the request as invalid"),
+            Failure::NoSpace => Self::no_space("the device or the disk below its image is full"),
+            Failure::Io => Self::io("the device is worn out, stopped or without power"),
+            Failure::ReadOnly => Self::not_permitted("the device takes no writes"),
+        }
+    }
+}
+
+/// Reads numbers and strings from the front of bytes; `None` where too few are left.
+pub(super) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A string behind its length of 32 bits.
+    pub fn string(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.bytes(length as usize)
+    }
+}

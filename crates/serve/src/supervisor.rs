@@ -1,0 +1,109 @@
+//! The process that undoes mounts, loop devices and folders however the serving process ends.
+//!
+//! It is a shell script, since a process with threads cannot fork and go on in Rust. It waits for the end of a pipe, and looks
+//! once a second whether the serving process was killed and cannot end.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use emmclab_base::{Error, Kind, Result};
+
+const SCRIPT: &str = include_str!("supervisor.sh");
+
+/// The process, and the private folder (mode 0700) that it made and will remove.
+pub(crate) struct Supervisor {
+    child: Child,
+    input: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    folder: PathBuf,
+}
+
+fn failed(error: &std::io::Error) -> Error {
+    Error::new(Kind::Io, format!("the shell that cleans up could not be started: {error}"))
+}
+
+impl Supervisor {
+    /// Starts it in a process group of its own, which Ctrl-C does not reach.
+    pub(crate) fn start() -> Result<Self> {
+        let base =
+            std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
+        // The kernel escapes these where it lists mounts.
+        if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
+            return Err(Error::new(
+                Kind::Config,
+                "the temporary folder has a blank or a backslash in its name",
+            )
+            .in_file(&base)
+            .hint("set TMPDIR to another folder"));
+        }
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "emmclab-cleanup"])
+            .arg(&base)
+            .env("LC_ALL", "C")
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| failed(&error))?;
+        let input = child.stdin.take();
+        let Some(output) = child.stdout.take() else {
+            return Err(Error::new(Kind::Io, "the shell that cleans up has no output"));
+        };
+        let mut supervisor = Self { child, input, answers: BufReader::new(output), folder: PathBuf::new() };
+        let folder = supervisor.answer()?;
+        if folder.is_empty() {
+            return Err(Error::new(Kind::Io, "no folder could be made there")
+                .in_file(&base)
+                .hint("set TMPDIR to a folder that you can write"));
+        }
+        supervisor.folder = PathBuf::from(folder);
+        Ok(supervisor)
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(|error| failed(&error))?;
+        Ok(line.trim_end_matches('\n').to_owned())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes a folder, which is removed at the end; one that is there stays.
+    pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
+        if path.as_os_str().as_bytes().contains(&b'\n') {
+            return Err(Error::new(Kind::Config, "the folder has a line break in its name").in_file(path));
+        }
+        let mut line = path.as_os_str().as_bytes().to_vec();
+        line.push(b'\n');
+        if let Some(input) = &mut self.input {
+            input.write_all(&line).map_err(|error| failed(&error))?;
+        }
+        match self.answer()?.as_str() {
+            "made" | "there" => Ok(()),
+            "" => Err(Error::new(Kind::Io, "the shell that cleans up is gone").in_file(path)),
+            error => Err(Error::new(Kind::Io, error).in_file(path)),
+        }
+    }
+
+    /// Lets it undo what is left, and waits for that.
+    pub(crate) fn end(&mut self) {
+        if self.input.take().is_some() {
+            let _ = self.child.wait();
+            // It is still there only if the shell was killed; it is empty then.
+            let _ = std::fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

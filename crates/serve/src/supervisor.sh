@@ -1,0 +1,88 @@
+# Undoes what a serving process made on this host once its standard input ends: the process stopped, or was killed.
+# $1: the folder for its private folder. Prints that folder, then answers each line, the name of a folder that is wanted, with
+# `there`, `made` or an error. State is read from the kernel, so that nothing is missed that a tool was about to do.
+trap '' HUP INT QUIT TERM PIPE TSTP TTIN TTOU
+PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
+parent=$PPID
+folder=$(mktemp -d "$1/emmclab-XXXXXXXX") || exit 1
+printf '%s\n' "$folder"
+
+# Number of the FUSE connection, the minor number of its mount; nothing where it is not mounted.
+connection() {
+    while read -r _ _ device _ at _; do
+        [ "$at" != "$folder" ] || echo "${device#*:}"
+    done </proc/self/mountinfo
+}
+
+loops() {
+    for attribute in /sys/block/loop*/loop/backing_file; do
+        IFS= read -r backing <"$attribute" || continue
+        [ "$backing" != "$folder/disk" ] || { name=${attribute#/sys/block/}; echo "/dev/${name%%/*}"; }
+    done
+}
+
+unmount_file() { umount "$@" "$folder" || fusermount3 -u "$@" "$folder" || fusermount -u "$@" "$folder"; }
+
+undo() {
+    # The server is gone or gives up: requests that wait for it must fail, or their processes cannot be ended.
+    number=$(connection)
+    if [ -n "$number" ]; then
+        echo 1 >"/sys/fs/fuse/connections/$number/abort" || umount -f "$folder"
+    fi
+    round=0
+    while [ -n "$(connection)" ] && [ $round -lt 100 ]; do
+        for disk in $(loops); do
+            for part in "$disk" "$disk"p*; do
+                [ ! -b "$part" ] || umount --all-targets --lazy "$part"
+            done
+            # A busy device detaches by itself later. Told twice, it may belong to another process already.
+            read -r told <"/sys/block/${disk#/dev/}/loop/autoclear" && [ "$told" = 0 ] || continue
+            # The kernel keeps these for whoever attaches the device next.
+            echo 'write back' >"/sys/block/${disk#/dev/}/queue/write_cache"
+            echo 0 >"/sys/block/${disk#/dev/}/queue/max_sectors_kb"
+            losetup -d "$disk"
+        done
+        # A tool that was about to attach or mount fails soon; a file system that a process uses stays until that ends.
+        if [ $round -lt 40 ]; then unmount_file; else unmount_file -z || umount -l "$folder"; fi
+        [ -z "$(connection)" ] || sleep 0.05 || sleep 1
+        round=$((round + 1))
+    done
+}
+
+# A killed process keeps the pipe open while one of its threads waits for the file that the process served, or while a child
+# that it forked lives. It is gone, a zombie, or has SIGKILL (the ninth bit) pending.
+watch() {
+    while sleep 1 && kill -0 $$; do
+        state=
+        pending=
+        while read -r name value _; do
+            case $name in State:) state=$value ;; SigPnd:) pending=$value ;; esac
+        done <"/proc/$parent/status"
+        case $state$pending in
+            '' | [ZX]* | *[13579bdf]??)
+                undo
+                return
+                ;;
+        esac
+    done
+}
+watch </dev/null >/dev/null 2>&1 &
+watcher=$!
+
+made=
+while IFS= read -r wanted; do
+    if [ -d "$wanted" ]; then
+        echo there
+    elif error=$(mkdir -- "$wanted" 2>&1); then
+        made="$wanted
+$made"
+        echo made
+    else
+        printf '%s\n' "$error"
+    fi
+done
+exec >/dev/null 2>&1
+kill -9 $watcher
+undo
+printf '%s' "$made" | while IFS= read -r point; do rmdir -- "$point"; done
+rmdir -- "$folder"

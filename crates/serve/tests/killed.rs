@@ -1,0 +1,215 @@
+//! A serving process that is killed (SIGKILL) leaves no mount, no loop device, no FUSE connection and no folder, and no
+//! process that cannot be ended.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use common::{LateDevice, again, folder, left_in, live, mounts_below, wait_until};
+use emmclab_serve::{FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOptions};
+use rustix::process::{Pid, Signal, kill_process};
+
+const POINT: &str = "EMMCLAB_TEST_POINT";
+/// Set where the process itself does I/O on its file system.
+const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
+
+/// Serves until it is killed; see `Served`.
+#[test]
+#[ignore = "run by the other tests"]
+fn serve_until_killed() {
+    let point = std::env::var(POINT).unwrap();
+    let file = FuseFile::start(Arc::new(LateDevice::new(1 << 17))).unwrap();
+    let mut disk = LoopDisk::attach(file, &LoopOptions::default()).unwrap();
+    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
+    disk.mount(&MountOptions::at(point)).unwrap();
+    println!("serving {}", disk.path().display());
+    if std::env::var_os(INSIDE).is_some() {
+        // The process uses its own file system, which it should not.
+        let file = fs::File::create(disk.mounts()[0].join("data")).unwrap();
+        loop {
+            file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
+            file.sync_all().unwrap();
+            println!("written");
+        }
+    }
+    // A process that does I/O until it fails.
+    let script = r#"cd / && while dd if=/dev/zero of="$EMMCLAB_MOUNT/data" bs=64k count=200 conv=fsync 2>/dev/null
+        do echo written; done"#;
+    let _ = disk.run(Command::new("sh").args(["-c", script]));
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A process that serves a file system and works on it.
+struct Served {
+    process: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    _folder: tempfile::TempDir,
+    /// Its temporary folder, in which all that it makes is.
+    temporary: PathBuf,
+    point: PathBuf,
+    connection: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The number of the FUSE connection below the folder.
+fn connection(temporary: &Path) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut found =
+        fields.filter(|fields| Path::new(fields[4]).starts_with(temporary) && fields[2].starts_with("0:"));
+    found.next().map(|fields| fields[2].to_owned())
+}
+
+impl Served {
+    fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(variables: &[(&str, &str)]) -> Self {
+        let (folder, temporary) = folder();
+        let point = temporary.join("point");
+        let mut command = again("serve_until_killed", &temporary);
+        let mut process = command
+            .env(POINT, &point)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut served =
+            Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
+        served.wait_for("serving");
+        served.connection = connection(&served.temporary).unwrap();
+        served
+    }
+
+    fn wait_for(&mut self, start: &str) {
+        let mut lines = self.lines.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(start)), "the process ended");
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Waits until all is undone. A connection without a mount would be one that was detached, but lives.
+    fn everything_is_undone(&self) {
+        wait_until(&format!("left: {:?}", left_in(&self.temporary)), || left_in(&self.temporary).is_empty());
+        let mounted = || {
+            fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", self.connection))
+        };
+        let number = self.connection.trim_start_matches("0:");
+        let control = Path::new("/sys/fs/fuse/connections").join(number);
+        wait_until("the connection is closed", || mounted() || !control.exists());
+    }
+}
+
+#[test]
+fn killed_with_a_mounted_file_system_in_the_middle_of_writes() {
+    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+        return;
+    }
+    for _ in 0..3 {
+        let mut served = Served::start();
+        served.wait_for("written");
+        assert!(mounts_below(&served.temporary).len() == 2 && served.point.exists());
+        served.kill();
+        served.everything_is_undone();
+    }
+}
+
+#[test]
+fn killed_while_it_waits_for_its_own_file_system() {
+    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+        return;
+    }
+    for _ in 0..5 {
+        let mut served = Served::start_with(&[(INSIDE, "1")]);
+        served.wait_for("written");
+        // The thread that waits keeps the connection and the pipe open, until the connection is aborted.
+        served.process.kill().unwrap();
+        served.everything_is_undone();
+        served.process.wait().unwrap();
+    }
+}
+
+#[test]
+fn killed_while_a_process_keeps_the_mount_busy() {
+    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+        return;
+    }
+    let mut served = Served::start();
+    let file = served.point.join("held");
+    // It has a file open and dirty, too.
+    let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
+    let mut busy = Command::new("sh");
+    busy.args(["-c", script]).current_dir(&served.point).stdout(Stdio::piped());
+    let mut busy = busy.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(busy.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(file.exists());
+    served.kill();
+    wait_until("mounts and folders are undone", || {
+        mounts_below(&served.temporary).is_empty() && fs::read_dir(&served.temporary).unwrap().count() == 0
+    });
+    // The process can be ended; it does not wait for a server that is gone.
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    served.everything_is_undone();
+}
+
+#[test]
+fn killed_at_any_moment_of_its_start() {
+    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+        return;
+    }
+    for moment in 0..12_u64 {
+        let (_folder, temporary) = folder();
+        let mut command = again("serve_until_killed", &temporary);
+        let mut process = command.env(POINT, temporary.join("point")).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(moment * 17));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        wait_until(&format!("killed after {} ms", moment * 17), || left_in(&temporary).is_empty());
+        assert!(connection(&temporary).is_none());
+    }
+}
+
+#[test]
+fn the_process_that_cleans_up_ignores_signals_to_its_group() {
+    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+        return;
+    }
+    let mut served = Served::start();
+    served.wait_for("written");
+    let parent = format!("PPid:\t{}\n", served.process.id());
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let mut cleaners = processes.filter(|process| {
+        let holds = |file: &str, text: &str| {
+            fs::read_to_string(process.join(file)).is_ok_and(|all| all.contains(text))
+        };
+        holds("status", &parent) && holds("cmdline", "emmclab-cleanup")
+    });
+    let cleaner = cleaners.next().map(|process| process.file_name().unwrap().to_str().unwrap().to_owned());
+    let cleaner = cleaner.unwrap().parse().unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+        kill_process(Pid::from_raw(cleaner).unwrap(), signal).unwrap();
+    }
+    served.kill();
+    served.everything_is_undone();
+}

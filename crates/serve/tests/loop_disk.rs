@@ -1,0 +1,365 @@
+//! The device as a loop device: its queue, file systems on it, foreign tools, and the order of tearing down.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{LateDevice, Noted, attribute, folder, has, live, loops_below, mounts_below, run};
+use emmclab_base::{Kind, interrupt::interruptible};
+use emmclab_serve::{
+    Action, BlockDevice, FileSystem, FuseFile, LoopDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions,
+};
+
+const MIB: u64 = 2048;
+
+fn attach(device: Arc<dyn BlockDevice>, options: &LoopOptions) -> LoopDisk {
+    LoopDisk::attach(FuseFile::start(device).unwrap(), options).unwrap()
+}
+
+fn served(device: Arc<dyn BlockDevice>) -> LoopDisk {
+    attach(device, &LoopOptions::default())
+}
+
+/// The private folder of the export.
+fn private(disk: &LoopDisk) -> PathBuf {
+    disk.file().path().parent().unwrap().to_owned()
+}
+
+fn nothing_is_left(private: &Path) {
+    assert_eq!(loops_below(private), [""; 0]);
+    assert_eq!(mounts_below(private), [""; 0]);
+    assert!(!private.exists());
+}
+
+#[test]
+fn the_queue_of_the_loop_device_has_the_limits_of_the_device() {
+    if !live(&["losetup"]) {
+        return;
+    }
+    for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
+        for (write_cache, mode) in [(true, "write back"), (false, "write through")] {
+            let mut device = Noted::new(64 * MIB);
+            device.limits.max_sectors = max_sectors;
+            device.limits.write_cache = write_cache;
+            device.limits.discard_sectors = 1024;
+            let disk = served(Arc::new(device));
+            assert_eq!(attribute(disk.path(), "loop/dio"), "1");
+            assert_eq!(attribute(disk.path(), "queue/logical_block_size"), "512");
+            assert_eq!(attribute(disk.path(), "queue/max_sectors_kb"), longest_kb);
+            assert_eq!(attribute(disk.path(), "queue/write_cache"), mode);
+            assert_eq!(attribute(disk.path(), "queue/discard_granularity"), (512 << 10).to_string());
+            assert_eq!(attribute(disk.path(), "size"), (64 * MIB).to_string());
+            let private = private(&disk);
+            disk.stop().unwrap();
+            nothing_is_left(&private);
+        }
+    }
+}
+
+#[test]
+fn a_loop_device_may_have_blocks_of_4096_bytes_and_no_others_than_the_kernel_knows() {
+    if !live(&["losetup"]) {
+        return;
+    }
+    let options = |block_bytes| LoopOptions { block_bytes, ..LoopOptions::default() };
+    let disk = attach(Arc::new(MemoryDevice::new(64 * MIB)), &options(4096));
+    assert_eq!(attribute(disk.path(), "queue/logical_block_size"), "4096");
+    assert_eq!(attribute(disk.path(), "loop/dio"), "1");
+    disk.stop().unwrap();
+    for (sectors, block) in
+        [(64 * MIB, 1000), (64 * MIB, 0), (64 * MIB, 8192), (64 * MIB + 1, 4096), (0, 512)]
+    {
+        let file = FuseFile::start(Arc::new(MemoryDevice::new(sectors))).unwrap();
+        let private = file.path().parent().unwrap().to_owned();
+        assert!(LoopDisk::attach(file, &options(block)).is_err(), "{sectors} sectors in blocks of {block}");
+        nothing_is_left(&private);
+    }
+}
+
+#[test]
+fn requests_of_the_loop_device_reach_the_device_whole() {
+    if !live(&["losetup", "dd", "blkdiscard"]) {
+        return;
+    }
+    let device = Arc::new(Noted::new(64 * MIB));
+    let disk = served(Arc::<Noted>::clone(&device));
+    let path = disk.path().to_str().unwrap();
+    device.requests.lock().unwrap().clear();
+    run("dd", &["if=/dev/zero", &format!("of={path}"), "bs=1M", "count=8", "oflag=direct", "conv=fsync"]);
+    run("blkdiscard", &["--offset", "1048576", "--length", "2097152", path]);
+    run("blkdiscard", &["--zeroout", "--offset", "4194304", "--length", "1048576", path]);
+    let requests = device.requests.lock().unwrap();
+    let changing = requests.iter().filter(|request| request.action != Action::Read);
+    let seen: Vec<_> =
+        changing.map(|request| (request.action.clone(), request.sector, request.sectors)).collect();
+    let writes: Vec<_> = seen.iter().filter(|seen| matches!(seen.0, Action::Write(_))).collect();
+    assert_eq!(
+        writes.iter().map(|seen| (seen.1, seen.2)).collect::<Vec<_>>(),
+        (0..16).map(|n| (n * 1024, 1024)).collect::<Vec<_>>()
+    );
+    assert_eq!(seen[16].0, Action::Flush);
+    assert!(seen.contains(&(Action::Discard { secure: false }, 2048, 4096)), "{:?}", &seen[16..]);
+    assert!(seen.contains(&(Action::WriteZeroes { keep_allocated: true }, 8192, 2048)), "{:?}", &seen[16..]);
+    drop(requests);
+    disk.stop().unwrap();
+}
+
+#[test]
+fn a_device_without_a_volatile_cache_gets_no_flushes() {
+    if !live(&["losetup", "mkfs.ext4"]) {
+        return;
+    }
+    let mut device = Noted::new(64 * MIB);
+    device.limits.write_cache = false;
+    let device = Arc::new(device);
+    let disk = served(Arc::<Noted>::clone(&device));
+    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
+    disk.stop().unwrap();
+    let requests = device.requests.lock().unwrap();
+    assert!(requests.iter().any(|request| matches!(request.action, Action::Write(_))));
+    assert!(requests.iter().all(|request| request.action != Action::Flush));
+}
+
+/// Makes the file system, writes files, and finds them again after the device was served anew.
+fn keeps_files(kind: FileSystem, sectors: u64, check: &[&str]) {
+    let tool = format!("mkfs.{}", kind.name());
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    if !known.split_whitespace().any(|name| name == kind.name()) {
+        eprintln!("skipped: this kernel has no {}", kind.name());
+        return;
+    }
+    if !live(&["losetup", &tool, check[0]]) {
+        return;
+    }
+    let (_folder, at) = folder();
+    let point = at.join("a folder with blanks");
+    let device = Arc::new(MemoryDevice::new(sectors));
+    let mut disk = served(Arc::<MemoryDevice>::clone(&device));
+    disk.mkfs(&Mkfs::new(kind)).unwrap();
+    let options = MountOptions {
+        file_system: Some(kind),
+        options: Some("noatime".to_owned()),
+        ..MountOptions::at(&point)
+    };
+    disk.mount(&options).unwrap();
+    assert_eq!(disk.mounts(), std::slice::from_ref(&point));
+    for number in 0..200_usize {
+        fs::write(point.join(format!("file {number}")), vec![number as u8; number * 997]).unwrap();
+    }
+    let script = r#"[ -b "$EMMCLAB_DEVICE" ] && cp "$EMMCLAB_MOUNT/file 7" "$EMMCLAB_MOUNT/copy"; exit 7"#;
+    let status = disk.run(Command::new("sh").args(["-c", script])).unwrap();
+    assert_eq!(status.code(), Some(7));
+    disk.unmount().unwrap();
+    let path = disk.path().to_str().unwrap().to_owned();
+    let arguments: Vec<_> = check[1..].iter().copied().chain([path.as_str()]).collect();
+    run(check[0], &arguments);
+    let error = disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap_err().to_string();
+    assert!(error.contains(kind.name()), "{error}");
+    let first = private(&disk);
+    disk.stop().unwrap();
+    nothing_is_left(&first);
+    assert!(!point.exists(), "the folder was made for the mount");
+
+    fs::create_dir(&point).unwrap();
+    let mut disk = served(device);
+    disk.mount(&MountOptions::at(&point)).unwrap();
+    for number in 0..200_usize {
+        assert_eq!(fs::read(point.join(format!("file {number}"))).unwrap(), vec![number as u8; number * 997]);
+    }
+    assert_eq!(fs::read(point.join("copy")).unwrap().len(), 7 * 997);
+    let second = private(&disk);
+    disk.stop().unwrap();
+    nothing_is_left(&second);
+    assert!(point.exists(), "the folder was there before");
+}
+
+#[test]
+fn ext4_keeps_its_files_and_is_clean() {
+    keeps_files(FileSystem::Ext4, 64 * MIB, &["e2fsck", "-fn"]);
+}
+
+#[test]
+fn xfs_keeps_its_files_and_is_clean() {
+    keeps_files(FileSystem::Xfs, 320 * MIB, &["xfs_repair", "-n"]);
+}
+
+#[test]
+fn btrfs_keeps_its_files_and_is_clean() {
+    keeps_files(FileSystem::Btrfs, 128 * MIB, &["btrfs", "check", "--readonly"]);
+}
+
+#[test]
+fn other_file_systems_can_be_made_where_their_tools_are() {
+    if !live(&["losetup"]) {
+        return;
+    }
+    for kind in [FileSystem::F2fs, FileSystem::Vfat] {
+        let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
+        let outcome = disk.mkfs(&Mkfs::new(kind));
+        if has(&format!("mkfs.{}", kind.name())) {
+            outcome.unwrap();
+            assert_eq!(
+                run("blkid", &["-p", "-o", "value", "-s", "TYPE", disk.path().to_str().unwrap()]),
+                kind.name()
+            );
+        } else {
+            let error = outcome.unwrap_err();
+            assert!(error.hint_text().unwrap().contains("Debian package"), "{error}");
+        }
+        disk.stop().unwrap();
+    }
+}
+
+#[test]
+fn options_reach_mkfs_and_a_second_file_system_needs_leave_to_overwrite() {
+    if !live(&["losetup", "mkfs.ext4", "blkid"]) {
+        return;
+    }
+    let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
+    let mut mkfs = Mkfs { options: ["-L", "first"].map(Into::into).to_vec(), ..Mkfs::new(FileSystem::Ext4) };
+    let label = || run("blkid", &["-p", "-o", "value", "-s", "LABEL", disk.path().to_str().unwrap()]);
+    disk.mkfs(&mkfs).unwrap();
+    assert_eq!(label(), "first");
+    mkfs.options[1] = "second".into();
+    assert!(disk.mkfs(&mkfs).unwrap_err().to_string().contains("ext4"));
+    mkfs.overwrite = true;
+    disk.mkfs(&mkfs).unwrap();
+    assert_eq!(label(), "second");
+    mkfs.options = vec!["--no-such-option".into()];
+    assert!(disk.mkfs(&mkfs).unwrap_err().to_string().contains("mkfs.ext4: "));
+    disk.stop().unwrap();
+}
+
+#[test]
+fn partitions_are_found_and_mounted() {
+    if !live(&["losetup", "mkfs.ext4", "addpart"]) {
+        return;
+    }
+    let (_folder, at) = folder();
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let options = LoopOptions { partitions: true, ..LoopOptions::default() };
+    let mut disk = attach(device, &options);
+    let error =
+        disk.mkfs(&Mkfs { partition: Some(1), ..Mkfs::new(FileSystem::Ext4) }).unwrap_err().to_string();
+    assert!(error.contains("no such partition"), "{error}");
+    for number in [1, 2_u32] {
+        // Told to the kernel as they are; not every kernel reads every kind of table.
+        let start = (2048 + (number - 1) * 65536).to_string();
+        run("addpart", &[disk.path().to_str().unwrap(), &number.to_string(), &start, "60000"]);
+        disk.mkfs(&Mkfs { partition: Some(number), ..Mkfs::new(FileSystem::Ext4) }).unwrap();
+        let point = at.join(number.to_string());
+        disk.mount(&MountOptions { partition: Some(number), ..MountOptions::at(&point) }).unwrap();
+        fs::write(point.join("file"), "content").unwrap();
+    }
+    let private = private(&disk);
+    disk.stop().unwrap();
+    nothing_is_left(&private);
+    assert_eq!(mounts_below(&at), [""; 0]);
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
+}
+
+#[test]
+fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
+    if !live(&["losetup", "mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let (_folder, at) = folder();
+    let point = at.join("mount");
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let options = LoopOptions { patience: Duration::from_millis(300), ..LoopOptions::default() };
+    let mut disk = attach(Arc::<MemoryDevice>::clone(&device), &options);
+    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
+    disk.mount(&MountOptions::at(&point)).unwrap();
+    fs::write(point.join("file"), vec![5; 1 << 20]).unwrap();
+    let mut busy = Command::new("sleep").arg("1000").current_dir(&point).spawn().unwrap();
+    let name = format!("sleep (pid {})", busy.id());
+    let error = disk.unmount().unwrap_err().to_string();
+    assert!(error.contains(&name), "{error}");
+    assert!(point.join("file").exists(), "it is still mounted");
+    let private = private(&disk);
+    let error = disk.stop().unwrap_err().to_string();
+    assert!(error.contains(&name), "{error}");
+    assert!(!point.exists() && !private.exists());
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    common::wait_until("the loop device goes with the process", || loops_below(&private).is_empty());
+
+    // What was written before is on the device.
+    let mut disk = served(device);
+    disk.mount(&MountOptions::at(&point)).unwrap();
+    assert_eq!(fs::read(point.join("file")).unwrap(), vec![5; 1 << 20]);
+    disk.stop().unwrap();
+}
+
+#[test]
+fn a_command_ends_when_the_caller_is_interrupted() {
+    if !live(&["losetup"]) {
+        return;
+    }
+    let disk = served(Arc::new(MemoryDevice::new(MIB)));
+    // It cares for no SIGTERM.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' TERM; exec sleep 1000"]);
+    let error = interruptible(|| true, || disk.run(&mut command)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Interrupted);
+    disk.stop().unwrap();
+}
+
+#[test]
+fn fio_reads_back_what_it_wrote_at_depth_32_from_a_device_that_answers_late_and_out_of_order() {
+    if !live(&["losetup", "fio"]) {
+        return;
+    }
+    let devices: [Arc<dyn BlockDevice>; 2] =
+        [Arc::new(MemoryDevice::new(32 * MIB)), Arc::new(LateDevice::new(32 * MIB))];
+    for device in devices {
+        let disk = served(device);
+        let (_folder, at) = folder();
+        let path = format!("--filename={}", disk.path().display());
+        let log = format!("--aux-path={}", at.display());
+        let said = run(
+            "fio",
+            &[
+                "--name=verify",
+                &path,
+                &log,
+                "--ioengine=libaio",
+                "--iodepth=32",
+                "--direct=1",
+                "--rw=randwrite",
+                "--bsrange=4k-256k",
+                "--blockalign=4k",
+                "--size=32m",
+                "--verify=crc32c",
+                "--verify_state_save=0",
+                "--fsync=50",
+                "--output-format=terse",
+            ],
+        );
+        assert!(!said.is_empty());
+        disk.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_or_mounted_is_an_error_with_its_name() {
+    if !live(&["losetup"]) {
+        return;
+    }
+    let (_folder, at) = folder();
+    let mut disk = served(Arc::new(MemoryDevice::new(MIB)));
+    let error = disk.mount(&MountOptions::at(at.join("no/such"))).unwrap_err().to_string();
+    assert!(error.contains("no/such"), "{error}");
+    assert!(disk.mount(&MountOptions::at(at.join("line\nbreak"))).is_err());
+    // The device holds no file system.
+    assert!(disk.mount(&MountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: "));
+    let missing = disk.run(Command::new("/no/such/program").stdin(Stdio::null())).unwrap_err().to_string();
+    assert!(missing.contains("/no/such/program"), "{missing}");
+    disk.stop().unwrap();
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
+}

@@ -1,0 +1,11 @@
+//! The NBD server: its bytes, its data against a model, misbehaving clients, and the tools of other projects.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+mod devices;
+mod faults;
+mod foreign;
+mod listening;
+mod model;
+mod negotiation;
+mod support;
+mod transmission;

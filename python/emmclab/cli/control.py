@@ -1,0 +1,56 @@
+"""`emmclab control SOCKET COMMAND`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emmclab.cli.console import print_json, say
+from emmclab.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab control c.sock cut[/]  [cyan]emmclab control c.sock set clock=x2[/]"
+    )(control)
+
+
+def control(
+    socket: Annotated[
+        Path, typer.Argument(metavar="SOCKET", help="The socket of `emmclab serve --control`.")
+    ],
+    command: Annotated[
+        str, typer.Argument(metavar="COMMAND", help="status, cut, restore, set KEY=VALUE, or stop.")
+    ],
+    setting: Annotated[
+        str | None, typer.Argument(metavar="[KEY=VALUE]", help="With set: clock=real|free|xFACTOR.")
+    ] = None,
+) -> None:
+    """Ask a served device for its figures (JSON), cut its power, restore it, change a setting, or end it."""
+    from emmclab.control import COMMANDS, ask
+
+    if command not in COMMANDS:
+        raise ConfigError(
+            f"there is no command `{command}`", kind="config", field="COMMAND", hint=", ".join(COMMANDS)
+        )
+    if (command == "set") != (setting is not None):
+        raise ConfigError(
+            "`set` takes KEY=VALUE, the others nothing",
+            kind="config",
+            field="KEY=VALUE",
+            hint="set clock=x0.1",
+        )
+    more = {}
+    if setting is not None:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"`{setting}` is not KEY=VALUE", kind="config", field="KEY=VALUE")
+        more = {"key": key, "value": value}
+    answer = ask(socket, command, **more)
+    if command == "status":
+        print_json(answer["status"])
+    else:
+        say("done")

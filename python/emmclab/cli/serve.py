@@ -1,0 +1,332 @@
+"""`emmclab serve DEVICE`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from emmclab.cli.console import print_json, say, stderr, stdout
+from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.simulation import (
+    Capacity,
+    Check,
+    Images,
+    Layers,
+    Precondition,
+    Seed,
+    Settings,
+    configured,
+    device_names,
+    layered,
+)
+from emmclab.errors import ConfigError
+from emmclab.quantity import size
+
+#: How soon an end or a trigger is noticed, seconds.
+_WAIT_S = 0.1
+#: Time between two views, seconds.
+_VIEW_S = 1.0
+
+_WHERE, _TIME, _RUN = "Where clients find it", "Time", "The run"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab serve nexus5 --nbd /run/user/0/emmc.sock[/]   "
+        "[cyan]emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x[/]"
+    )(with_groups(serve))
+
+
+def _option(help_: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
+
+
+def serve(
+    *,
+    device: Annotated[
+        str,
+        typer.Argument(
+            metavar="DEVICE",
+            help="The device: a preset (`emmclab devices`) or a TOML file.",
+            autocompletion=device_names,
+        ),
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- CMD...", help="Command to run; its end is the end.", show_default=False),
+    ] = None,
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    layers: Layers = [],  # noqa: B006
+    nbd: Annotated[Path | None, _option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET")] = None,
+    tcp: Annotated[
+        str | None, _option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
+    ] = None,
+    loop: Annotated[
+        bool, _option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
+    ] = False,
+    file: Annotated[bool, _option("A file of a FUSE file system.", _WHERE, "--file")] = False,
+    mkfs: Annotated[
+        str | None,
+        _option("Make a file system: ext4, xfs, btrfs, f2fs, vfat.", _WHERE, metavar="NAME"),
+    ] = None,
+    mkfs_options: Annotated[
+        list[str],
+        _option("One more option of mkfs; repeated.", _WHERE, "--mkfs-option", metavar="OPTION"),
+    ] = [],  # noqa: B006
+    overwrite: Annotated[
+        bool, _option("Let --mkfs overwrite a file system that is there.", _WHERE, "--overwrite")
+    ] = False,
+    mount: Annotated[Path | None, _option("Mount it at this folder.", _WHERE, metavar="DIR")] = None,
+    mount_options: Annotated[str | None, _option("As `mount -o` takes them.", _WHERE, metavar="LIST")] = None,
+    control: Annotated[
+        Path | None,
+        _option("Unix socket for `emmclab control`: status, cut, restore, set.", _WHERE, metavar="SOCKET"),
+    ] = None,
+    clock: Annotated[
+        str,
+        _option(
+            "real: requests take the device's time; free: none; x0.1: ten times as fast.",
+            _TIME,
+            metavar="real|free|xFACTOR",
+        ),
+    ] = "real",
+    think: Annotated[
+        bool, _option("On a free clock, count the host's time between requests.", _TIME, "--think")
+    ] = False,
+    delay_from: Annotated[
+        str | None,
+        _option(
+            "Let requests take no time until this file exists, or until the signal SIGUSR1.",
+            _TIME,
+            metavar="FILE|SIGUSR1",
+        ),
+    ] = None,
+    image: Annotated[
+        Path | None,
+        _option("File of the contents, with the state beside it; kept.", _RUN, metavar="FILE"),
+    ] = None,
+    precondition: Precondition = "none",
+    seed: Seed = 1,
+    images: Images = None,
+    check: Check = False,
+    record: Annotated[
+        Path | None, _option("Trace to write, with the simulated times.", _RUN, metavar="FILE")
+    ] = None,
+    html: Annotated[
+        Path | None, _option("Also write the report page of the run.", _RUN, metavar="FILE")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a simulated eMMC as a block device of this machine, until Ctrl-C or the end of CMD.
+
+    The exit status is that of CMD. Without a place for clients, it is a loop device for root, else a file.
+    """
+    own, layer_settings = layered(settings, layers)
+    configuration = configured(device, own, capacity)
+    from emmclab.live import serve as start
+
+    for path in filter(None, (record, html)):
+        _check_folder(path)
+    with asked_by_signal() as ending, _trigger(delay_from) as delayed:
+        say(f"making {configuration.name} ready")
+        live = start(
+            configuration,
+            layers=layers,
+            layer_settings=layer_settings,
+            nbd=nbd,
+            tcp=tcp,
+            file=file,
+            loop=loop or (command is not None and not (nbd or tcp or file)) or None,
+            mkfs=mkfs,
+            mkfs_options=mkfs_options,
+            overwrite=overwrite,
+            mount=mount,
+            mount_options=mount_options,
+            image=image,
+            clock="free" if delayed is not None else clock,
+            think=think,
+            precondition=precondition,
+            seed=seed,
+            images=images,
+            record=record,
+            check=check,
+        )
+        status = 0
+        try:
+            _announce(live, clock, delayed)
+            with _controlled(live, control, ending):
+                if command:
+                    with _started_later(live, clock, delayed):
+                        status = live.run(command)
+                else:
+                    _watch(live, clock, delayed, ending, as_json)
+        finally:
+            figures = live.stats() if status == 0 else None
+            result = live.stop()
+    _show(live, result, figures, as_json, html, record)
+    if status:
+        raise typer.Exit(status)
+
+
+def _check_folder(path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise ConfigError("its folder does not exist", kind="config", file=str(path), hint="make it first")
+
+
+def _announce(live: Any, clock: str, delayed: Any) -> None:
+    found = live.found
+    if found["image"] and not found["clean"]:
+        say(
+            "note: the last run of this image did not end in good order, which is a loss of power: "
+            f"{found['units_entered']:,} units were entered into the map again"
+        )
+    lies = {row["key"]: row["value"] for row in live.device.explain()}.get("cache.lies", "none").strip('"')
+    if lies != "none":
+        say(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
+    for path in live.paths:
+        say(f"serving {live.device.name} ({size(live.capacity_bytes)}), clock {clock}: {path}")
+    if live.mounted is not None:
+        say(f"mounted at {live.mounted}")
+    if delayed is not None:
+        say("requests take no time until the delay is switched on")
+
+
+class _Delay:
+    """Whether the device's times count already."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._asked = False
+        self.on = False
+
+    def __call__(self, *_: object) -> None:
+        self._asked = True
+
+    def due(self) -> bool:
+        """Whether they are to count from now on."""
+        return not self.on and (self._asked or (self._file is not None and self._file.exists()))
+
+
+@contextmanager
+def _trigger(delay_from: str | None) -> Iterator[_Delay | None]:
+    if delay_from is None:
+        yield None
+        return
+    if delay_from != "SIGUSR1":
+        yield _Delay(Path(delay_from))
+        return
+    delay = _Delay(None)
+    former = signal.signal(signal.SIGUSR1, delay)
+    try:
+        yield delay
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+
+
+def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
+    """Have the device's times count, once that is asked for."""
+    if delayed is not None and delayed.due():
+        delayed.on = True
+        live.set("clock", clock)
+        say(f"the device's times count from now on: clock {clock}")
+
+
+@contextmanager
+def _started_later(live: Any, clock: str, delayed: _Delay | None) -> Iterator[None]:
+    """Look for the trigger while a command runs."""
+    if delayed is None:
+        yield
+        return
+    import threading
+
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_WAIT_S):
+            _switch(live, clock, delayed)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def _controlled(live: Any, path: Path | None, ending: Ending) -> Iterator[None]:
+    if path is None:
+        yield
+        return
+    from emmclab.control import Control
+
+    with Control(live, path, lambda: ending(0, None)):
+        say(f"control socket: {path}")
+        yield
+
+
+def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_json: bool) -> None:
+    """Show the device at work until the end is asked for."""
+    from rich.live import Live
+
+    shows = stderr().is_terminal and not as_json
+    view = Live(console=stderr(), auto_refresh=False) if shows else None
+    if view is None:
+        say("Ctrl-C ends it")
+    with view or nullcontext():
+        seen = time.monotonic()
+        while not ending.asked:
+            time.sleep(_WAIT_S)
+            _switch(live, clock, delayed)
+            if time.monotonic() - seen < _VIEW_S:
+                continue
+            took, seen = time.monotonic() - seen, time.monotonic()
+            figures = live.stats()
+            if view is not None:
+                from emmclab.cli.show_live import live_view
+
+                view.update(live_view(live, figures, took), refresh=True)
+            if figures["stopped"]:
+                say(f"warning: {figures['stopped']}")
+                return
+
+
+def _show(
+    live: Any,
+    result: Any,
+    figures: dict[str, Any] | None,
+    as_json: bool,
+    html: Path | None,
+    record: Path | None,
+) -> None:
+    """Print the sum of the run."""
+    if as_json:
+        print_json(result.to_dict() | {"live": figures})
+    elif result["requests"]["total"] == 0:
+        say("no request came")
+    else:
+        from emmclab.cli.show_runs import show_result
+
+        show_result(stdout(), result)
+        if figures is not None and figures["late_p50_us"] is not None:
+            say(
+                f"completions were sent {figures['late_p50_us']:,.0f} us late in the median, "
+                f"{figures['late_p99_us']:,.0f} us at most in 99 %"
+            )
+    if record is not None:
+        say(f"trace: {record}")
+    if html is not None:
+        from emmclab.report import write_simulation_report
+
+        write_simulation_report([result], [live.device], html)
+        say(f"report: {html}")

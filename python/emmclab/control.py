@@ -1,0 +1,146 @@
+"""The control socket of a served device: a line of JSON in, a line of JSON out."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from emmclab.errors import ConfigError, EmmclabError, InputError
+
+#: Longest line that is read, bytes.
+_MOST = 4096
+#: Time for a client to send its line or take its answer, seconds.
+_PATIENCE_S = 5.0
+
+COMMANDS = ("status", "cut", "restore", "set", "stop")
+
+
+class Control:
+    """Answers `status`, `cut`, `restore`, `set` and `stop` at a unix socket that only this user can reach."""
+
+    def __init__(self, live: Any, path: Path, stop: Callable[[], None]) -> None:
+        """Listen at `path`; `stop` is called where the end is asked for.
+
+        Raises:
+            ConfigError: the path is taken, or its folder is open to others.
+        """
+        self._live, self._path, self._stop = live, path, stop
+        self._socket = _bound(path)
+        self._over = False
+        self._thread = threading.Thread(target=self._serve, name="emmclab-control", daemon=True)
+
+    def __enter__(self) -> Control:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over = True
+        self._thread.join()
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def _serve(self) -> None:
+        while not self._over:
+            try:
+                client, _ = self._socket.accept()
+            except TimeoutError:
+                continue
+            with client:
+                client.settimeout(_PATIENCE_S)
+                try:
+                    line = client.makefile("rb").readline(_MOST)
+                    client.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+                except OSError:
+                    # The client has gone, which concerns nobody else.
+                    continue
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            asked = json.loads(line)
+            if not isinstance(asked, dict) or asked.get("command") not in COMMANDS:
+                raise ConfigError(
+                    "this is no command", kind="config", field="command", hint=", ".join(COMMANDS)
+                )
+            match asked["command"]:
+                case "status":
+                    return {"ok": True, "status": self._live.stats()}
+                case "cut":
+                    self._live.cut()
+                case "restore":
+                    self._live.restore()
+                case "set":
+                    self._live.set(str(asked.get("key")), str(asked.get("value")))
+                case _:
+                    self._stop()
+        except ValueError:
+            return {"ok": False, "error": "the line is not JSON", "hint": 'send {"command": "status"}'}
+        except EmmclabError as error:
+            return {"ok": False, "error": str(error), "hint": error.hint}
+        return {"ok": True}
+
+
+def _bound(path: Path) -> socket.socket:
+    folder = path.absolute().parent
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        raise ConfigError(
+            "its folder does not exist", kind="config", file=str(path), hint="make it first"
+        ) from None
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        raise ConfigError(
+            "other users can write to the folder of the socket",
+            kind="config",
+            file=str(path),
+            hint="name a socket in a folder of your own, as one below $XDG_RUNTIME_DIR",
+        )
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Before it has a name, so that nobody can reach it meanwhile.
+    os.fchmod(listening.fileno(), 0o600)
+    try:
+        listening.bind(str(path))
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"the socket cannot be made: {error.strerror or error}",
+            kind="config",
+            file=str(path),
+            hint="remove it if nothing listens there",
+        ) from None
+    listening.listen()
+    listening.settimeout(0.1)
+    return listening
+
+
+def ask(path: Path, command: str, **more: str) -> dict[str, Any]:
+    """Send a command to a control socket; return the answer.
+
+    Raises:
+        InputError: nothing answers there.
+        ConfigError: the command was refused.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.connect(str(path))
+            client.sendall(json.dumps({"command": command, **more}).encode() + b"\n")
+            line = client.makefile("rb").readline()
+    except OSError as error:
+        raise InputError(
+            f"nothing answers there: {error.strerror or error}",
+            kind="io",
+            file=str(path),
+            hint="name the socket of `emmclab serve --control`",
+        ) from None
+    answer: dict[str, Any] = json.loads(line) if line else {"ok": False, "error": "no answer came"}
+    if not answer["ok"]:
+        raise ConfigError(answer["error"], kind="config", hint=answer.get("hint"))
+    return answer

@@ -1,0 +1,256 @@
+"""A simulated device as a block device that other software uses.
+
+>>> import emmclab
+>>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+...     disk.path.startswith("nbd+unix://"), disk.stats()["requests"]
+(True, 0)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from emmclab import _core
+from emmclab.device import Device, Result, parse_precondition
+from emmclab.errors import ConfigError
+from emmclab.layers import Setting, stack
+
+#: File systems that can be made on a loop device.
+FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
+#: Settings that can change while a device is served.
+CHANGING = ("clock",)
+
+
+class LiveDevice:
+    """A device that is being served; a context manager that ends it in good order.
+
+    `path` is what a client opens: the loop device, the file, or the URI of the NBD server.
+    """
+
+    def __init__(
+        self, live: _core.Live, device: Device, said: Mapping[str, Any], temporary: str | None
+    ) -> None:
+        """Hold a device of the core; `serve` makes one."""
+        self._live = live
+        self._device = device
+        self._said = dict(said)
+        self._temporary = temporary
+        self._result: Result | None = None
+        #: Where clients find it, in the order in which the exports were asked for.
+        self.paths: list[str] = []
+        #: Where it is mounted.
+        self.mounted: str | None = None
+
+    @property
+    def path(self) -> str:
+        """What a client opens."""
+        return self.paths[0]
+
+    @property
+    def device(self) -> Device:
+        """The settings."""
+        return self._device
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Size, as a client sees it."""
+        return self._live.capacity
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What was found of an earlier run: `image`, `clean`, `units_entered`."""
+        found: dict[str, Any] = json.loads(self._live.found())
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        """Give figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
+
+        Raises:
+            EmmclabError: the service has failed, as by a broken invariant under `check`.
+        """
+        self._live.check()
+        status: dict[str, Any] = json.loads(self._live.status())
+        return status
+
+    def result(self) -> Result:
+        """Sum up the run so far, as a simulation is summed up."""
+        return self._result or self._sum(self._live.result())
+
+    def _sum(self, text: str) -> Result:
+        return Result({"trace": "live", **json.loads(text), "options": self._said})
+
+    def cut(self) -> None:
+        """Cut the power: what was not programmed is lost; requests fail until `restore`."""
+        self._live.cut()
+
+    def restore(self) -> None:
+        """Bring the power back."""
+        self._live.restore()
+
+    def set(self, key: str, value: str) -> None:
+        """Change a setting of the running service: `clock` (real, free, or x and a factor).
+
+        Raises:
+            ConfigError: the setting cannot change while the device is served.
+        """
+        if key not in CHANGING:
+            raise ConfigError(
+                f"`{key}` cannot change while the device is served",
+                kind="config",
+                field=key,
+                hint=f"these can: {', '.join(CHANGING)}",
+            )
+        self._live.set_clock(value)
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a command, which finds the loop device and its mount in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
+
+        Returns its exit status, or 128 and the signal that ended it.
+        """
+        return self._live.run(list(command))
+
+    def stop(self) -> Result:
+        """End in good order: unmount, save image and state; return the result of the run."""
+        if self._result is None:
+            try:
+                self._result = self._sum(self._live.stop())
+            finally:
+                if self._temporary is not None:
+                    shutil.rmtree(self._temporary, ignore_errors=True)
+        return self._result
+
+    def __enter__(self) -> LiveDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<LiveDevice {self._device.name!r} at {', '.join(self.paths)}>"
+
+
+def serve(
+    device: Device | str,
+    *,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    nbd: str | PathLike[str] | None = None,
+    tcp: str | None = None,
+    file: bool = False,
+    loop: bool | None = None,
+    mkfs: str | None = None,
+    mkfs_options: Sequence[str] = (),
+    overwrite: bool = False,
+    mount: str | PathLike[str] | None = None,
+    mount_options: str | None = None,
+    image: str | PathLike[str] | None = None,
+    clock: str = "real",
+    think: bool = False,
+    precondition: str = "none",
+    seed: int = 1,
+    images: str | PathLike[str] | None = None,
+    images_limit: int | None = None,
+    record: str | PathLike[str] | None = None,
+    check: bool = False,
+) -> LiveDevice:
+    """Serve a simulated device as a block device of this machine.
+
+    Without `nbd`, `tcp`, `file` or `loop` it is a loop device for root, else a file.
+
+    Args:
+        device: the device, or the name of a preset or TOML file.
+        layers: names of layers above it, the first on top; they recover after a cut of power.
+        layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
+        nbd: unix socket of an NBD server; `auto` is one in a folder of its own.
+        tcp: loopback address of an NBD server, as `127.0.0.1:10809`.
+        file: offer it as a file of a FUSE file system.
+        loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
+        mkfs: make this file system on the loop device: ext4, xfs, btrfs, f2fs or vfat.
+        mkfs_options: more options of its `mkfs` tool.
+        overwrite: whether `mkfs` may overwrite a file system that is there.
+        mount: folder to mount the loop device at.
+        mount_options: as `mount -o` takes them.
+        image: file of the contents, kept with the device's state beside it (`IMAGE.state`); else both are
+            gone at the end.
+        clock: `real` (requests take the time that the device takes), `free` (no time; simulated time goes
+            on only while requests are served), or `x0.1` (ten times as fast as real).
+        think: on a free clock, count the time of the host between requests.
+        precondition: data on the device before its first use, as in `Device.simulate`.
+        seed: seed of random preconditioning.
+        images: folder that keeps preconditioned devices.
+        images_limit: most bytes of `images`.
+        record: trace to write, with the times of the simulation; by the ending of its name.
+        check: check every invariant of the device after each command (slow).
+
+    Raises:
+        ConfigError: a setting or option is impossible, or the image is of another device or in use.
+        UnsupportedError: this machine has no FUSE, loop device or tool that is needed.
+    """
+    config = Device.named(device) if isinstance(device, str) else device
+    aging = parse_precondition(precondition)
+    if isinstance(aging, Path):
+        raise ConfigError(
+            "a served device is not aged by a trace",
+            kind="config",
+            field="precondition",
+            hint="sequential:PCT, random:PCT or steady[:CAPACITIES]",
+        )
+    needs_loop = mkfs is not None or mount is not None
+    if loop is None:
+        loop = needs_loop or (not (nbd or tcp or file) and os.geteuid() == 0)
+    if needs_loop and not loop:
+        raise ConfigError("a file system needs a loop device", kind="config", field="loop")
+    if mkfs is not None and mkfs not in FILE_SYSTEMS:
+        raise ConfigError(
+            f"there is no file system `{mkfs}`", kind="config", field="mkfs", hint=", ".join(FILE_SYSTEMS)
+        )
+    file = file or not (nbd or tcp or loop)
+    live = _core.Live(
+        config._config,
+        json.dumps({"precondition": aging, "seed": seed}),
+        clock=clock,
+        think=think,
+        layers=stack(layers, layer_settings or {}),
+        image=None if image is None else fspath(image),
+        record=None if record is None else fspath(record),
+        check=check,
+        images=None if images is None else fspath(images),
+        images_limit=images_limit,
+    )
+    said: dict[str, Any] = {"clock": clock, "think": think, "precondition": precondition, "seed": seed}
+    said |= {"check": check, "image": None if image is None else fspath(image)}
+    # Options of a replay that a live run has no choice of.
+    said |= {"rate": 1.0, "passes": 1, "wrap_addresses": False, "drain": False}
+    if layers:
+        said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {}), "second": None}
+    temporary = tempfile.mkdtemp(prefix="emmclab-") if nbd == "auto" else None
+    served = LiveDevice(live, config, said, temporary)
+    try:
+        if loop:
+            served.paths.append(live.serve_loop())
+            if mkfs is not None:
+                live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
+            if mount is not None:
+                live.mount(fspath(mount), options=mount_options)
+                served.mounted = fspath(mount)
+        elif file:
+            served.paths.append(live.serve_file())
+        if nbd:
+            socket = fspath(nbd) if temporary is None else f"{temporary}/nbd.sock"
+            served.paths.append(live.serve_nbd(path=socket))
+        if tcp:
+            served.paths.append(live.serve_nbd(tcp=tcp))
+    except BaseException:
+        served.stop()
+        raise
+    return served
