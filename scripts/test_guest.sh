@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Boots a guest with Debian's kernel and an SD card in QEMU, records it over ssh, and judges requests that a SCSI host
-# gave back. Skipped, with the reason, where QEMU or Debian's packages cannot be had. What is fetched stays in
+# Boots guests with Debian's kernel in QEMU: one with an SD card, recorded over ssh; one whose SCSI host gives requests back; and those
+# with the eMMC of the SDHCI export. Skipped, with the reason, where QEMU or Debian's packages cannot be had. What is fetched stays in
 # $EMMCLAB_GUEST (build/guest) for the next run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -25,4 +25,17 @@ case $? in
 3) skip "Debian's packages cannot be fetched" ;;
 *) exit 1 ;;
 esac
-cargo test --release --locked -p emmclab-record --test guest --test guest_reissues -- --test-threads 1 --nocapture
+cargo test --release --locked -p emmclab-record --test guest --test guest_reissues -- --test-threads 1 --nocapture || exit
+EMMCLAB_QEMU=$(scripts/qemu_new.sh "$EMMCLAB_GUEST/qemu")
+case $? in
+0) export EMMCLAB_QEMU ;;
+3) skip "there is no QEMU with vfio-user (10.1 or later)" ;;
+*) exit 1 ;;
+esac
+sh crates/serve/tests/guest/build.sh "$EMMCLAB_GUEST"
+case $? in
+0) ;;
+3) skip "Debian's mmc-utils cannot be fetched" ;;
+*) exit 1 ;;
+esac
+cargo test --release --locked -p emmclab-serve --test sdhci_guest -- --test-threads 1 --nocapture

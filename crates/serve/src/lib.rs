@@ -10,12 +10,16 @@ mod loop_device;
 mod memory;
 pub mod nbd;
 mod programs;
+mod sdhci;
 mod supervisor;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use fuse::FuseFile;
 pub use loop_device::{FileSystem, LoopDisk, LoopOptions, Mkfs, MountOptions};
 pub use memory::MemoryDevice;
+#[cfg(fuzzing)]
+pub use sdhci::exercise::{exercise as exercise_sdhci, exercise_messages as exercise_vfio_user};
+pub use sdhci::{CardSettings, SdhciExport, SessionEvent};
 
 /// Bytes of a sector, as a length in memory.
 const SECTOR: usize = emmclab_base::SECTOR_BYTES as usize;

@@ -230,7 +230,7 @@ impl Client {
     pub fn closed(mut self) {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
-            Ok(_) => assert_eq!(rest, []),
+            Ok(_) => assert!(rest.is_empty(), "{rest:?}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
         }
     }

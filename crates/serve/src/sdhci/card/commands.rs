@@ -1,0 +1,255 @@
+//! Commands by state (JESD84-B51, 6.10 and table 63).
+
+use emmclab_base::Modifiers;
+
+use super::erase::Kind;
+use super::ext_csd::Access;
+use super::transfer::Transfer;
+use super::{Area, BlockCount, Card, Response, SECTOR, State, Status};
+
+/// Operating conditions (JESD84-B51, 7.1): 1.7-1.95 V and 2.7-3.6 V.
+const OCR: u32 = 0x00ff_8080;
+/// OCR: power-up has ended.
+const OCR_READY: u32 = 1 << 31;
+/// OCR: addresses count sectors.
+const OCR_SECTORS: u32 = 1 << 30;
+
+/// The tuning block of four data lines (JESD84-B51, 6.6.5.1). On eight lines each half of a byte is sent on both halves.
+const TUNING: [u8; 64] = [
+    0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, 0xff,
+    0xdf, 0xff, 0xdd, 0xff, 0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, 0xff, 0xf0,
+    0xff, 0xf0, 0x0f, 0xfc, 0xcc, 0x3c, 0xcc, 0x33, 0xcc, 0xcf, 0xff, 0xef, 0xff, 0xee, 0xff, 0xfd, 0xff,
+    0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde,
+];
+
+/// The outcome of a legal command.
+enum Answer {
+    Silent,
+    R1,
+    Other(Response),
+}
+
+impl Card {
+    /// Executes a command of the host.
+    pub fn command(&mut self, index: u8, argument: u32) -> Response {
+        let (before, busy) = (self.state, self.busy());
+        // CMD23 counts for the command behind it; CMD13 may come between them.
+        let count = if index == 13 { None } else { self.count.take() };
+        if !matches!(index, 0 | 13 | 35 | 36 | 38) && self.erase.abort() {
+            self.errors |= Status::ERASE_RESET;
+        }
+        match self.execute(index, argument, count) {
+            Some(Answer::Silent) => Response::None,
+            Some(Answer::Other(response)) => response,
+            Some(Answer::R1) => self.r1(before, busy),
+            None => {
+                self.errors |= Status::ILLEGAL_COMMAND;
+                Response::None
+            }
+        }
+    }
+
+    /// `None`: the command is illegal in this state.
+    fn execute(&mut self, index: u8, argument: u32, count: Option<BlockCount>) -> Option<Answer> {
+        use State::{
+            BusTest, Disconnected, Identification, Idle, Inactive, Programming, Ready, ReceivingData,
+            SendingData, Sleep, StandBy, Transfer as Selected,
+        };
+        if self.state == Inactive {
+            return Some(Answer::Silent);
+        }
+        if self.area() == Area::Rpmb && matches!(index, 14 | 17 | 19 | 21 | 24 | 35 | 36 | 38) {
+            return None;
+        }
+        let addressed = argument >> 16 == u32::from(self.rca);
+        Some(match (index, self.state) {
+            (0, _) => {
+                self.go_idle();
+                Answer::Silent
+            }
+            (1, Idle) => {
+                let access = if self.sectors > super::BYTE_ADDRESSED { OCR_SECTORS } else { 0 };
+                // An argument without voltages only asks.
+                if argument & OCR != 0 {
+                    self.state = Ready;
+                }
+                Answer::Other(Response::Short(OCR | OCR_READY | access))
+            }
+            (2, Ready) => {
+                self.state = Identification;
+                Answer::Other(Response::Long(self.cid))
+            }
+            (3, Identification) => {
+                self.rca = (argument >> 16) as u16;
+                self.state = StandBy;
+                Answer::R1
+            }
+            (5, StandBy | Sleep) if addressed => {
+                self.state = if argument >> 15 & 1 == 1 { Sleep } else { StandBy };
+                Answer::R1
+            }
+            (6, Selected) => {
+                // The response comes before the switch, of which the status behind it tells.
+                let response = self.r1(Selected, false);
+                self.switch(argument);
+                Answer::Other(response)
+            }
+            (7, StandBy) if addressed => {
+                self.state = Selected;
+                Answer::R1
+            }
+            (7, Disconnected) if addressed => {
+                self.program();
+                Answer::R1
+            }
+            // CMD7 of another card; CMD4, of which nothing comes, as there is no driver stage register (DSR_IMP is 0).
+            (7, StandBy | Disconnected) | (4, StandBy) => Answer::Silent,
+            (7, Selected | SendingData | Programming) if !addressed => {
+                self.transfer = None;
+                self.state = if self.state == Programming { Disconnected } else { StandBy };
+                Answer::Silent
+            }
+            (8, Selected) => self.send(self.ext_csd.bytes().to_vec()),
+            (9 | 10, StandBy) if addressed => {
+                Answer::Other(Response::Long(if index == 9 { self.csd } else { self.cid }))
+            }
+            (12, SendingData) => {
+                self.transfer = None;
+                self.state = Selected;
+                Answer::R1
+            }
+            (12, ReceivingData) => {
+                self.end_write();
+                Answer::R1
+            }
+            // A high-priority interrupt. Requests are with the device already and run to their end.
+            (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => {
+                Answer::R1
+            }
+            (13, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected | BusTest)
+                if addressed =>
+            {
+                Answer::R1
+            }
+            (14, BusTest) => {
+                // The first two bits of each line come back inverted; the others are 0.
+                let mut pattern = std::mem::take(&mut self.bus_pattern);
+                let lines = pattern.len();
+                for (at, byte) in pattern.iter_mut().enumerate() {
+                    *byte = if at < lines.div_ceil(4) { !*byte } else { 0 };
+                }
+                self.send(pattern)
+            }
+            (15, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected)
+                if addressed =>
+            {
+                self.state = Inactive;
+                Answer::Silent
+            }
+            (
+                5 | 9 | 10 | 13 | 15,
+                StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected,
+            ) if !addressed => Answer::Silent,
+            (16, Selected) => {
+                if argument as usize != SECTOR {
+                    self.errors |= Status::BLOCK_LEN_ERROR;
+                }
+                Answer::R1
+            }
+            (17, Selected) => {
+                let one = BlockCount { blocks: Some(1), modifiers: Modifiers::empty() };
+                self.start_read(argument, one);
+                Answer::R1
+            }
+            (18, Selected) => {
+                self.start_read(argument, count.unwrap_or(BlockCount::OPEN));
+                Answer::R1
+            }
+            (19, Selected) => {
+                self.bus_pattern.clear();
+                self.transfer = Some(Transfer::BusPattern);
+                self.state = BusTest;
+                Answer::R1
+            }
+            (21, Selected) if self.ext_csd.hs200() => match self.ext_csd.bus_lines() {
+                8 => {
+                    let double = |half: u8| half << 4 | half;
+                    self.send(
+                        TUNING.iter().flat_map(|byte| [double(byte >> 4), double(byte & 0xf)]).collect(),
+                    )
+                }
+                _ => self.send(TUNING.to_vec()),
+            },
+            // Packed commands (bit 30) are not offered.
+            (23, Selected) if argument >> 30 & 1 == 0 => {
+                let mut modifiers = Modifiers::empty();
+                modifiers.set(Modifiers::RELIABLE, argument >> 31 & 1 == 1);
+                modifiers.set(Modifiers::META, argument >> 29 & 1 == 1);
+                modifiers.set(Modifiers::FORCED, argument >> 24 & 1 == 1);
+                let blocks = argument & 0xffff;
+                self.count = Some(BlockCount { blocks: (blocks > 0).then_some(blocks), modifiers });
+                Answer::R1
+            }
+            (24, Selected) => {
+                let one = BlockCount { blocks: Some(1), modifiers: Modifiers::empty() };
+                self.start_write(argument, one);
+                Answer::R1
+            }
+            (25, Selected) => {
+                self.start_write(argument, count.unwrap_or(BlockCount::OPEN));
+                Answer::R1
+            }
+            (35 | 36, Selected) => {
+                if let Some(sector) = self.locate(argument) {
+                    let taken = if index == 35 { self.erase.start(sector) } else { self.erase.end(sector) };
+                    self.errors |= taken;
+                }
+                Answer::R1
+            }
+            (38, Selected) => {
+                match Kind::of(argument, &self.ext_csd) {
+                    Some(kind) => self.start_erase(kind),
+                    None => self.errors |= Status::ERROR,
+                }
+                Answer::R1
+            }
+            _ => return None,
+        })
+    }
+
+    /// Data that is there at once, as a single block.
+    fn send(&mut self, data: Vec<u8>) -> Answer {
+        self.transfer = Some(Transfer::Fixed(data));
+        self.state = State::SendingData;
+        Answer::R1
+    }
+
+    /// CMD6 (JESD84-B51, 6.6.1). Its errors are in the status of the command behind it.
+    fn switch(&mut self, argument: u32) {
+        let (index, value) = ((argument >> 16) as u8, (argument >> 8) as u8);
+        let access = match argument >> 24 & 0b11 {
+            // The only command set is the standard one.
+            0 => {
+                if argument & 0b111 != 0 {
+                    self.errors |= Status::SWITCH_ERROR;
+                }
+                return;
+            }
+            1 => Access::SetBits,
+            2 => Access::ClearBits,
+            _ => Access::WriteByte,
+        };
+        match self.ext_csd.switch(access, index, value) {
+            Some(effect) => {
+                self.start(effect);
+                self.program();
+            }
+            None => self.errors |= Status::SWITCH_ERROR,
+        }
+    }
+}
+
+impl BlockCount {
+    /// A transfer that lasts until CMD12.
+    const OPEN: Self = Self { blocks: None, modifiers: Modifiers::empty() };
+}

@@ -1,0 +1,293 @@
+//! The replay-protected memory block (JESD84-B51, 6.6.22): frames of 512 bytes, authenticated with HMAC-SHA256.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+const FRAME: usize = 512;
+/// Bytes of data in a frame, the unit of addresses.
+const DATA: usize = 256;
+
+/// Fields of a frame: their bytes. Numbers have their highest byte first.
+mod field {
+    use std::ops::Range;
+    pub const MAC: Range<usize> = 196..228;
+    pub const DATA: Range<usize> = 228..484;
+    pub const NONCE: Range<usize> = 484..500;
+    pub const COUNTER: Range<usize> = 500..504;
+    pub const ADDRESS: Range<usize> = 504..506;
+    pub const BLOCKS: Range<usize> = 506..508;
+    pub const RESULT: Range<usize> = 508..510;
+    pub const TYPE: Range<usize> = 510..512;
+    /// Bytes that the MAC covers.
+    pub const SIGNED: Range<usize> = 228..512;
+}
+
+/// Types of requests; the type of a response is the same shifted by eight bits.
+mod request {
+    pub const PROGRAM_KEY: u16 = 1;
+    pub const READ_COUNTER: u16 = 2;
+    pub const WRITE: u16 = 3;
+    pub const READ: u16 = 4;
+    pub const READ_RESULT: u16 = 5;
+}
+
+/// Results of an operation.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Ok = 0,
+    GeneralFailure = 1,
+    AuthenticationFailure = 2,
+    CounterFailure = 3,
+    AddressFailure = 4,
+    NoKey = 7,
+}
+
+/// What the next read of the partition returns.
+enum Answer {
+    Nothing,
+    /// The result of programming the key or of a write: request, result, address.
+    Result(u16, Outcome, u16),
+    Counter([u8; 16]),
+    Data {
+        nonce: [u8; 16],
+        address: u16,
+    },
+}
+
+/// The partition: its memory, key and write counter, which last as long as the card.
+pub(super) struct Rpmb {
+    memory: Vec<u8>,
+    key: Option<[u8; 32]>,
+    counter: u32,
+    answer: Answer,
+}
+
+fn number(frame: &[u8], range: std::ops::Range<usize>) -> u32 {
+    frame[range].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+fn put(frame: &mut [u8], range: std::ops::Range<usize>, value: u32) {
+    let length = range.len();
+    frame[range].copy_from_slice(&value.to_be_bytes()[4 - length..]);
+}
+
+fn bytes<const N: usize>(frame: &[u8], range: std::ops::Range<usize>) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&frame[range]);
+    out
+}
+
+impl Rpmb {
+    pub fn new(bytes: usize) -> Self {
+        Self { memory: vec![0; bytes], key: None, counter: 0, answer: Answer::Nothing }
+    }
+
+    /// Power is lost: an answer that was not read is gone.
+    pub fn power_cycle(&mut self) {
+        self.answer = Answer::Nothing;
+    }
+
+    /// A keyed MAC of the signed bytes of frames; `None` without a key.
+    fn mac(&self, frames: &[u8]) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key?).ok()?;
+        frames.chunks_exact(FRAME).for_each(|frame| mac.update(&frame[field::SIGNED]));
+        Some(mac)
+    }
+
+    /// Takes the frames of one write command; `reliable` is bit 31 of its CMD23.
+    pub fn write(&mut self, frames: &[u8], reliable: bool) {
+        let Some(last) = frames.chunks_exact(FRAME).last() else { return };
+        let kind = number(last, field::TYPE) as u16;
+        let one = frames.len() == FRAME;
+        let address = number(last, field::ADDRESS) as u16;
+        self.answer = match kind {
+            request::PROGRAM_KEY => {
+                // The key is programmed once.
+                let outcome = if self.key.is_none() && one && reliable {
+                    self.key = Some(bytes(last, field::MAC));
+                    Outcome::Ok
+                } else {
+                    Outcome::GeneralFailure
+                };
+                Answer::Result(kind, outcome, 0)
+            }
+            request::WRITE => {
+                let outcome = if reliable { self.program(frames) } else { Outcome::GeneralFailure };
+                Answer::Result(kind, outcome, address)
+            }
+            request::READ_COUNTER if one => Answer::Counter(bytes(last, field::NONCE)),
+            request::READ if one => Answer::Data { nonce: bytes(last, field::NONCE), address },
+            // The result of the operation before stays to be read.
+            request::READ_RESULT if one => return,
+            _ => Answer::Result(kind, Outcome::GeneralFailure, 0),
+        };
+    }
+
+    /// An authenticated write: all of its frames or none.
+    fn program(&mut self, frames: &[u8]) -> Outcome {
+        let count = frames.len() / FRAME;
+        let last = &frames[frames.len() - FRAME..];
+        let Some(mac) = self.mac(frames) else { return Outcome::NoKey };
+        if number(last, field::BLOCKS) as usize != count || !matches!(count, 1 | 2 | 32) {
+            return Outcome::GeneralFailure;
+        }
+        if mac.verify_slice(&last[field::MAC]).is_err() {
+            return Outcome::AuthenticationFailure;
+        }
+        if number(last, field::COUNTER) != self.counter || self.counter == u32::MAX {
+            return Outcome::CounterFailure;
+        }
+        let from = number(last, field::ADDRESS) as usize * DATA;
+        let Some(memory) = self.memory.get_mut(from..from + count * DATA) else {
+            return Outcome::AddressFailure;
+        };
+        for (to, frame) in memory.chunks_exact_mut(DATA).zip(frames.chunks_exact(FRAME)) {
+            to.copy_from_slice(&frame[field::DATA]);
+        }
+        self.counter += 1;
+        Outcome::Ok
+    }
+
+    /// The frames of one read command.
+    pub fn read(&mut self, count: usize) -> Vec<u8> {
+        let mut frames = vec![0; count * FRAME];
+        let Some(from) = frames.len().checked_sub(FRAME) else { return frames };
+        let mut kind = 0;
+        let mut outcome = Outcome::Ok;
+        match std::mem::replace(&mut self.answer, Answer::Nothing) {
+            Answer::Nothing => outcome = Outcome::GeneralFailure,
+            Answer::Result(request, result, address) => {
+                (kind, outcome) = (request, result);
+                put(&mut frames[from..], field::ADDRESS, address.into());
+            }
+            Answer::Counter(nonce) => {
+                kind = request::READ_COUNTER;
+                frames[from..][field::NONCE].copy_from_slice(&nonce);
+            }
+            Answer::Data { nonce, address } => {
+                kind = request::READ;
+                let at = usize::from(address) * DATA;
+                let memory = self.memory.get(at..at + count * DATA);
+                for (number, frame) in frames.chunks_exact_mut(FRAME).enumerate() {
+                    if let Some(memory) = memory {
+                        frame[field::DATA].copy_from_slice(&memory[number * DATA..][..DATA]);
+                    }
+                    frame[field::NONCE].copy_from_slice(&nonce);
+                    put(frame, field::ADDRESS, address.into());
+                    put(frame, field::BLOCKS, count as u32);
+                }
+                if memory.is_none() {
+                    outcome = Outcome::AddressFailure;
+                }
+            }
+        }
+        if self.key.is_none() && !matches!(outcome, Outcome::GeneralFailure) {
+            outcome = Outcome::NoKey;
+        }
+        // Bit 7: the counter has reached its end.
+        let expired = u32::from(self.counter == u32::MAX) << 7;
+        for frame in frames.chunks_exact_mut(FRAME) {
+            put(frame, field::TYPE, u32::from(kind) << 8);
+            put(frame, field::RESULT, outcome as u32 | expired);
+        }
+        if matches!(kind, request::READ_COUNTER | request::WRITE) {
+            put(&mut frames[from..], field::COUNTER, self.counter);
+        }
+        if let Some(mac) = self.mac(&frames) {
+            frames[from..][field::MAC].copy_from_slice(&mac.finalize().into_bytes());
+        }
+        frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn frame(kind: u16) -> Vec<u8> {
+        let mut frame = vec![0; FRAME];
+        put(&mut frame, field::TYPE, kind.into());
+        frame
+    }
+
+    fn signed(mut frames: Vec<u8>, key: [u8; 32]) -> Vec<u8> {
+        let signer = Rpmb { key: Some(key), ..Rpmb::new(0) };
+        let mac = signer.mac(&frames).unwrap().finalize().into_bytes();
+        let from = frames.len() - FRAME;
+        frames[from..][field::MAC].copy_from_slice(&mac);
+        frames
+    }
+
+    fn write(address: u32, counter: u32, data: &[u8]) -> Vec<u8> {
+        let count = data.len() as u32;
+        let frames = data.iter().flat_map(|byte| {
+            let mut frame = frame(request::WRITE);
+            frame[field::DATA].fill(*byte);
+            put(&mut frame, field::ADDRESS, address);
+            put(&mut frame, field::BLOCKS, count);
+            put(&mut frame, field::COUNTER, counter);
+            frame
+        });
+        frames.collect()
+    }
+
+    fn result(rpmb: &mut Rpmb) -> u32 {
+        rpmb.write(&frame(request::READ_RESULT), false);
+        number(&rpmb.read(1), field::RESULT)
+    }
+
+    fn keyed() -> Rpmb {
+        let mut rpmb = Rpmb::new(128 << 10);
+        let mut key = frame(request::PROGRAM_KEY);
+        key[field::MAC].copy_from_slice(&KEY);
+        rpmb.write(&key, true);
+        assert_eq!(result(&mut rpmb), 0);
+        rpmb
+    }
+
+    #[test]
+    fn without_a_key_the_counter_is_refused_and_a_key_is_programmed_once() {
+        let mut rpmb = Rpmb::new(128 << 10);
+        rpmb.write(&frame(request::READ_COUNTER), false);
+        assert_eq!(number(&rpmb.read(1), field::RESULT), 7);
+        let mut rpmb = keyed();
+        rpmb.write(&frame(request::PROGRAM_KEY), true);
+        assert_eq!(result(&mut rpmb), 1);
+    }
+
+    #[test]
+    fn an_authenticated_write_is_read_back_and_counted() {
+        let mut rpmb = keyed();
+        rpmb.write(&signed(write(3, 0, &[5, 6]), KEY), true);
+        assert_eq!(result(&mut rpmb), 0);
+        let mut read = frame(request::READ);
+        put(&mut read, field::ADDRESS, 3);
+        read[field::NONCE].fill(9);
+        rpmb.write(&read, false);
+        let frames = rpmb.read(2);
+        let data: Vec<_> = frames.chunks(FRAME).map(|frame| frame[field::DATA][0]).collect();
+        assert_eq!(data, [5, 6]);
+        assert_eq!(frames, signed(frames.clone(), KEY));
+        assert_eq!(frames[FRAME..][field::NONCE], [9; 16]);
+        rpmb.write(&frame(request::READ_COUNTER), false);
+        let counter = rpmb.read(1);
+        assert_eq!((number(&counter, field::COUNTER), number(&counter, field::TYPE)), (1, 0x200));
+    }
+
+    #[test]
+    fn a_write_that_is_replayed_forged_or_out_of_range_changes_nothing() {
+        let mut rpmb = keyed();
+        for (frames, expected) in [
+            (signed(write(0, 0, &[1]), [8; 32]), 2),
+            (signed(write(0, 1, &[1]), KEY), 3),
+            (signed(write(511, 0, &[1, 2]), KEY), 4),
+            (signed(write(0, 0, &[1, 2, 3]), KEY), 1),
+        ] {
+            rpmb.write(&frames, true);
+            assert_eq!(result(&mut rpmb), expected);
+        }
+        assert!(rpmb.memory.iter().all(|byte| *byte == 0) && rpmb.counter == 0);
+    }
+}

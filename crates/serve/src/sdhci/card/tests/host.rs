@@ -1,0 +1,117 @@
+//! A host that clocks a card, for tests; a device in memory is behind the card.
+
+use std::sync::Arc;
+
+use super::super::*;
+use crate::device::Completions;
+use crate::memory::MemoryDevice;
+use crate::sdhci::exercise::Collected;
+
+/// A host with a card, which completes requests when it is told to.
+pub(super) struct Host {
+    pub card: Card,
+    device: Arc<MemoryDevice>,
+    /// Every request that the card made, in order.
+    pub seen: Vec<BlockRequest>,
+}
+
+impl Host {
+    pub fn with(settings: &CardSettings, sectors: u64) -> Self {
+        let device = Arc::new(MemoryDevice::new(sectors));
+        Self { card: Card::new(settings, device.clone()), device, seen: Vec::new() }
+    }
+
+    /// A card in the transfer state, with its cache on.
+    pub fn selected(sectors: u64) -> Self {
+        let mut host = Self::with(&CardSettings::default(), sectors);
+        host.identify();
+        host.switch(33, 1);
+        host
+    }
+
+    pub fn identify(&mut self) {
+        self.silent(0, 0);
+        assert_ne!(self.r1(1, 0x40ff_8080) >> 31, 0);
+        assert!(matches!(self.card.command(2, 0), Response::Long(_)));
+        self.r1(3, 1 << 16);
+        self.r1(7, 1 << 16);
+    }
+
+    /// Completes what the card waits for, whatever comes of it.
+    pub fn complete(&mut self) {
+        let mut requests = self.card.take_requests();
+        self.seen.extend(requests.iter().cloned());
+        let collected = Arc::new(Collected::default());
+        let completions: Arc<dyn Completions> = collected.clone();
+        self.device.submit(&mut requests, &completions);
+        for completion in collected.take() {
+            self.card.complete(completion);
+        }
+    }
+
+    /// Completes what the card waits for with a failure.
+    pub fn fail(&mut self, failure: Failure) {
+        for request in self.card.take_requests() {
+            self.card.complete(Completion { tag: request.tag, outcome: Err(failure) });
+        }
+    }
+
+    pub fn r1(&mut self, index: u8, argument: u32) -> u32 {
+        match self.card.command(index, argument) {
+            Response::Short(status) => status,
+            other => panic!("CMD{index}: {other:?}"),
+        }
+    }
+
+    pub fn silent(&mut self, index: u8, argument: u32) {
+        assert_eq!(self.card.command(index, argument), Response::None, "CMD{index}");
+    }
+
+    pub fn status(&mut self) -> Status {
+        Status::from_bits_retain(self.r1(13, 1 << 16) & !0x1e00) & !Status::READY_FOR_DATA
+    }
+
+    pub fn state(&mut self) -> u32 {
+        self.r1(13, 1 << 16) >> 9 & 0xf
+    }
+
+    /// CMD6, write byte. The status afterwards.
+    pub fn switch(&mut self, index: u8, value: u8) -> Status {
+        self.r1(6, 3 << 24 | u32::from(index) << 16 | u32::from(value) << 8);
+        self.complete();
+        self.status()
+    }
+
+    pub fn read(&mut self, blocks: u32) -> Pulled {
+        self.card.pull(blocks, SECTOR);
+        self.complete();
+        self.card.pulled()
+    }
+
+    pub fn read_one(&mut self, index: u8, argument: u32) -> Vec<u8> {
+        self.r1(index, argument);
+        match self.read(1) {
+            Pulled::Data(data) => data,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn write(&mut self, count: u32, sector: u32, byte: u8) {
+        self.r1(23, count);
+        self.r1(25, sector);
+        assert!(self.card.push(&vec![byte; (count & 0xffff) as usize * SECTOR]));
+        self.complete();
+    }
+
+    pub fn erase(&mut self, first: u32, last: u32, argument: u32) -> u32 {
+        self.r1(35, first);
+        self.r1(36, last);
+        let status = self.r1(38, argument);
+        self.complete();
+        status
+    }
+
+    pub fn last(&self) -> &BlockRequest {
+        self.seen.last().unwrap()
+    }
+}

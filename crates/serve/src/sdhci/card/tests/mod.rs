@@ -1,0 +1,391 @@
+//! The card by the rules of JESD84-B51.
+
+mod host;
+mod model;
+
+use emmclab_base::Modifiers;
+
+use super::*;
+use host::Host;
+
+const SECTORS: u64 = 8 << 20;
+
+#[test]
+fn identification_leads_to_the_transfer_state() {
+    let mut host = Host::with(&CardSettings::default(), SECTORS);
+    // Other families of cards are asked for first; this one keeps still.
+    for (index, argument) in [(0, 0), (52, 0x8000_0c00), (5, 0), (8, 0x1aa), (55, 0)] {
+        host.silent(index, argument);
+    }
+    assert_eq!(host.r1(1, 0), 0xc0ff_8080, "ready, addressed by sectors");
+    host.silent(2, 0);
+    assert_eq!(host.r1(1, 0x40ff_8080), 0xc0ff_8080);
+    let Response::Long(cid) = host.card.command(2, 0) else { panic!() };
+    assert_eq!(&cid[3..9], b"EMCLAB");
+    assert_eq!(host.r1(3, 7 << 16) >> 9 & 0xf, 2);
+    let Response::Long(again) = host.card.command(10, 7 << 16) else { panic!() };
+    assert_eq!(again, cid);
+    host.silent(9, 8 << 16);
+    assert!(matches!(host.card.command(9, 7 << 16), Response::Long(_)));
+    assert_eq!(host.r1(7, 7 << 16) >> 9 & 0xf, 3);
+    assert_eq!(host.r1(13, 7 << 16) >> 9 & 0xf, 4);
+    host.silent(7, 0);
+    assert_eq!(host.r1(13, 7 << 16) >> 9 & 0xf, 3);
+}
+
+#[test]
+fn a_card_of_two_gigabytes_is_addressed_by_bytes() {
+    let mut host = Host::with(&CardSettings::default(), BYTE_ADDRESSED);
+    assert_eq!(host.r1(1, 0), 0x80ff_8080);
+    host.identify();
+    host.r1(24, 3 * 512);
+    assert!(host.card.push(&[5; SECTOR]));
+    host.complete();
+    assert_eq!((host.last().sector, host.last().sectors), (3, 1));
+    assert_eq!(host.read_one(17, 3 * 512), [5; SECTOR]);
+    assert_eq!(
+        Status::from_bits_truncate(host.r1(17, 100)) & Status::ADDRESS_MISALIGN,
+        Status::ADDRESS_MISALIGN
+    );
+}
+
+#[test]
+fn an_illegal_command_is_not_answered_and_shows_in_the_next_status() {
+    let mut host = Host::selected(SECTORS);
+    for index in [1, 2, 3, 9, 11, 12, 14, 20, 26, 28, 40, 42, 44, 55, 60, 63] {
+        host.silent(index, 1 << 16);
+        assert_eq!(host.status(), Status::ILLEGAL_COMMAND, "CMD{index}");
+        assert_eq!(host.status(), Status::empty());
+    }
+}
+
+#[test]
+fn sleep_is_entered_and_left_from_stand_by() {
+    let mut host = Host::selected(SECTORS);
+    host.silent(7, 0);
+    host.r1(5, 1 << 16 | 1 << 15);
+    host.silent(13, 1 << 16);
+    assert_eq!(host.r1(5, 1 << 16) >> 9 & 0xf, 10);
+    assert_eq!(host.state(), 3);
+    host.silent(15, 1 << 16);
+    host.silent(0, 0);
+    host.silent(1, 0x40ff_8080);
+}
+
+#[test]
+fn ext_csd_states_the_settings() {
+    let settings = CardSettings { cache_bytes: 1 << 20, reliable_sectors: 8, ..CardSettings::default() };
+    let mut host = Host::with(&settings, SECTORS);
+    host.identify();
+    let bytes = host.read_one(8, 0);
+    assert_eq!(u32::from_le_bytes(bytes[212..216].try_into().unwrap()), SECTORS as u32);
+    assert_eq!(u32::from_le_bytes(bytes[249..253].try_into().unwrap()), 8192, "kilobits");
+    assert_eq!((bytes[192], bytes[222], bytes[226], bytes[168], bytes[308]), (8, 8, 32, 32, 0));
+    assert_eq!(host.state(), 4);
+}
+
+#[test]
+fn switch_refuses_what_is_not_for_the_host_to_write() {
+    let mut host = Host::selected(SECTORS);
+    for (index, value) in
+        [(192, 1), (212, 1), (33, 2), (185, 3), (183, 3), (179, 4), (168, 1), (15, 1), (31, 2)]
+    {
+        assert_eq!(host.switch(index, value), Status::SWITCH_ERROR, "{index}");
+    }
+    for (index, value) in
+        [(183, 2), (183, 6), (185, 1), (185, 2), (161, 1), (163, 1), (164, 1), (175, 1), (162, 1)]
+    {
+        assert_eq!(host.switch(index, value), Status::empty(), "{index}");
+    }
+    assert_eq!(host.switch(162, 2), Status::SWITCH_ERROR, "it is written once");
+    let bytes = host.read_one(8, 0);
+    assert_eq!((bytes[183], bytes[185], bytes[161], bytes[164], bytes[175]), (6, 2, 1, 0, 1));
+    // Set and clear bits.
+    host.r1(6, 1 << 24 | 163 << 16 | 2 << 8);
+    assert_eq!(host.read_one(8, 0)[163], 3);
+    host.r1(6, 2 << 24 | 163 << 16 | 1 << 8);
+    assert_eq!(host.read_one(8, 0)[163], 2);
+}
+
+#[test]
+fn flags_of_the_block_count_become_flags_of_the_write() {
+    let mut host = Host::selected(SECTORS);
+    let cases = [
+        (0, Modifiers::empty()),
+        (1 << 31, Modifiers::RELIABLE),
+        (1 << 29, Modifiers::META),
+        (1 << 24, Modifiers::FORCED),
+        (1 << 31 | 1 << 29, Modifiers::RELIABLE | Modifiers::META),
+    ];
+    for (flags, modifiers) in cases {
+        host.write(flags | 8, 64, 3);
+        assert_eq!(host.last().action, Action::Write(vec![3; 8 * SECTOR]));
+        assert_eq!((host.last().sector, host.last().sectors, host.last().modifiers), (64, 8, modifiers));
+    }
+    // They count for one transfer.
+    host.r1(23, 1 << 31 | 1);
+    host.r1(16, 512);
+    host.r1(25, 0);
+    assert!(host.card.push(&[0; SECTOR]));
+    host.r1(12, 0);
+    host.complete();
+    assert_eq!(host.last().modifiers, Modifiers::empty());
+    host.silent(23, 1 << 30 | 8);
+}
+
+#[test]
+fn with_its_cache_off_a_card_writes_through() {
+    let mut host = Host::selected(SECTORS);
+    assert_eq!(host.switch(33, 0), Status::empty());
+    assert_eq!(host.last().action, Action::Flush);
+    host.write(1, 0, 1);
+    assert_eq!(host.last().modifiers, Modifiers::FORCED);
+    let without = CardSettings { cache_bytes: 0, barrier: false, ..CardSettings::default() };
+    let mut host = Host::with(&without, SECTORS);
+    host.identify();
+    host.write(1, 0, 1);
+    assert_eq!(host.last().modifiers, Modifiers::empty());
+    assert_eq!(host.switch(32, 1), Status::SWITCH_ERROR);
+}
+
+#[test]
+fn flush_barrier_and_power_off_are_flushes() {
+    let mut host = Host::selected(SECTORS);
+    assert_eq!(host.switch(32, 1), Status::empty());
+    assert_eq!((host.last().action.clone(), host.last().modifiers), (Action::Flush, Modifiers::empty()));
+    assert_eq!(host.switch(32, 2), Status::SWITCH_ERROR, "barriers are off");
+    assert_eq!(host.switch(31, 1), Status::empty());
+    assert_eq!(host.switch(32, 2), Status::empty());
+    assert_eq!((host.last().action.clone(), host.last().modifiers), (Action::Flush, Modifiers::BARRIER));
+    let before = host.seen.len();
+    assert_eq!(host.switch(34, 1), Status::empty());
+    assert_eq!(host.seen.len(), before);
+    assert_eq!(host.switch(34, 3), Status::empty());
+    assert_eq!(host.last().action, Action::Flush);
+    // Its effect is over once it has run.
+    assert_eq!(host.read_one(8, 0)[32], 0);
+}
+
+#[test]
+fn the_card_is_busy_until_the_completion_comes() {
+    let mut host = Host::selected(SECTORS);
+    host.r1(24, 5);
+    assert!(host.card.push(&[1; SECTOR]));
+    assert!(host.card.busy());
+    assert_eq!(host.state(), 7);
+    assert_eq!(host.r1(13, 1 << 16) >> 8 & 1, 0, "not ready for data");
+    host.silent(24, 6);
+    host.silent(7, 0);
+    assert_eq!(host.state(), 8, "disconnected while it programs");
+    host.complete();
+    assert!(!host.card.busy());
+    assert_eq!(host.state(), 3);
+}
+
+#[test]
+fn a_reset_while_busy_forgets_the_request() {
+    let mut host = Host::selected(SECTORS);
+    host.r1(24, 5);
+    assert!(host.card.push(&[1; SECTOR]));
+    let requests = host.card.take_requests();
+    host.silent(0, 0);
+    assert!(!host.card.busy());
+    host.card.complete(Completion { tag: requests[0].tag, outcome: Err(Failure::Io) });
+    host.identify();
+    assert_eq!(host.status(), Status::empty());
+    assert_eq!(host.read_one(8, 0)[33], 0, "the cache is off after a reset");
+}
+
+#[test]
+fn an_interrupt_of_high_priority_is_taken_where_it_is_switched_on() {
+    let mut host = Host::selected(SECTORS);
+    for on in [false, true] {
+        host.switch(161, on.into());
+        host.r1(24, 5);
+        assert!(host.card.push(&[1; SECTOR]));
+        assert_eq!(host.card.command(12, 1 << 16 | 1) != Response::None, on);
+        host.complete();
+        host.status();
+        assert_eq!(host.state(), 4);
+    }
+}
+
+#[test]
+fn failures_of_the_device_show_in_the_status() {
+    let mut host = Host::selected(SECTORS);
+    let cases = [
+        (Failure::Io, Status::ERROR),
+        (Failure::NoSpace, Status::ERROR),
+        (Failure::ReadOnly, Status::WP_VIOLATION),
+    ];
+    for (failure, status) in cases {
+        host.r1(24, 5);
+        assert!(host.card.push(&[1; SECTOR]));
+        host.fail(failure);
+        assert_eq!(host.status(), status);
+        host.r1(6, 3 << 24 | 32 << 16 | 1 << 8);
+        host.fail(failure);
+        assert_eq!(host.status(), status);
+    }
+    host.r1(17, 5);
+    host.card.pull(1, SECTOR);
+    host.fail(Failure::Io);
+    assert_eq!(host.card.pulled(), Pulled::Failed);
+    assert_eq!(host.status(), Status::DEVICE_ECC_FAILED);
+    assert_eq!(host.state(), 4);
+}
+
+#[test]
+fn nothing_lies_behind_the_end() {
+    let mut host = Host::selected(SECTORS);
+    let end = SECTORS as u32;
+    let out = |status: u32| Status::from_bits_retain(status).contains(Status::ADDRESS_OUT_OF_RANGE);
+    for (index, argument) in [(17, end), (18, u32::MAX), (24, end), (25, end), (35, end)] {
+        assert!(out(host.r1(index, argument)), "CMD{index}");
+    }
+    host.r1(23, 2);
+    assert!(out(host.r1(25, end - 1)), "a known length counts at once");
+    // An open one counts where it gets there.
+    host.r1(18, end - 1);
+    assert!(matches!(host.read(1), Pulled::Data(_)));
+    assert_eq!(host.read(1), Pulled::Failed);
+    assert!(out(host.r1(12, 0)));
+    host.r1(25, end - 1);
+    assert!(host.card.push(&[1; SECTOR]) && !host.card.push(&[1; SECTOR]));
+    assert!(out(host.r1(12, 0)));
+    host.complete();
+    assert_eq!((host.last().sector, host.last().sectors), (SECTORS - 1, 1));
+    assert_eq!(host.state(), 4);
+}
+
+#[test]
+fn erase_takes_whole_groups_and_trim_takes_sectors() {
+    let mut host = Host::selected(SECTORS);
+    let insecure = Action::Discard { secure: false };
+    for (argument, secure) in [(1, false), (3, false), (0, false), (0x8000_0000, true)] {
+        assert_eq!(host.erase(10, 12, argument) & !0x1f00, 0);
+        let last = host.last();
+        assert_eq!(last.action, Action::Discard { secure });
+        let expected = if argument.is_multiple_of(4) { (0, 1024) } else { (10, 3) };
+        assert_eq!((last.sector, last.sectors), expected);
+    }
+    host.switch(175, 1);
+    host.erase(1024, 1024, 0);
+    assert_eq!((host.last().sector, host.last().sectors), (1024, 1024), "512 KiB");
+    // Long ranges are split by the longest request.
+    let before = host.seen.len();
+    host.erase(1, SECTORS as u32 - 1, 3);
+    let parts = &host.seen[before..];
+    assert!(parts.iter().all(|part| part.action == insecure && part.sectors <= 1 << 16));
+    assert_eq!(parts.iter().map(|part| u64::from(part.sectors)).sum::<u64>(), SECTORS - 1);
+}
+
+#[test]
+fn secure_trim_removes_in_its_second_step() {
+    let mut host = Host::selected(SECTORS);
+    let before = host.seen.len();
+    host.erase(5, 6, 0x8000_0001);
+    host.erase(9, 9, 0x8000_0001);
+    assert_eq!(host.seen.len(), before);
+    host.erase(5, 6, 0x8000_8000);
+    let removed: Vec<_> = host.seen[before..].iter().map(|one| (one.sector, one.sectors)).collect();
+    assert_eq!(removed, [(5, 2), (9, 1)]);
+    assert!(host.seen[before..].iter().all(|one| one.action == Action::Discard { secure: true }));
+}
+
+#[test]
+fn erase_commands_come_in_order() {
+    let mut host = Host::selected(SECTORS);
+    let has = |status: u32, flag| Status::from_bits_retain(status).contains(flag);
+    assert!(has(host.r1(36, 5), Status::ERASE_SEQ_ERROR));
+    assert!(has(host.r1(38, 0), Status::ERASE_SEQ_ERROR));
+    host.r1(35, 5);
+    assert!(has(host.r1(36, 4), Status::ERASE_PARAM));
+    host.r1(35, 5);
+    assert!(has(host.r1(16, 512), Status::ERASE_RESET));
+    host.r1(35, 5);
+    host.r1(36, 5);
+    assert!(has(host.r1(38, 2), Status::ERROR));
+    let plain = CardSettings { trim: false, secure_erase: false, sanitize: false, ..CardSettings::default() };
+    let mut host = Host::with(&plain, SECTORS);
+    host.identify();
+    for argument in [1, 0x8000_0000, 0x8000_0001, 0x8000_8000] {
+        assert!(has(host.erase(5, 5, argument), Status::ERROR), "{argument:#x}");
+    }
+    assert!(!has(host.erase(5, 5, 3), Status::ERROR), "DISCARD is always there");
+    assert_eq!(host.switch(165, 1), Status::SWITCH_ERROR);
+}
+
+#[test]
+fn sanitize_leaves_what_is_mapped() {
+    let mut host = Host::selected(1024);
+    host.r1(23, 128);
+    host.r1(25, 128 * 512);
+    assert!(host.card.push(&vec![7; 128 * SECTOR]));
+    host.complete();
+    let before = host.seen.len();
+    assert_eq!(host.switch(165, 1), Status::empty());
+    let removed: Vec<_> = host.seen[before..].iter().map(|one| (one.sector, one.sectors)).collect();
+    assert_eq!(removed, [(0, 128), (256, 768)]);
+    assert_eq!(host.read_one(17, 128 * 512), [7; SECTOR]);
+}
+
+#[test]
+fn boot_partitions_have_memory_of_their_own() {
+    let mut host = Host::selected(SECTORS);
+    for (partition, byte) in [(1, 11), (2, 22)] {
+        assert_eq!(host.switch(179, partition), Status::empty());
+        host.write(2, 0, byte);
+        assert_eq!(host.read_one(17, 1), [byte; SECTOR]);
+        let end = (4 << 20) / 512;
+        assert_ne!(host.r1(17, end) & Status::ADDRESS_OUT_OF_RANGE.bits(), 0);
+    }
+    host.erase(0, 0, 1);
+    assert_eq!(host.read_one(17, 0), [0; SECTOR]);
+    assert!(host.seen.iter().all(|request| request.action == Action::Flush), "the device sees none of it");
+    assert_eq!(host.switch(173, 1), Status::empty());
+    assert_ne!(host.r1(24, 0) & Status::WP_VIOLATION.bits(), 0);
+    assert_eq!(host.switch(173, 0), Status::SWITCH_ERROR, "protected until power is lost");
+    host.card.power_cycle();
+    host.identify();
+    host.switch(179, 1);
+    assert_eq!(host.read_one(17, 1), [11; SECTOR], "the partitions keep their data");
+    host.write(1, 0, 1);
+}
+
+#[test]
+fn the_rpmb_partition_answers_by_frames() {
+    let mut host = Host::selected(SECTORS);
+    assert_eq!(host.switch(179, 3), Status::empty());
+    host.silent(17, 0);
+    assert_eq!(host.status(), Status::ILLEGAL_COMMAND);
+    let mut request = vec![0; SECTOR];
+    request[511] = 2;
+    host.r1(23, 1);
+    host.r1(25, 0);
+    assert!(host.card.push(&request));
+    host.r1(23, 1);
+    let frame = host.read_one(18, 0);
+    assert_eq!((&frame[508..510], &frame[510..512]), (&[0, 7][..], &[2, 0][..]), "no key yet");
+    assert_eq!(host.state(), 4);
+}
+
+#[test]
+fn the_bus_test_returns_the_pattern_inverted() {
+    let mut host = Host::selected(SECTORS);
+    host.r1(19, 0);
+    assert_eq!(host.state(), 9);
+    assert!(host.card.push(&[0x55, 0xaa, 0, 0, 0, 0, 0, 0]));
+    host.r1(14, 0);
+    host.card.pull(1, 8);
+    assert_eq!(host.card.pulled(), Pulled::Data(vec![0xaa, 0x55, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(host.state(), 4);
+    host.silent(21, 0);
+    host.status();
+    host.switch(183, 2);
+    host.switch(185, 2);
+    host.r1(21, 0);
+    host.card.pull(1, 128);
+    let Pulled::Data(block) = host.card.pulled() else { panic!() };
+    assert_eq!((block.len(), &block[..8]), (128, &[0xff, 0xff, 0, 0xff, 0xff, 0xff, 0, 0][..]));
+}

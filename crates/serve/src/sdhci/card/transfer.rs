@@ -1,0 +1,294 @@
+//! Data between host and card: reads and writes of blocks (JESD84-B51, 6.6.7 and 6.6.8).
+
+use std::collections::VecDeque;
+
+use emmclab_base::Modifiers;
+
+use super::{Area, BlockCount, Card, SECTOR, State, Status};
+use crate::device::{Action, BlockRequest, Completion, Failure};
+
+/// Data on its way.
+pub(super) enum Transfer {
+    /// A single block that is known already.
+    Fixed(Vec<u8>),
+    /// CMD19: the pattern of a bus test.
+    BusPattern,
+    Read(Read),
+    Write(Write),
+}
+
+/// CMD17 and CMD18.
+pub(super) struct Read {
+    area: Area,
+    next: u64,
+    /// Blocks that the host may still clock; `None`: until CMD12.
+    left: Option<u32>,
+    single: bool,
+    modifiers: Modifiers,
+    /// Parts of what was clocked last, in order; the tags of those that come from the device are in sequence.
+    parts: VecDeque<Part>,
+    /// Parts whose data is not there yet.
+    missing: usize,
+    failed: bool,
+}
+
+/// Data of one request to the device, once it is there.
+struct Part {
+    tag: u64,
+    data: Option<Vec<u8>>,
+}
+
+/// CMD24 and CMD25.
+pub(super) struct Write {
+    area: Area,
+    next: u64,
+    left: Option<u32>,
+    modifiers: Modifiers,
+    /// Data that was not handed to the device yet.
+    data: Vec<u8>,
+}
+
+/// What a host that clocks the data lines sees.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::sdhci) enum Pulled {
+    /// No start bit yet.
+    Waiting,
+    /// All that was asked for.
+    Data(Vec<u8>),
+    /// The card sends nothing.
+    Failed,
+}
+
+impl Read {
+    /// Takes the data of a request; returns the error for the status.
+    pub fn complete(&mut self, completion: Completion) -> Status {
+        let first = self.parts.front().map_or(0, |part| part.tag);
+        let place = completion.tag.checked_sub(first).map(|place| place as usize);
+        let part = place.and_then(|place| self.parts.get_mut(place)).filter(|part| part.data.is_none());
+        let Some(part) = part else { return Status::empty() };
+        match completion.outcome {
+            Ok(data) => {
+                part.data = Some(data);
+                self.missing -= 1;
+                Status::empty()
+            }
+            Err(failure) => {
+                self.failed = true;
+                match failure {
+                    Failure::Invalid => Status::ADDRESS_OUT_OF_RANGE,
+                    Failure::Io => Status::DEVICE_ECC_FAILED,
+                    Failure::NoSpace | Failure::ReadOnly => Status::ERROR,
+                }
+            }
+        }
+    }
+}
+
+impl Card {
+    pub(super) fn start_read(&mut self, argument: u32, count: BlockCount) {
+        let Some(next) = self.locate_blocks(argument, count) else { return };
+        let modifiers = count.modifiers.intersection(Modifiers::META);
+        let (area, left) = (self.area(), count.blocks);
+        let read = Read {
+            area,
+            next,
+            left,
+            single: left == Some(1),
+            modifiers,
+            parts: VecDeque::new(),
+            missing: 0,
+            failed: false,
+        };
+        self.transfer = Some(Transfer::Read(read));
+        self.state = State::SendingData;
+    }
+
+    pub(super) fn start_write(&mut self, argument: u32, count: BlockCount) {
+        let Some(next) = self.locate_blocks(argument, count) else { return };
+        let area = self.area();
+        if matches!(area, Area::Boot(number) if self.ext_csd.boot_protected(number)) {
+            self.errors |= Status::WP_VIOLATION;
+            return;
+        }
+        let mut modifiers = count.modifiers;
+        // Without its cache a card completes a write once it is programmed (JESD84-B51, 6.6.31).
+        if self.ext_csd.cache_on() == Some(false) {
+            modifiers |= Modifiers::FORCED;
+        }
+        self.transfer =
+            Some(Transfer::Write(Write { area, next, left: count.blocks, modifiers, data: Vec::new() }));
+        self.state = State::ReceivingData;
+    }
+
+    /// The first sector of a transfer, of which every block must exist where the length is known.
+    fn locate_blocks(&mut self, argument: u32, count: BlockCount) -> Option<u64> {
+        let sector = self.locate(argument)?;
+        if sector + u64::from(count.blocks.unwrap_or(1)) > self.area_sectors() {
+            self.errors |= Status::ADDRESS_OUT_OF_RANGE;
+            return None;
+        }
+        Some(sector)
+    }
+
+    /// The host clocks so many blocks out of the card; [`Self::pulled`] has them in time.
+    pub fn pull(&mut self, blocks: u32, block_bytes: usize) {
+        let (sectors, max) = (self.area_sectors(), self.max_sectors);
+        let mut next_tag = self.next_tag;
+        match &mut self.transfer {
+            Some(Transfer::Fixed(data)) if blocks == 1 && block_bytes <= data.len() => {
+                data.truncate(block_bytes);
+            }
+            Some(Transfer::Read(read)) if block_bytes == SECTOR && !read.failed => {
+                let end = read.next + u64::from(blocks);
+                if end > sectors {
+                    self.errors |= Status::ADDRESS_OUT_OF_RANGE;
+                    read.failed = true;
+                } else if read.left.is_some_and(|left| blocks > left) {
+                    read.failed = true;
+                }
+                if read.failed {
+                    return;
+                }
+                read.left = read.left.map(|left| left - blocks);
+                let bytes = read.next as usize * SECTOR..end as usize * SECTOR;
+                match read.area {
+                    Area::Boot(number) => {
+                        let data = self.boot[number].get(bytes).map(<[u8]>::to_vec);
+                        read.parts.push_back(Part { tag: 0, data });
+                    }
+                    Area::Rpmb => {
+                        let data = Some(self.rpmb.read(blocks as usize));
+                        read.parts.push_back(Part { tag: 0, data });
+                    }
+                    Area::User => {
+                        while read.next < end {
+                            next_tag += 1;
+                            let (tag, sector) = (next_tag, read.next);
+                            let sectors = (end - sector).min(u64::from(max)) as u32;
+                            let modifiers = read.modifiers;
+                            let action = Action::Read;
+                            self.requests.push(BlockRequest { tag, action, sector, sectors, modifiers });
+                            read.parts.push_back(Part { tag, data: None });
+                            read.missing += 1;
+                            read.next += u64::from(sectors);
+                        }
+                    }
+                }
+                read.next = end;
+            }
+            Some(Transfer::Read(read)) => read.failed = true,
+            Some(Transfer::Fixed(_)) => self.end_read(),
+            // A card that was not asked for data sends none.
+            _ => {}
+        }
+        self.next_tag = next_tag;
+    }
+
+    /// What became of the blocks that the host clocks.
+    pub fn pulled(&mut self) -> Pulled {
+        match &mut self.transfer {
+            Some(Transfer::Fixed(data)) => {
+                let data = std::mem::take(data);
+                self.end_read();
+                Pulled::Data(data)
+            }
+            Some(Transfer::Read(read)) if read.failed => {
+                if read.single {
+                    self.end_read();
+                }
+                Pulled::Failed
+            }
+            Some(Transfer::Read(read)) => {
+                if read.missing > 0 {
+                    return Pulled::Waiting;
+                }
+                let mut data = Vec::new();
+                for part in read.parts.drain(..) {
+                    match part.data {
+                        Some(part) if data.is_empty() => data = part,
+                        part => data.extend_from_slice(&part.unwrap_or_default()),
+                    }
+                }
+                if read.left == Some(0) {
+                    self.end_read();
+                }
+                Pulled::Data(data)
+            }
+            _ => Pulled::Failed,
+        }
+    }
+
+    fn end_read(&mut self) {
+        self.transfer = None;
+        self.state = State::Transfer;
+    }
+
+    /// The host sends blocks, as many bytes as `data` has. False where the card does not take them: no CRC status follows.
+    pub fn push(&mut self, data: &[u8]) -> bool {
+        let (sectors, max) = (self.area_sectors(), u64::from(self.max_sectors));
+        match &mut self.transfer {
+            Some(Transfer::BusPattern) if data.len() <= 8 => {
+                self.bus_pattern = data.to_vec();
+                self.transfer = None;
+                true
+            }
+            Some(Transfer::Write(write)) if data.len().is_multiple_of(SECTOR) => {
+                let blocks = (data.len() / SECTOR) as u32;
+                let held = (write.data.len() / SECTOR) as u64;
+                if write.next + held + u64::from(blocks) > sectors {
+                    self.errors |= Status::ADDRESS_OUT_OF_RANGE;
+                    return false;
+                }
+                if write.left.is_some_and(|left| blocks > left) {
+                    return false;
+                }
+                write.left = write.left.map(|left| left - blocks);
+                write.data.extend_from_slice(data);
+                let (ended, full) = (write.left == Some(0), held + u64::from(blocks) >= max);
+                if ended {
+                    self.end_write();
+                } else if full && write.area == Area::User {
+                    self.write_out();
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Hands what was received to the device, in requests of the length that it takes.
+    fn write_out(&mut self) {
+        let Some(Transfer::Write(write)) = &mut self.transfer else { return };
+        let (area, modifiers, first) = (write.area, write.modifiers, write.next);
+        let data = std::mem::take(&mut write.data);
+        write.next += (data.len() / SECTOR) as u64;
+        match area {
+            Area::User => {
+                let most = self.max_sectors as usize * SECTOR;
+                if (1..=most).contains(&data.len()) {
+                    let sectors = (data.len() / SECTOR) as u32;
+                    self.request(Action::Write(data), first, sectors, modifiers);
+                    return;
+                }
+                for (sector, part) in (first..).step_by(self.max_sectors as usize).zip(data.chunks(most)) {
+                    let sectors = (part.len() / SECTOR) as u32;
+                    self.request(Action::Write(part.to_vec()), sector, sectors, modifiers);
+                }
+            }
+            Area::Boot(number) => {
+                let from = first as usize * SECTOR;
+                if let Some(to) = self.boot[number].get_mut(from..from + data.len()) {
+                    to.copy_from_slice(&data);
+                }
+            }
+            Area::Rpmb => self.rpmb.write(&data, modifiers.contains(Modifiers::RELIABLE)),
+        }
+    }
+
+    /// The last block was received, or CMD12 came.
+    pub(super) fn end_write(&mut self) {
+        self.write_out();
+        self.transfer = None;
+        self.program();
+    }
+}

@@ -1,0 +1,329 @@
+//! Data between card and guest: by the buffer port, by SDMA and by ADMA2.
+
+use super::Controller;
+use super::adma::{Adma, AdmaState, Segment};
+use super::memory::GuestMemory;
+use super::registers::{interrupt, mode};
+use crate::sdhci::card::{Pulled, Response};
+
+/// The largest block, by the capabilities.
+const MOST_BLOCK: usize = 512;
+/// The longest transfer: as many blocks as the block count can state.
+const MOST_BYTES: usize = 65535 * MOST_BLOCK;
+
+/// The way of the data into and out of the guest.
+enum Engine {
+    Port,
+    Sdma,
+    /// With what is left of the segment of the last descriptor.
+    Adma(Adma, Segment),
+}
+
+/// What a transfer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// Nothing: it moves on.
+    None,
+    /// The driver, which reads or writes the buffer port.
+    Port,
+    /// The driver, which sets the address of the next SDMA buffer.
+    Boundary,
+    /// The card.
+    Card,
+}
+
+/// A data transfer.
+pub(super) struct Transfer {
+    reads: bool,
+    engine: Engine,
+    block_bytes: usize,
+    /// Blocks that are left, without those in `data`; `None`: until CMD12.
+    left: Option<u32>,
+    /// The blocks that are being moved, and how much of them has been moved.
+    data: Vec<u8>,
+    moved: usize,
+    auto_stop: bool,
+    pause: Pause,
+}
+
+/// The reason for which a transfer ends early.
+enum Fault {
+    /// The card sends no data, or does not acknowledge it.
+    Card,
+    /// Guest memory or descriptor table; whether the table is shorter than the transfer.
+    Adma(AdmaState, bool),
+    /// SDMA into nowhere.
+    Sdma,
+}
+
+impl Transfer {
+    pub fn reads(&self) -> bool {
+        self.reads
+    }
+
+    pub fn paused(&self, pause: Pause) -> bool {
+        self.pause == pause
+    }
+
+    pub fn waits_for_port(&self) -> bool {
+        self.pause == Pause::Port
+    }
+
+    /// Blocks that are moved together: all of them, or one by one where the length is open or the port is used.
+    fn chunk(&self) -> u32 {
+        match (&self.engine, self.left) {
+            (Engine::Port, _) | (_, None) => 1,
+            (_, Some(left)) => left,
+        }
+    }
+}
+
+impl Controller {
+    /// Starts the data phase of the command that was just answered.
+    pub(super) fn start_transfer(&mut self, memory: &mut dyn GuestMemory) {
+        let registers = &self.registers;
+        let flags = registers.mode;
+        let reads = flags & mode::READ != 0;
+        let block_bytes = usize::from(registers.block_size & 0xfff);
+        let mut left = match (flags & mode::MULTIPLE != 0, flags & mode::BLOCK_COUNT != 0) {
+            (false, _) => Some(1),
+            (true, true) => Some(u32::from(registers.block_count)),
+            (true, false) => None,
+        };
+        if block_bytes == 0 || block_bytes > MOST_BLOCK || left == Some(0) {
+            self.raise(interrupt::DATA_TIMEOUT);
+            return;
+        }
+        let engine = match (flags & mode::DMA != 0, registers.host_control >> 3 & 0b11) {
+            (false, _) => Engine::Port,
+            (true, 0) => Engine::Sdma,
+            (true, 2) => {
+                let adma = Adma::new(registers.adma_address as u32);
+                if left.is_none() {
+                    // The table states the length.
+                    match adma.total(memory, MOST_BYTES) {
+                        Ok(bytes) if bytes > 0 && bytes.is_multiple_of(block_bytes) => {
+                            left = Some((bytes / block_bytes) as u32);
+                        }
+                        Ok(_) => return self.fail(&Fault::Adma(AdmaState::Transfer, true)),
+                        Err(state) => return self.fail(&Fault::Adma(state, false)),
+                    }
+                }
+                Engine::Adma(adma, Segment { address: 0, bytes: 0 })
+            }
+            // Other kinds of DMA are not in the capabilities.
+            (true, _) => return self.fail(&Fault::Adma(AdmaState::Stop, false)),
+        };
+        let mut transfer = Transfer {
+            reads,
+            engine,
+            block_bytes,
+            left,
+            data: Vec::new(),
+            moved: 0,
+            auto_stop: flags & mode::AUTO_CMD12 != 0,
+            pause: Pause::None,
+        };
+        self.begin_chunk(&mut transfer);
+        self.transfer = Some(transfer);
+    }
+
+    /// The next blocks: a read asks the card for them, a write makes room.
+    fn begin_chunk(&mut self, transfer: &mut Transfer) {
+        let blocks = transfer.chunk();
+        transfer.moved = 0;
+        transfer.left = transfer.left.map(|left| left - blocks);
+        if transfer.reads {
+            self.card.pull(blocks, transfer.block_bytes);
+            transfer.data.clear();
+            transfer.pause = Pause::Card;
+        } else {
+            transfer.data.clear();
+            transfer.data.resize(blocks as usize * transfer.block_bytes, 0);
+            self.offer(transfer);
+        }
+    }
+
+    /// Data can be moved: the port tells the driver so.
+    fn offer(&mut self, transfer: &mut Transfer) {
+        transfer.pause = Pause::None;
+        if matches!(transfer.engine, Engine::Port) {
+            transfer.pause = Pause::Port;
+            self.raise(if transfer.reads {
+                interrupt::BUFFER_READ_READY
+            } else {
+                interrupt::BUFFER_WRITE_READY
+            });
+        }
+    }
+
+    /// The driver has set the address of the next SDMA buffer.
+    pub(super) fn resume(&mut self) {
+        if let Some(transfer) = &mut self.transfer {
+            transfer.pause = Pause::None;
+        }
+    }
+
+    /// Moves data as far as it goes. It is called after every access to a register and every completion.
+    pub fn step(&mut self, memory: &mut dyn GuestMemory) {
+        while let Some(mut transfer) = self.transfer.take() {
+            match self.advance(&mut transfer, memory) {
+                Ok(true) => self.transfer = Some(transfer),
+                // The transfer waits.
+                Ok(false) if transfer.pause != Pause::None => {
+                    self.transfer = Some(transfer);
+                    break;
+                }
+                // Its last block is through.
+                Ok(false) => {
+                    if transfer.auto_stop {
+                        if let Response::Short(bits) = self.card.command(12, 0) {
+                            self.registers.response[3] = bits;
+                        } else {
+                            self.registers.auto_command_error |= 1 << 1;
+                            self.raise(interrupt::AUTO_COMMAND);
+                        }
+                    }
+                    self.ending = true;
+                }
+                Err(fault) => self.fail(&fault),
+            }
+        }
+        if self.ending && self.transfer.is_none() && !self.card.busy() {
+            self.ending = false;
+            self.raise(interrupt::TRANSFER_COMPLETE);
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault) {
+        match *fault {
+            Fault::Card | Fault::Sdma => self.raise(interrupt::DATA_TIMEOUT),
+            Fault::Adma(state, mismatch) => {
+                self.registers.adma_error = state as u32 | u32::from(mismatch) << 2;
+                self.raise(interrupt::ADMA);
+            }
+        }
+    }
+
+    /// One move. False where the transfer waits or, with [`Pause::None`], has ended.
+    fn advance(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
+        if transfer.pause == Pause::Card {
+            if !transfer.reads {
+                if self.card.busy() {
+                    return Ok(false);
+                }
+                self.begin_chunk(transfer);
+                return Ok(transfer.pause == Pause::None);
+            }
+            match self.card.pulled() {
+                Pulled::Waiting => return Ok(false),
+                Pulled::Failed => return Err(Fault::Card),
+                Pulled::Data(data) => transfer.data = data,
+            }
+            self.offer(transfer);
+        }
+        match transfer.pause {
+            Pause::None => {}
+            Pause::Port if transfer.moved == transfer.data.len() => transfer.pause = Pause::None,
+            _ => return Ok(false),
+        }
+        if !self.copy(transfer, memory)? {
+            transfer.pause = Pause::Boundary;
+            return Ok(false);
+        }
+        // The blocks are through the guest's side.
+        if !transfer.reads && !self.card.push(&transfer.data) {
+            return Err(Fault::Card);
+        }
+        if self.registers.mode & mode::BLOCK_COUNT != 0 {
+            self.registers.block_count = transfer.left.unwrap_or(0) as u16;
+        }
+        if transfer.left == Some(0) {
+            return Ok(false);
+        }
+        if transfer.reads {
+            self.begin_chunk(transfer);
+        } else {
+            transfer.pause = Pause::Card;
+        }
+        Ok(true)
+    }
+
+    /// Copies between `data` and the guest. False where SDMA stops at a boundary.
+    fn copy(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
+        while transfer.moved < transfer.data.len() {
+            let rest = transfer.data.len() - transfer.moved;
+            let (address, bytes) = match &mut transfer.engine {
+                Engine::Port => return Ok(true),
+                Engine::Sdma => {
+                    let boundary = 4096_u64 << (self.registers.block_size >> 12);
+                    let address = u64::from(self.registers.system_address);
+                    (address, (boundary - address % boundary).min(rest as u64) as usize)
+                }
+                Engine::Adma(adma, segment) => {
+                    while segment.bytes == 0 {
+                        match adma.next(memory) {
+                            Ok(Some(next)) => *segment = next,
+                            Ok(None) => return Err(Fault::Adma(AdmaState::Transfer, true)),
+                            Err(state) => {
+                                self.registers.adma_address = adma.address().into();
+                                return Err(Fault::Adma(state, false));
+                            }
+                        }
+                    }
+                    (segment.address, segment.bytes.min(rest))
+                }
+            };
+            let part = &mut transfer.data[transfer.moved..transfer.moved + bytes];
+            let done = if transfer.reads { memory.write(address, part) } else { memory.read(address, part) };
+            transfer.moved += bytes;
+            match &mut transfer.engine {
+                Engine::Port => {}
+                Engine::Sdma => {
+                    done.map_err(|_| Fault::Sdma)?;
+                    let next = address + bytes as u64;
+                    self.registers.system_address = next as u32;
+                    let boundary = 4096_u64 << (self.registers.block_size >> 12);
+                    let last = transfer.moved == transfer.data.len() && transfer.left == Some(0);
+                    if next.is_multiple_of(boundary) && !last {
+                        self.raise(interrupt::DMA);
+                        return Ok(false);
+                    }
+                }
+                Engine::Adma(adma, segment) => {
+                    done.map_err(|_| Fault::Adma(AdmaState::Transfer, false))?;
+                    segment.address += bytes as u64;
+                    segment.bytes -= bytes;
+                    let asked = std::mem::take(&mut adma.interrupt);
+                    self.registers.adma_address = adma.address().into();
+                    if asked {
+                        self.raise(interrupt::DMA);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The driver reads the buffer port.
+    pub(super) fn read_buffer(&mut self, into: &mut [u8]) {
+        into.fill(0);
+        if let Some(transfer) = self.transfer.as_mut().filter(|one| one.reads && one.waits_for_port()) {
+            let bytes = into.len().min(transfer.data.len() - transfer.moved);
+            into[..bytes].copy_from_slice(&transfer.data[transfer.moved..transfer.moved + bytes]);
+            transfer.moved += bytes;
+        }
+    }
+
+    /// The driver writes the buffer port.
+    pub(super) fn write_buffer(&mut self, from: &[u8], memory: &mut dyn GuestMemory) {
+        if let Some(transfer) = self.transfer.as_mut().filter(|one| !one.reads && one.waits_for_port()) {
+            let bytes = from.len().min(transfer.data.len() - transfer.moved);
+            transfer.data[transfer.moved..transfer.moved + bytes].copy_from_slice(&from[..bytes]);
+            transfer.moved += bytes;
+            if transfer.moved == transfer.data.len() {
+                self.step(memory);
+            }
+        }
+    }
+}

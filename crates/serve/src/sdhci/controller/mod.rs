@@ -1,0 +1,284 @@
+//! An SD host controller with one slot (SD Host Controller Simplified Specification 2.00): registers, commands and interrupts.
+//!
+//! Registers are written by the guest's driver; [`Controller::step`] then advances the transfer as far as card and memory
+//! let it. Requests of the card to its block device are taken by the owner, which hands completions back.
+
+mod adma;
+mod data;
+mod memory;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+use crate::device::{BlockRequest, Completion};
+use crate::sdhci::card::{Card, Response};
+use data::{Pause, Transfer};
+pub(crate) use memory::{GuestMemory, Unmapped};
+use registers::{CAPABILITIES, MAXIMUM_CURRENT, VERSION, interrupt, mode, present, reset, word};
+
+/// Registers that software reset clears.
+#[derive(Default)]
+struct Registers {
+    system_address: u32,
+    block_size: u16,
+    block_count: u16,
+    argument: u32,
+    mode: u16,
+    command: u16,
+    response: [u32; 4],
+    /// Host control, power control, block gap control, wakeup control.
+    host_control: u32,
+    /// Clock control and timeout control.
+    clock: u32,
+    status: u32,
+    status_enable: u32,
+    signal_enable: u32,
+    auto_command_error: u16,
+    adma_error: u32,
+    adma_address: u64,
+}
+
+/// The controller and the card in its slot.
+pub(super) struct Controller {
+    card: Card,
+    registers: Registers,
+    transfer: Option<Transfer>,
+    /// The transfer is complete once the card is no longer busy.
+    ending: bool,
+}
+
+impl Controller {
+    pub fn new(card: Card) -> Self {
+        Self { card, registers: Registers::default(), transfer: None, ending: false }
+    }
+
+    /// Reset of the whole function; the card loses its power.
+    pub fn reset(&mut self) {
+        self.registers = Registers::default();
+        self.transfer = None;
+        self.ending = false;
+        self.card.power_cycle();
+    }
+
+    /// Requests of the card to the block device, in order.
+    pub fn take_requests(&mut self) -> Vec<BlockRequest> {
+        self.card.take_requests()
+    }
+
+    /// Takes a completion of the block device; [`Self::step`] acts on it.
+    pub fn complete(&mut self, completion: Completion) {
+        self.card.complete(completion);
+    }
+
+    /// Whether the interrupt line is asserted.
+    pub fn interrupt(&self) -> bool {
+        self.registers.status & self.registers.signal_enable != 0
+    }
+
+    /// Reads registers of any width; what lies outside reads as zeros.
+    pub fn read(&mut self, offset: u64, data: &mut [u8]) {
+        let mut at = 0;
+        while at < data.len() {
+            let here = offset.saturating_add(at as u64);
+            let skip = (here % 4) as usize;
+            let count = (4 - skip).min(data.len() - at);
+            let to = &mut data[at..at + count];
+            if here - skip as u64 == word::BUFFER {
+                self.read_buffer(to);
+            } else {
+                let value = self.read_word(here - skip as u64).to_le_bytes();
+                to.copy_from_slice(&value[skip..skip + count]);
+            }
+            at += count;
+        }
+    }
+
+    /// Writes registers of any width; what lies outside is ignored.
+    pub fn write(&mut self, offset: u64, data: &[u8], memory: &mut dyn GuestMemory) {
+        let mut at = 0;
+        while at < data.len() {
+            let here = offset.saturating_add(at as u64);
+            let skip = (here % 4) as usize;
+            let count = (4 - skip).min(data.len() - at);
+            let from = &data[at..at + count];
+            if here - skip as u64 == word::BUFFER {
+                self.write_buffer(from, memory);
+            } else {
+                let (mut value, mut mask) = ([0; 4], [0; 4]);
+                value[skip..skip + count].copy_from_slice(from);
+                mask[skip..skip + count].fill(0xff);
+                self.write_word(
+                    here - skip as u64,
+                    u32::from_le_bytes(value),
+                    u32::from_le_bytes(mask),
+                    memory,
+                );
+            }
+            at += count;
+        }
+    }
+
+    fn read_word(&self, at: u64) -> u32 {
+        let registers = &self.registers;
+        match at {
+            word::SYSTEM_ADDRESS => registers.system_address,
+            word::BLOCK => u32::from(registers.block_count) << 16 | u32::from(registers.block_size),
+            word::ARGUMENT => registers.argument,
+            word::COMMAND => u32::from(registers.command) << 16 | u32::from(registers.mode),
+            word::RESPONSE..=word::RESPONSE_END => registers.response[((at - word::RESPONSE) / 4) as usize],
+            word::PRESENT_STATE => self.present_state(),
+            word::HOST_CONTROL => registers.host_control,
+            // The internal clock is stable at once.
+            word::CLOCK => registers.clock | (registers.clock & 1) << 1,
+            word::STATUS => self.status(),
+            word::STATUS_ENABLE => registers.status_enable,
+            word::SIGNAL_ENABLE => registers.signal_enable,
+            0x3c => registers.auto_command_error.into(),
+            word::CAPABILITIES => CAPABILITIES,
+            word::MAXIMUM_CURRENT => MAXIMUM_CURRENT,
+            word::ADMA_ERROR => registers.adma_error,
+            word::ADMA_ADDRESS => registers.adma_address as u32,
+            word::VERSION => VERSION | u32::from(self.interrupt()),
+            _ => 0,
+        }
+    }
+
+    fn status(&self) -> u32 {
+        let errors = self.registers.status & interrupt::ERRORS;
+        self.registers.status | if errors == 0 { 0 } else { interrupt::ERROR }
+    }
+
+    fn present_state(&self) -> u32 {
+        let mut state = present::CARD | present::COMMAND_LINE | present::DATA_LINES;
+        if self.card.busy() {
+            state &= !present::DATA_LINE_0;
+        }
+        if self.transfer.is_some() || self.ending {
+            state |= present::DATA_INHIBIT | present::DATA_ACTIVE;
+        }
+        match &self.transfer {
+            Some(transfer) if transfer.reads() => {
+                state |= present::READ_ACTIVE;
+                state |= if transfer.waits_for_port() { present::BUFFER_READ } else { 0 };
+            }
+            Some(transfer) => {
+                state |= present::WRITE_ACTIVE;
+                state |= if transfer.waits_for_port() { present::BUFFER_WRITE } else { 0 };
+            }
+            None => {}
+        }
+        state
+    }
+
+    fn write_word(&mut self, at: u64, value: u32, mask: u32, memory: &mut dyn GuestMemory) {
+        let merged = |old: u32| old & !mask | value & mask;
+        let registers = &mut self.registers;
+        match at {
+            word::SYSTEM_ADDRESS => {
+                registers.system_address = merged(registers.system_address);
+                // The upper byte resumes a transfer that stopped at a boundary.
+                if mask >> 24 != 0 && self.transfer.as_ref().is_some_and(|one| one.paused(Pause::Boundary)) {
+                    self.resume();
+                }
+            }
+            word::BLOCK => {
+                let new = merged(u32::from(registers.block_count) << 16 | u32::from(registers.block_size));
+                (registers.block_size, registers.block_count) = (new as u16 & 0x7fff, (new >> 16) as u16);
+            }
+            word::ARGUMENT => registers.argument = merged(registers.argument),
+            word::COMMAND => {
+                let new = merged(u32::from(registers.command) << 16 | u32::from(registers.mode));
+                (registers.mode, registers.command) = (new as u16 & mode::ALL, (new >> 16) as u16 & 0x3ffb);
+                // The upper byte sends the command.
+                if mask >> 24 != 0 {
+                    self.send_command(memory);
+                }
+            }
+            word::HOST_CONTROL => {
+                let powered = registers.host_control >> 8 & 1;
+                registers.host_control = merged(registers.host_control);
+                if registers.host_control >> 8 & 1 != powered {
+                    self.card.power_cycle();
+                }
+            }
+            word::CLOCK => {
+                registers.clock = merged(registers.clock) & 0x000f_ff05;
+                self.software_reset(value & mask);
+            }
+            word::STATUS => registers.status &= !(value & mask),
+            word::STATUS_ENABLE => {
+                registers.status_enable = merged(registers.status_enable) & !interrupt::ERROR;
+                registers.status &= registers.status_enable;
+            }
+            word::SIGNAL_ENABLE => {
+                registers.signal_enable = merged(registers.signal_enable) & !interrupt::ERROR;
+            }
+            word::FORCE_EVENT => self.raise(value & mask & interrupt::ERRORS),
+            word::ADMA_ADDRESS => {
+                registers.adma_address = merged(registers.adma_address as u32).into();
+            }
+            _ => {}
+        }
+    }
+
+    fn software_reset(&mut self, bits: u32) {
+        if bits & reset::ALL != 0 {
+            self.reset();
+            return;
+        }
+        if bits & reset::COMMAND != 0 {
+            self.registers.status &= !interrupt::COMMAND_COMPLETE;
+        }
+        if bits & reset::DATA != 0 {
+            self.transfer = None;
+            self.ending = false;
+            self.registers.status &= !(interrupt::TRANSFER_COMPLETE
+                | interrupt::BLOCK_GAP
+                | interrupt::DMA
+                | interrupt::BUFFER_WRITE_READY
+                | interrupt::BUFFER_READ_READY);
+        }
+    }
+
+    /// Sets bits of the interrupt status that the driver has enabled.
+    fn raise(&mut self, bits: u32) {
+        self.registers.status |= bits & self.registers.status_enable;
+    }
+
+    fn send_command(&mut self, memory: &mut dyn GuestMemory) {
+        let command = self.registers.command;
+        let (index, kind, has_data) = ((command >> 8) as u8, command & 0b11, command >> 5 & 1 == 1);
+        let powered = self.registers.host_control >> 8 & 1 == 1 && self.registers.clock & 0b101 == 0b101;
+        let response =
+            if powered { self.card.command(index, self.registers.argument) } else { Response::None };
+        if index == 12 {
+            // The data lines are free, whatever was on them.
+            self.transfer = None;
+        }
+        match (kind, response) {
+            // No response is expected.
+            (0, _) => {}
+            (_, Response::None) => {
+                self.raise(interrupt::COMMAND_TIMEOUT);
+                return;
+            }
+            (1, Response::Long(bytes)) => {
+                // The checksum is left out: bits 127:8.
+                let bits = u128::from_be_bytes(bytes) >> 8;
+                self.registers.response = [0, 32, 64, 96].map(|shift| (bits >> shift) as u32);
+            }
+            (2 | 3, Response::Short(bits)) => self.registers.response[0] = bits,
+            // The response does not have the length that the driver expects.
+            _ => {
+                self.raise(interrupt::COMMAND_CRC);
+                return;
+            }
+        }
+        self.raise(interrupt::COMMAND_COMPLETE);
+        if has_data {
+            self.start_transfer(memory);
+        } else if kind == 3 {
+            self.ending = true;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The export: a thread that listens on a unix socket and serves one virtual machine after the other.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use emmclab_base::{Error, Kind, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::card::Card;
+use super::controller::Controller;
+use super::settings::CardSettings;
+use super::vfio::{Ended, Function, Link, Wake, serve};
+use crate::device::BlockDevice;
+
+/// Time until a client is accepted again after the system refused.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// News of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// A virtual machine connected.
+    Connected,
+    /// It disconnected; the card lost its power.
+    Disconnected,
+    /// The guest's memory is not shared with this process, and the card cannot transfer data.
+    MemoryNotShared,
+    /// It broke the protocol and was disconnected, for this reason.
+    Fault(String),
+}
+
+impl fmt::Display for SessionEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("a virtual machine connected"),
+            Self::Disconnected => f.write_str("the virtual machine disconnected"),
+            Self::MemoryNotShared => f.write_str(
+                "the guest's memory is not shared, so that the card cannot transfer data; start QEMU with \
+                 `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram`, of the size of -m",
+            ),
+            Self::Fault(reason) => write!(f, "the virtual machine was disconnected: {reason}"),
+        }
+    }
+}
+
+/// An eMMC card behind an SD host controller, offered over vfio-user. QEMU 10.1 or later takes it with
+/// `-device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with memory that it shares,
+/// `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` beside `-m 512M`. Memory of huge
+/// pages does not work: the system cannot write to its file.
+///
+/// The export ends when it is stopped or dropped; what the device has not completed is then no longer waited for. The boot and
+/// RPMB partitions live as long as the export.
+pub struct SdhciExport {
+    path: PathBuf,
+    wake: Arc<Wake>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SdhciExport {
+    /// Listens on a new unix socket at `path`, which only this user may connect to. `news` is called from the export's thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Config`] where a setting does not fit into the card's registers, or a server listens at `path` already;
+    /// [`Kind::Io`] where the system refuses.
+    pub fn start(
+        device: Arc<dyn BlockDevice>,
+        settings: &CardSettings,
+        path: &Path,
+        news: impl Fn(SessionEvent) + Send + 'static,
+    ) -> Result<Self> {
+        settings.check(&device.limits())?;
+        let refused = |errno: Errno| Error::io(path, errno.into());
+        let wake = Arc::new(Wake::new().map_err(refused)?);
+        let listener = listen(path)?;
+        let card = Card::new(settings, Arc::clone(&device));
+        let function = Function::new(Controller::new(card), device, Arc::clone(&wake));
+        let thread = {
+            let wake = Arc::clone(&wake);
+            std::thread::Builder::new()
+                .name("sdhci".to_owned())
+                .spawn(move || accept_clients(function, &listener, &wake, &news))
+                .map_err(|error| Error::io(path, error))?
+        };
+        Ok(Self { path: path.to_owned(), wake, thread: Some(thread) })
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Disconnects the client, removes the socket and waits for the thread.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for SdhciExport {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.wake.stop();
+            let _ = thread.join();
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A listening socket with mode 0600. A socket that was left behind by a server which is gone is replaced.
+fn listen(path: &Path) -> Result<OwnedFd> {
+    let refused = |errno: Errno| Error::io(path, errno.into());
+    let address = SocketAddrUnix::new(path).map_err(refused)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let listener = socket().map_err(refused)?;
+    // The file of the socket has the mode that the socket had before it was bound: it is never open to others.
+    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+    let mut bound = rustix::net::bind(&listener, &address);
+    if bound == Err(Errno::ADDRINUSE) {
+        match rustix::net::connect(&socket().map_err(refused)?, &address) {
+            Err(Errno::CONNREFUSED) if is_socket(path) => {
+                std::fs::remove_file(path).map_err(|error| Error::io(path, error))?;
+                bound = rustix::net::bind(&listener, &address);
+            }
+            _ => {
+                return Err(Error::new(Kind::Config, "the socket is in use or another file has its name")
+                    .in_file(path)
+                    .hint("name another path, or stop what listens there"));
+            }
+        }
+    }
+    bound.map_err(refused)?;
+    rustix::net::listen(&listener, 4).map_err(refused)?;
+    Ok(listener)
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket())
+}
+
+fn accept_clients(
+    mut function: Function,
+    listener: &OwnedFd,
+    wake: &Wake,
+    news: &(impl Fn(SessionEvent) + Send + 'static),
+) {
+    while !wake.stopped() {
+        let mut files = [
+            PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(wake.event(), PollFlags::IN),
+        ];
+        // A signal or a lack of memory is no reason to end.
+        let _ = poll(&mut files, None);
+        wake.clear();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match rustix::net::accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
+            Err(_) => {
+                // The system is short of something; the client waits.
+                std::thread::sleep(RETRY);
+                continue;
+            }
+        };
+        news(SessionEvent::Connected);
+        match serve(&mut function, Link::new(socket, wake), listener, || news(SessionEvent::MemoryNotShared))
+        {
+            Ended::Disconnected => news(SessionEvent::Disconnected),
+            Ended::Fault(reason) => news(SessionEvent::Fault(reason)),
+            Ended::Stopped => {}
+        }
+    }
+}

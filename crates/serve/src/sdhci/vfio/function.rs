@@ -1,0 +1,414 @@
+//! The PCI function behind a connection: regions, interrupts and the work of the block device.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use super::link::{Link, Lost, Wake, wait};
+use super::memory::{Dma, Memory};
+use super::message::{Fields, MOST_DATA, Message, command, reply};
+use crate::device::{BlockDevice, Completion, Completions};
+use crate::sdhci::controller::Controller;
+use crate::sdhci::pci::{BAR_BYTES, CONFIGURATION_BYTES, Configuration};
+
+/// Numbers of regions and interrupts of a PCI function, by Linux's `vfio.h`.
+const REGIONS: u32 = 9;
+const BAR_REGION: u32 = 0;
+const CONFIGURATION_REGION: u32 = 7;
+const IRQS: u32 = 5;
+const INTX: u32 = 0;
+
+/// Flags of a device that is a PCI function and can be reset.
+const DEVICE_FLAGS: u32 = 0b11;
+/// Flags of a region that is read and written.
+const REGION_FLAGS: u32 = 0b11;
+/// Flags of an interrupt that is signalled by an eventfd, and masked by itself when it fires.
+const INTX_FLAGS: u32 = 0b111;
+
+/// Flags of `SET_IRQS`.
+mod irq {
+    pub const NO_DATA: u32 = 1;
+    pub const FILES: u32 = 1 << 2;
+    pub const MASK: u32 = 1 << 3;
+    pub const UNMASK: u32 = 1 << 4;
+    pub const TRIGGER: u32 = 1 << 5;
+}
+
+/// `DMA_UNMAP`: everything.
+const UNMAP_ALL: u32 = 1 << 1;
+
+/// Takes completions on any thread and hands them to that of the export.
+struct Inbox {
+    completed: Mutex<Vec<Completion>>,
+    wake: Arc<Wake>,
+}
+
+impl Inbox {
+    fn take(&self) -> Vec<Completion> {
+        std::mem::take(&mut *self.completed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Completions for Inbox {
+    fn complete(&self, completed: &mut Vec<Completion>) {
+        let first = {
+            let mut inbox = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = inbox.is_empty();
+            inbox.append(completed);
+            first
+        };
+        if first {
+            self.wake.wake();
+        }
+    }
+}
+
+/// The interrupt line as the client sees it: level-triggered, masked by itself when it fires.
+#[derive(Default)]
+struct Intx {
+    trigger: Option<OwnedFd>,
+    /// The client unmasks by this file instead of by a message (a hypervisor that resamples).
+    unmask: Option<OwnedFd>,
+    masked: bool,
+}
+
+/// An SD host controller as a PCI function, with the block device behind it. It outlives connections.
+pub(in crate::sdhci) struct Function {
+    controller: Controller,
+    configuration: Configuration,
+    device: Arc<dyn BlockDevice>,
+    inbox: Arc<Inbox>,
+    completions: Arc<dyn Completions>,
+    memory: Memory,
+    intx: Intx,
+    /// The guest used memory that the client does not share.
+    unshared: bool,
+}
+
+/// An access to a region, as its message begins.
+struct Access {
+    offset: u64,
+    region: u32,
+    count: usize,
+}
+
+impl Access {
+    const BYTES: usize = 16;
+
+    /// The access, and the bytes behind it.
+    fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
+        let mut fields = Fields(payload);
+        let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
+        if count > MOST_DATA {
+            return Err(Errno::INVAL);
+        }
+        Ok((Self { offset, region, count }, fields.rest()))
+    }
+
+    /// Whether it lies in the registers of the controller.
+    fn of_registers(&self) -> bool {
+        self.region == BAR_REGION && self.offset.saturating_add(self.count as u64) <= u64::from(BAR_BYTES)
+    }
+}
+
+/// The end of a connection.
+pub(in crate::sdhci) enum Ended {
+    Disconnected,
+    Stopped,
+    Fault(String),
+}
+
+impl Function {
+    pub fn new(controller: Controller, device: Arc<dyn BlockDevice>, wake: Arc<Wake>) -> Self {
+        let inbox = Arc::new(Inbox { completed: Mutex::default(), wake });
+        let completions: Arc<dyn Completions> = inbox.clone();
+        Self {
+            controller,
+            configuration: Configuration::new(),
+            device,
+            inbox,
+            completions,
+            memory: Memory::default(),
+            intx: Intx::default(),
+            unshared: false,
+        }
+    }
+
+    /// The function as after power-up.
+    fn reset(&mut self) {
+        self.controller.reset();
+        self.configuration.reset();
+        self.intx.masked = false;
+    }
+
+    fn dma<'a>(memory: &'a Memory, configuration: &Configuration) -> Dma<'a> {
+        Dma { memory, allowed: configuration.bus_master(), unshared: false }
+    }
+
+    /// Advances card and controller until they wait for the device or for the guest, then sets the interrupt line.
+    fn work(&mut self) {
+        loop {
+            for completion in self.inbox.take() {
+                self.controller.complete(completion);
+            }
+            let mut dma = Self::dma(&self.memory, &self.configuration);
+            self.controller.step(&mut dma);
+            self.unshared |= dma.unshared;
+            let mut requests = self.controller.take_requests();
+            if requests.is_empty() {
+                break;
+            }
+            self.device.submit(&mut requests, &self.completions);
+        }
+        self.signal();
+    }
+
+    /// Fires the interrupt where the line is asserted and not masked.
+    fn signal(&mut self) {
+        let asserted = self.configuration.interrupts() && self.controller.interrupt();
+        if let Some(trigger) = self.intx.trigger.as_ref().filter(|_| asserted && !self.intx.masked) {
+            self.intx.masked = true;
+            // A counter that is full says the same.
+            let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Handles a command and sends the reply.
+    fn handle(&mut self, link: &mut Link<'_>, message: Message) -> Result<(), Lost> {
+        let header = message.header;
+        if header.is_reply() {
+            // A reply that nobody waits for.
+            return Ok(());
+        }
+        let outcome = self.execute(message);
+        if header.wants_reply() {
+            link.send(&reply(&header, outcome.as_deref().map_err(|errno| *errno)))?;
+        }
+        Ok(())
+    }
+
+    /// The payload of the reply, or the reason for which the command is refused.
+    pub fn execute(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
+        let Message { header, payload, files } = message;
+        match header.command {
+            command::REGION_READ => {
+                let (access, _) = Access::decode(&payload)?;
+                let mut out = payload[..Access::BYTES].to_vec();
+                out.resize(Access::BYTES + access.count, 0);
+                let data = &mut out[Access::BYTES..];
+                if access.of_registers() {
+                    self.controller.read(access.offset, data);
+                    self.work();
+                    Ok(out)
+                } else if access.region == CONFIGURATION_REGION
+                    && self.configuration.read(access.offset, data, self.controller.interrupt())
+                {
+                    Ok(out)
+                } else {
+                    Err(Errno::INVAL)
+                }
+            }
+            command::REGION_WRITE => {
+                let (access, data) = Access::decode(&payload)?;
+                if data.len() != access.count {
+                    return Err(Errno::INVAL);
+                }
+                if access.of_registers() {
+                    let mut dma = Self::dma(&self.memory, &self.configuration);
+                    self.controller.write(access.offset, data, &mut dma);
+                    self.unshared |= dma.unshared;
+                    self.work();
+                } else if access.region == CONFIGURATION_REGION
+                    && self.configuration.write(access.offset, data)
+                {
+                    self.signal();
+                } else {
+                    return Err(Errno::INVAL);
+                }
+                Ok(payload[..Access::BYTES].to_vec())
+            }
+            command::DEVICE_RESET => {
+                self.reset();
+                Ok(Vec::new())
+            }
+            number => self.set_up(number, &payload, files),
+        }
+    }
+
+    /// Commands that describe the function, share memory and connect interrupts.
+    fn set_up(&mut self, number: u16, payload: &[u8], mut files: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
+        let mut fields = Fields(payload);
+        match number {
+            command::VERSION => version(payload),
+            command::DEVICE_INFO => Ok(words(&[16, DEVICE_FLAGS, REGIONS, IRQS])),
+            command::REGION_INFO => {
+                let (_, _, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
+                let bytes = match index {
+                    BAR_REGION => u64::from(BAR_BYTES),
+                    CONFIGURATION_REGION => CONFIGURATION_BYTES as u64,
+                    other if other < REGIONS => 0,
+                    _ => return Err(Errno::INVAL),
+                };
+                let flags = if bytes > 0 { REGION_FLAGS } else { 0 };
+                let mut out = words(&[32, flags, index, 0]);
+                out.extend_from_slice(&bytes.to_ne_bytes());
+                out.extend_from_slice(&0_u64.to_ne_bytes());
+                Ok(out)
+            }
+            command::IRQ_INFO => {
+                let (_, _, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
+                match index {
+                    INTX => Ok(words(&[16, INTX_FLAGS, INTX, 1])),
+                    other if other < IRQS => Ok(words(&[16, 0, other, 0])),
+                    _ => Err(Errno::INVAL),
+                }
+            }
+            command::DMA_MAP => {
+                let (_, flags, offset) = (fields.u32()?, fields.u32()?, fields.u64()?);
+                let (address, bytes) = (fields.u64()?, fields.u64()?);
+                if files.len() > 1 {
+                    return Err(Errno::INVAL);
+                }
+                let file = files.pop().map(|file| (file, offset));
+                self.memory.map(address, bytes, flags, file).map(|()| Vec::new())
+            }
+            command::DMA_UNMAP => {
+                let (_, flags, address, bytes) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
+                if flags & UNMAP_ALL == 0 {
+                    self.memory.unmap(address, bytes)?;
+                } else {
+                    self.memory.clear();
+                }
+                payload.get(..24).map(<[u8]>::to_vec).ok_or(Errno::INVAL)
+            }
+            command::SET_IRQS => {
+                let (_, flags, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
+                let (start, count) = (fields.u32()?, fields.u32()?);
+                if index != INTX {
+                    // The function has no other interrupts; switching them off changes nothing.
+                    return if index < IRQS && count == 0 { Ok(Vec::new()) } else { Err(Errno::INVAL) };
+                }
+                self.set_intx(flags, start, count, files).map(|()| Vec::new())
+            }
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn set_intx(&mut self, flags: u32, start: u32, count: u32, mut files: Vec<OwnedFd>) -> Result<(), Errno> {
+        if start != 0 || count > 1 || files.len() > 1 {
+            return Err(Errno::INVAL);
+        }
+        let file = files.pop();
+        if let Some(file) = &file {
+            // A file that blocks would stop the export.
+            rustix::io::ioctl_fionbio(file, true)?;
+        }
+        match flags {
+            _ if flags == irq::FILES | irq::TRIGGER && count == 1 => {
+                self.intx = Intx { trigger: file, ..Intx::default() };
+            }
+            _ if flags == irq::FILES | irq::UNMASK && count == 1 => self.intx.unmask = file,
+            _ if flags == irq::NO_DATA | irq::TRIGGER && count == 0 => self.intx = Intx::default(),
+            _ if flags == irq::NO_DATA | irq::TRIGGER => {
+                if let Some(trigger) = &self.intx.trigger {
+                    let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
+                }
+            }
+            _ if flags == irq::NO_DATA | irq::MASK => self.intx.masked = true,
+            _ if flags == irq::NO_DATA | irq::UNMASK => self.intx.masked = false,
+            _ => return Err(Errno::INVAL),
+        }
+        self.signal();
+        Ok(())
+    }
+
+    /// Handles one message, or what woke the thread.
+    fn turn(&mut self, link: &mut Link<'_>, listener: &OwnedFd) -> Result<(), Lost> {
+        let [socket, wake, other, unmask] = {
+            let unmask = self.intx.unmask.as_ref().map_or(link.wake().event(), AsFd::as_fd);
+            let ready = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
+            let mut files =
+                [ready(link.socket()), ready(link.wake().event()), ready(listener.as_fd()), ready(unmask)];
+            wait(&mut files)?;
+            files.map(|file| !file.revents().is_empty())
+        };
+        if wake {
+            link.wake().clear();
+            if link.wake().stopped() {
+                return Err(Lost::Stopped);
+            }
+            self.work();
+        }
+        if let Some(file) = self.intx.unmask.as_ref().filter(|_| unmask) {
+            if rustix::io::read(file, &mut [0; 8]).is_ok() {
+                self.intx.masked = false;
+                self.signal();
+            } else {
+                self.intx.unmask = None;
+            }
+        }
+        if other {
+            // There is one client at a time: a second one is turned away.
+            drop(rustix::net::accept(listener));
+        }
+        if socket {
+            let message = link.receive()?;
+            self.handle(link, message)?;
+        }
+        // The event may have been cleared while a message came in.
+        self.work();
+        Ok(())
+    }
+}
+
+/// Serves one client to its end; the function is reset then, as if the machine had lost its power.
+/// `unshared` is called at the first access to memory that the client does not share.
+pub(in crate::sdhci) fn serve(
+    function: &mut Function,
+    mut link: Link<'_>,
+    listener: &OwnedFd,
+    unshared: impl FnOnce(),
+) -> Ended {
+    let mut unshared = Some(unshared);
+    function.unshared = false;
+    let lost = loop {
+        if let Err(lost) = function.turn(&mut link, listener) {
+            break lost;
+        }
+        if let Some(unshared) = unshared.take_if(|_| function.unshared) {
+            unshared();
+        }
+    };
+    function.reset();
+    function.memory.clear();
+    function.intx = Intx::default();
+    match lost {
+        Lost::Closed => Ended::Disconnected,
+        Lost::Stopped => Ended::Stopped,
+        Lost::Fault(reason) => Ended::Fault(reason),
+    }
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Version 0.0, and the limits of this side.
+fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut fields = Fields(payload);
+    let (major, _minor) = (fields.u16()?, fields.u16()?);
+    let text = fields.rest();
+    let text = text.strip_suffix(&[0]).unwrap_or(text);
+    let readable = text.is_empty() || serde_json::from_slice::<serde_json::Value>(text).is_ok();
+    if major != 0 || !readable {
+        return Err(Errno::INVAL);
+    }
+    let capabilities =
+        serde_json::json!({ "capabilities": { "max_msg_fds": 8, "max_data_xfer_size": MOST_DATA } });
+    let mut out = vec![0; 4];
+    out.extend_from_slice(capabilities.to_string().as_bytes());
+    out.push(0);
+    Ok(out)
+}

@@ -1,0 +1,189 @@
+//! The socket to the client: whole messages with their files, and a way to be woken while waiting.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
+};
+
+use super::message::{HEADER_BYTES, Header, MOST_PAYLOAD, Message};
+
+/// Files of one message that are taken; more end the connection.
+const MOST_FILES: usize = 16;
+
+/// The reason for which a connection ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::sdhci) enum Lost {
+    /// The client closed it.
+    Closed,
+    /// The export is to stop.
+    Stopped,
+    /// The client broke the protocol, or the system refused.
+    Fault(String),
+}
+
+impl From<Errno> for Lost {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET => Self::Closed,
+            _ => Self::Fault(errno.to_string()),
+        }
+    }
+}
+
+/// Wakes the thread of the export: completions are there, or it is to stop.
+pub(in crate::sdhci) struct Wake {
+    event: OwnedFd,
+    stop: AtomicBool,
+}
+
+impl Wake {
+    pub fn new() -> rustix::io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { event, stop: AtomicBool::new(false) })
+    }
+
+    /// Wakes the thread. A counter that is full wakes it as well.
+    pub fn wake(&self) {
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub fn clear(&self) {
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+    }
+
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// Waits until one of the files is ready; a signal is no reason to return.
+pub(super) fn wait(files: &mut [PollFd<'_>]) -> rustix::io::Result<()> {
+    loop {
+        match poll(files, None) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome.map(drop),
+        }
+    }
+}
+
+/// A connection.
+pub(in crate::sdhci) struct Link<'a> {
+    socket: OwnedFd,
+    wake: &'a Wake,
+}
+
+impl<'a> Link<'a> {
+    /// A connection over a socket that does not block.
+    pub fn new(socket: OwnedFd, wake: &'a Wake) -> Self {
+        Self { socket, wake }
+    }
+
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub fn wake(&self) -> &'a Wake {
+        self.wake
+    }
+
+    /// Waits in the middle of a message. Completions that come meanwhile are seen afterwards: the event stays set.
+    fn wait(&self, flags: PollFlags) -> Result<(), Lost> {
+        loop {
+            if self.wake.stopped() {
+                return Err(Lost::Stopped);
+            }
+            let mut files = [
+                PollFd::new(&self.socket, flags),
+                PollFd::from_borrowed_fd(self.wake.event(), PollFlags::IN),
+            ];
+            wait(&mut files)?;
+            let [socket, wake] = files.map(|file| !file.revents().is_empty());
+            if socket {
+                return Ok(());
+            }
+            if wake {
+                self.wake.clear();
+            }
+        }
+    }
+
+    fn fill(&self, mut into: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<(), Lost> {
+        let started = into.len();
+        while !into.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let outcome =
+                recvmsg(&self.socket, &mut [IoSliceMut::new(into)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+            match outcome {
+                Ok(received) => {
+                    for message in ancillary.drain() {
+                        if let RecvAncillaryMessage::ScmRights(rights) = message {
+                            files.extend(rights);
+                        }
+                    }
+                    if files.len() > MOST_FILES {
+                        return Err(Lost::Fault("too many files in a message".to_owned()));
+                    }
+                    if received.bytes == 0 {
+                        let whole = into.len() == started;
+                        return Err(if whole {
+                            Lost::Closed
+                        } else {
+                            Lost::Fault("a message ended early".to_owned())
+                        });
+                    }
+                    into = &mut into[received.bytes..];
+                }
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the next message.
+    pub fn receive(&mut self) -> Result<Message, Lost> {
+        let mut header = [0; HEADER_BYTES];
+        let mut files = Vec::new();
+        self.fill(&mut header, &mut files)?;
+        let header = Header::decode(&header);
+        let bytes = (header.bytes as usize).checked_sub(HEADER_BYTES).filter(|bytes| *bytes <= MOST_PAYLOAD);
+        let Some(bytes) = bytes else {
+            return Err(Lost::Fault(format!("a message of {} bytes", header.bytes)));
+        };
+        let mut payload = vec![0; bytes];
+        self.fill(&mut payload, &mut files)?;
+        Ok(Message { header, payload, files })
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Lost> {
+        let mut rest = message;
+        while !rest.is_empty() {
+            let mut ancillary = SendAncillaryBuffer::default();
+            match sendmsg(&self.socket, &[IoSlice::new(rest)], &mut ancillary, SendFlags::NOSIGNAL) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Memory of the guest by bus address: parts of files that the client shares.
+//!
+//! The protocol also has messages for memory that is not shared. QEMU cannot answer them while a processor of the guest waits
+//! for an access to a register, which is most of the time (tried with 11.1), so this memory must be shared.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::fstat;
+use rustix::io::{Errno, pread, pwrite};
+
+use crate::sdhci::controller::{GuestMemory, Unmapped};
+
+/// Mappings that a client may have: what the protocol names as usual.
+const MOST_MAPPINGS: usize = 65535;
+
+/// Flags of a mapping.
+const READABLE: u32 = 1;
+const WRITABLE: u32 = 1 << 1;
+
+struct Mapping {
+    bytes: u64,
+    flags: u32,
+    /// The shared file and where in it the mapping begins.
+    file: Option<(OwnedFd, u64)>,
+}
+
+/// The mappings of a client, by their address.
+#[derive(Default)]
+pub(super) struct Memory {
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+impl Memory {
+    /// Adds a mapping. One that wraps around, is empty or overlaps another is refused.
+    pub fn map(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        flags: u32,
+        file: Option<(OwnedFd, u64)>,
+    ) -> Result<(), Errno> {
+        let end = address.checked_add(bytes).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
+        let before = self.mappings.range(..end).next_back();
+        if before.is_some_and(|(start, mapping)| start + mapping.bytes > address) {
+            return Err(Errno::EXIST);
+        }
+        if let Some((file, offset)) = &file {
+            // A write behind the end would make the file longer.
+            let size = fstat(file)?.st_size as u64;
+            offset.checked_add(bytes).filter(|end| *end <= size).ok_or(Errno::INVAL)?;
+        }
+        if self.mappings.len() == MOST_MAPPINGS {
+            return Err(Errno::NOMEM);
+        }
+        self.mappings.insert(address, Mapping { bytes, flags, file });
+        Ok(())
+    }
+
+    /// Removes the mappings in a range; one that is cut by it is refused.
+    pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<(), Errno> {
+        let end = address.checked_add(bytes).ok_or(Errno::INVAL)?;
+        let inside: Vec<_> =
+            self.mappings.range(address..end).map(|(start, one)| (*start, one.bytes)).collect();
+        let cut_before = self
+            .mappings
+            .range(..address)
+            .next_back()
+            .is_some_and(|(start, one)| start + one.bytes > address);
+        if inside.is_empty() {
+            return Err(if cut_before { Errno::INVAL } else { Errno::NOENT });
+        }
+        if cut_before || inside.iter().any(|(start, bytes)| start + bytes > end) {
+            return Err(Errno::INVAL);
+        }
+        for (start, _) in inside {
+            self.mappings.remove(&start);
+        }
+        Ok(())
+    }
+
+    pub fn clear(&mut self) {
+        self.mappings.clear();
+    }
+
+    /// The mapping at an address, the offset in it, and how many bytes follow in it.
+    fn find(&self, address: u64, flag: u32) -> Result<(&Mapping, u64, u64), Unmapped> {
+        let (start, mapping) = self.mappings.range(..=address).next_back().ok_or(Unmapped)?;
+        let offset = address - start;
+        let rest = mapping.bytes.checked_sub(offset).filter(|rest| *rest > 0).ok_or(Unmapped)?;
+        if mapping.flags & flag == 0 { Err(Unmapped) } else { Ok((mapping, offset, rest)) }
+    }
+}
+
+/// The memory of the guest while a message is handled.
+pub(super) struct Dma<'a> {
+    pub memory: &'a Memory,
+    /// Whether the guest lets the function access memory at all.
+    pub allowed: bool,
+    /// An access failed since the client does not share that memory.
+    pub unshared: bool,
+}
+
+impl Dma<'_> {
+    /// Splits an access by mappings and by what the system moves at once; `each` gets file, offset in it, and the part of the
+    /// bytes, and returns how many it moved.
+    fn parts(
+        &mut self,
+        address: u64,
+        bytes: usize,
+        flag: u32,
+        mut each: impl FnMut(&OwnedFd, u64, Range<usize>) -> rustix::io::Result<usize>,
+    ) -> Result<(), Unmapped> {
+        let mut done = 0;
+        while done < bytes {
+            let at = address.checked_add(done as u64).filter(|_| self.allowed).ok_or(Unmapped)?;
+            let (mapping, offset, rest) = self.memory.find(at, flag)?;
+            let Some((file, start)) = &mapping.file else {
+                self.unshared = true;
+                return Err(Unmapped);
+            };
+            let end = bytes.min(done.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
+            match each(file, start + offset, done..end) {
+                Ok(0) => return Err(Unmapped),
+                Ok(moved) => done += moved,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Unmapped),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GuestMemory for Dma<'_> {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
+        self.parts(address, into.len(), READABLE, |file, at, part| pread(file, &mut into[part], at))
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+        self.parts(address, from.len(), WRITABLE, |file, at, part| pwrite(file, &from[part], at))
+    }
+}

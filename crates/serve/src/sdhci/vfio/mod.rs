@@ -1,0 +1,14 @@
+//! vfio-user: a PCI function in this process, driven by a virtual machine over a unix socket.
+//!
+//! The protocol is QEMU's `interop/vfio-user`, version 0.0. This is a server of its own, since a server has to end on request, to
+//! survive malformed messages, and to reach memory of the guest that is not shared with it.
+
+mod function;
+mod link;
+mod memory;
+mod message;
+
+pub(super) use function::{Ended, Function, serve};
+pub(super) use link::{Link, Wake};
+#[cfg(any(test, fuzzing))]
+pub(super) use message::{HEADER_BYTES, Header, Message};

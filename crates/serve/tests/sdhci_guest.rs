@@ -1,0 +1,230 @@
+//! A guest whose kernel drives the eMMC of the SDHCI export, over two boots. Takes a QEMU with vfio-user, and the folder that
+//! `tests/guest/build.sh` fills; `make test-guest` provides both.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use emmclab_base::Modifiers;
+use emmclab_serve::{
+    Action, BlockDevice, BlockRequest, CardSettings, Completion, Completions, Extent, Failure, Limits,
+    MemoryDevice, SdhciExport, SessionEvent,
+};
+
+/// What takes longer than this on the slowest machine does not come.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// The guest's folder and its QEMU; `None`, with the reason printed, where there is none.
+fn guest() -> Option<(PathBuf, PathBuf)> {
+    let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.exists());
+    let found = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-sdhci").exists());
+    let both = found.zip(named("EMMCLAB_QEMU"));
+    if both.is_none() {
+        eprintln!("skipped: EMMCLAB_GUEST or EMMCLAB_QEMU names nothing that `make test-guest` has prepared");
+    }
+    both
+}
+
+/// Requests on their way to the thread that completes them.
+type Submitted = (Vec<BlockRequest>, Arc<dyn Completions>);
+
+/// A device in memory that remembers its requests and completes them on a thread of its own.
+struct Recorded {
+    inner: Arc<MemoryDevice>,
+    worker: Sender<Submitted>,
+    seen: Mutex<Vec<BlockRequest>>,
+}
+
+impl Recorded {
+    /// A device of so many sectors, of which one, `bad`, can be neither read nor written.
+    fn new(sectors: u64, bad: Option<u64>) -> Arc<Self> {
+        let inner = Arc::new(MemoryDevice::new(sectors));
+        let (worker, work) = channel::<Submitted>();
+        let below = inner.clone();
+        std::thread::spawn(move || {
+            for (mut requests, completions) in work {
+                let fails =
+                    |one: &BlockRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
+                let failed = requests.extract_if(.., |one| fails(one));
+                let mut failed: Vec<_> =
+                    failed.map(|one| Completion { tag: one.tag, outcome: Err(Failure::Io) }).collect();
+                completions.complete(&mut failed);
+                below.submit(&mut requests, &completions);
+            }
+        });
+        Arc::new(Self { inner, worker, seen: Mutex::default() })
+    }
+
+    fn take(&self) -> Vec<BlockRequest> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+impl BlockDevice for Recorded {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+        self.seen.lock().unwrap().extend(requests.iter().cloned());
+        self.worker.send((std::mem::take(requests), completions.clone())).unwrap();
+    }
+
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+        self.inner.extents(sector, sectors, most, found);
+    }
+}
+
+/// QEMU with a guest in it.
+struct Guest {
+    qemu: Child,
+    console: tempfile::NamedTempFile,
+}
+
+impl Guest {
+    fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path, parameters: &str) -> Self {
+        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let console = tempfile::NamedTempFile::new().unwrap();
+        let words = format!(
+            "-accel tcg,thread=multi -cpu max -m 512 -smp 1 -nodefaults -display none \
+             -object memory-backend-memfd,id=ram,size=512M,share=on -machine pc,memory-backend=ram -kernel {} -initrd {} \
+             -serial file:{}",
+            path("vmlinuz"),
+            path("initrd-sdhci"),
+            console.path().display(),
+        );
+        let device = format!(
+            r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}}}}"#,
+            socket.display()
+        );
+        let qemu = Command::new(qemu)
+            .args(words.split_whitespace())
+            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {parameters}"), "-device", &device])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { qemu, console }
+    }
+
+    /// What the guest said until it switched itself off.
+    fn finish(mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        while self.qemu.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "the guest does not end");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap()).into_owned()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+        if std::thread::panicking() {
+            let said = fs::read(&self.console).unwrap_or_default();
+            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&said));
+        }
+    }
+}
+
+/// What a guest said until it switched itself off, and what the device saw.
+fn run(
+    guest: &(PathBuf, PathBuf),
+    settings: &CardSettings,
+    device: &Arc<Recorded>,
+    parameters: &str,
+) -> (String, Vec<BlockRequest>) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("card");
+    let (sender, news) = channel();
+    let send = move |event: SessionEvent| drop(sender.send(event));
+    let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
+    let said = Guest::boot(guest, &socket, parameters).finish();
+    export.stop();
+    let news: Vec<_> = news.iter().collect();
+    assert_eq!(news, [SessionEvent::Connected, SessionEvent::Disconnected]);
+    assert!(!said.contains("FAILED"), "{said}");
+    (said, device.take())
+}
+
+fn holds(request: &BlockRequest, word: &str) -> bool {
+    matches!(&request.action, Action::Write(data) if data.starts_with(word.as_bytes()))
+}
+
+/// A commit block of ext4's journal: magic number and type, the highest byte first.
+fn commits(request: &BlockRequest) -> bool {
+    let commit = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+    matches!(&request.action, Action::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))
+}
+
+fn removes(request: &BlockRequest, secure: bool) -> bool {
+    request.action == Action::Discard { secure }
+}
+
+#[test]
+fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
+    let Some(guest) = guest() else { return };
+    let (said, seen) = run(&guest, &CardSettings::default(), &Recorded::new(8 << 20, None), "");
+    assert!(said.contains("SECOND BOOT DONE"), "{said}");
+    for line in
+        ["EXTCSD Cache Size [CACHE_SIZE] is 512 KiB", "CACHE_CTRL]: 0x01", "using ADMA", "CARD EMCLAB 0x10 1"]
+    {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(said.contains("RPMB RPMB operation failed, retcode 0x0007"), "no key is programmed: {said}");
+    let position = |what: &dyn Fn(&BlockRequest) -> bool| seen.iter().position(what).unwrap();
+    let words =
+        ["one", "two", "three"].map(|word| position(&|request| holds(request, &format!("emmclab-{word} "))));
+    assert!(words.is_sorted());
+    // fsync: the data, the journal, a flush, and the commit block by a reliable write.
+    let synced = &seen[words[0]..words[1]];
+    let flush = synced.iter().position(|request| request.action == Action::Flush).unwrap();
+    let commit = synced.iter().position(commits).unwrap();
+    assert!(flush < commit && synced[commit].modifiers.contains(Modifiers::RELIABLE), "{flush} {commit}");
+    assert_eq!(synced[0].modifiers, Modifiers::empty());
+    assert!(
+        synced[..flush].iter().any(|request| request.modifiers == Modifiers::META),
+        "the journal is tagged"
+    );
+    // Every commit is reliable; the cache is on from the beginning.
+    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
+    assert!(seen.iter().all(|request| !request.modifiers.contains(Modifiers::FORCED)));
+    // fstrim between the second and the third file, blkdiscard behind them.
+    assert!(seen[words[1]..words[2]].iter().any(|request| removes(request, false)));
+    let tail = (8 << 20) - 8192;
+    assert!(
+        seen[words[2]..].iter().any(|one| removes(one, false) && (one.sector, one.sectors) == (tail, 8192))
+    );
+    // Secure removal takes the same place, sanitize what holds no data.
+    assert!(
+        seen.iter()
+            .any(|request| removes(request, true) && (request.sector, request.sectors) == (tail, 2048))
+    );
+    assert!(seen.iter().filter(|request| removes(request, true)).count() > 10);
+}
+
+#[test]
+fn a_small_card_without_a_cache_gets_no_flush() {
+    let Some(guest) = guest() else { return };
+    let settings =
+        CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
+    let (said, seen) = run(&guest, &settings, &Recorded::new(1 << 20, None), "");
+    assert!(said.contains("SECOND BOOT DONE"), "{said}");
+    assert!(seen.iter().all(|request| request.action != Action::Flush));
+    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
+    assert!(seen.iter().any(commits));
+}
+
+#[test]
+fn a_failure_of_the_device_is_an_error_of_that_block_only() {
+    let Some(guest) = guest() else { return };
+    let block = 15_432;
+    let device = Recorded::new(8 << 20, Some(block * 8));
+    let (said, _) = run(&guest, &CardSettings::default(), &device, &format!("bad={block}"));
+    assert!(said.contains("FAULTS SEEN"), "{said}");
+}
