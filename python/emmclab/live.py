@@ -19,9 +19,10 @@ from types import TracebackType
 from typing import Any
 
 from emmclab import _core
-from emmclab.device import Device, Result, parse_precondition
+from emmclab.device import Device, parse_precondition
 from emmclab.errors import ConfigError
 from emmclab.layers import Setting, stack
+from emmclab.result import Result
 
 #: File systems that can be made on a loop device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
@@ -87,6 +88,10 @@ class LiveDevice:
     def _sum(self, text: str) -> Result:
         return Result({"trace": "live", **json.loads(text), "options": self._said})
 
+    def news(self) -> list[str]:
+        """Give what exports had to say since the last call, as that a guest has connected."""
+        return self._live.news()
+
     def cut(self) -> None:
         """Cut the power: what was not programmed is lost; requests fail until `restore`."""
         self._live.cut()
@@ -146,6 +151,7 @@ def serve(
     layer_settings: Mapping[str, Setting] | None = None,
     nbd: str | PathLike[str] | None = None,
     tcp: str | None = None,
+    sdhci: str | PathLike[str] | None = None,
     file: bool = False,
     loop: bool | None = None,
     mkfs: str | None = None,
@@ -165,7 +171,7 @@ def serve(
 ) -> LiveDevice:
     """Serve a simulated device as a block device of this machine.
 
-    Without `nbd`, `tcp`, `file` or `loop` it is a loop device for root, else a file.
+    Without `nbd`, `tcp`, `sdhci`, `file` or `loop` it is a loop device for root, else a file.
 
     Args:
         device: the device, or the name of a preset or TOML file.
@@ -173,6 +179,8 @@ def serve(
         layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
         nbd: unix socket of an NBD server; `auto` is one in a folder of its own.
         tcp: loopback address of an NBD server, as `127.0.0.1:10809`.
+        sdhci: vfio-user socket at which QEMU (10.1 or later) finds the device as an eMMC card behind an SD
+            host controller; the guest's memory must be shared.
         file: offer it as a file of a FUSE file system.
         loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
         mkfs: make this file system on the loop device: ext4, xfs, btrfs, f2fs or vfat.
@@ -207,14 +215,14 @@ def serve(
         )
     needs_loop = mkfs is not None or mount is not None
     if loop is None:
-        loop = needs_loop or (not (nbd or tcp or file) and os.geteuid() == 0)
+        loop = needs_loop or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0)
     if needs_loop and not loop:
         raise ConfigError("a file system needs a loop device", kind="config", field="loop")
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
         raise ConfigError(
             f"there is no file system `{mkfs}`", kind="config", field="mkfs", hint=", ".join(FILE_SYSTEMS)
         )
-    file = file or not (nbd or tcp or loop)
+    file = file or not (nbd or tcp or sdhci or loop)
     live = _core.Live(
         config._config,
         json.dumps({"precondition": aging, "seed": seed}),
@@ -250,6 +258,9 @@ def serve(
             served.paths.append(live.serve_nbd(path=socket))
         if tcp:
             served.paths.append(live.serve_nbd(tcp=tcp))
+        if sdhci:
+            live.serve_sdhci(fspath(sdhci))
+            served.paths.append(fspath(sdhci))
     except BaseException:
         served.stop()
         raise

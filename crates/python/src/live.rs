@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use emmclab_live::{LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{Listen, Options, Server};
-use emmclab_serve::{FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOptions};
+use emmclab_serve::{
+    CardSettings, FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOptions, SdhciExport, SessionEvent,
+};
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
 
@@ -19,6 +21,7 @@ use crate::simulate::{Layers, PyDeviceConfig, layer, store};
 #[derive(Default)]
 struct Exports {
     servers: Vec<Server>,
+    card: Option<SdhciExport>,
     file: Option<FuseFile>,
     disk: Option<LoopDisk>,
 }
@@ -29,6 +32,10 @@ pub(crate) struct PyLive {
     device: Arc<LiveDevice>,
     exports: Mutex<Exports>,
     name: String,
+    /// Properties of an eMMC card with this device inside.
+    card: CardSettings,
+    /// What exports had to say, until somebody asks.
+    news: Arc<Mutex<Vec<String>>>,
 }
 
 impl PyLive {
@@ -73,7 +80,15 @@ impl PyLive {
             let options = LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
-            Ok(Self { device, exports: Mutex::default(), name: config.name().to_owned() })
+            let cache_bytes = u64::from(config.settings().cache.size_kb) * 1024;
+            let card = CardSettings { cache_bytes, barrier: cache_bytes > 0, ..CardSettings::default() };
+            Ok(Self {
+                device,
+                exports: Mutex::default(),
+                name: config.name().to_owned(),
+                card,
+                news: Arc::default(),
+            })
         })
     }
 
@@ -104,6 +119,24 @@ impl PyLive {
             self.exports().servers.push(server);
             Ok(uri)
         })
+    }
+
+    /// Offers the device as an eMMC card behind an SD host controller to QEMU, over vfio-user at a unix socket.
+    fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        run(py, || {
+            let news = self.news.clone();
+            let tell = move |event: SessionEvent| {
+                news.lock().unwrap_or_else(PoisonError::into_inner).push(event.to_string());
+            };
+            let card = SdhciExport::start(self.device.clone(), &self.card, &path, tell)?;
+            self.exports().card = Some(card);
+            Ok(())
+        })
+    }
+
+    /// What exports had to say since the last call, a sentence each.
+    fn news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Offers the device as a file of a FUSE file system; returns its path.
@@ -220,11 +253,14 @@ impl PyLive {
     /// Ends in good order: exports, then the device; returns the result as JSON.
     fn stop(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
-            let Exports { servers, file, disk } = std::mem::take(&mut *self.exports());
+            let Exports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
             // Every end is tried before the first error is reported.
             let detached = disk.map_or(Ok(()), LoopDisk::stop);
             let unmounted = file.map_or(Ok(()), FuseFile::stop);
             servers.into_iter().for_each(Server::stop);
+            if let Some(card) = card {
+                card.stop();
+            }
             let result = self.device.stop();
             detached.and(unmounted)?;
             to_json(&result?)

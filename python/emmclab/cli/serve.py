@@ -70,6 +70,14 @@ def serve(
     tcp: Annotated[
         str | None, _option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
     ] = None,
+    sdhci: Annotated[
+        Path | None,
+        _option(
+            "vfio-user socket: an eMMC card behind an SD host controller, for QEMU 10.1 or later.",
+            _WHERE,
+            metavar="SOCKET",
+        ),
+    ] = None,
     loop: Annotated[
         bool, _option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
     ] = False,
@@ -144,8 +152,9 @@ def serve(
             layer_settings=layer_settings,
             nbd=nbd,
             tcp=tcp,
+            sdhci=sdhci,
             file=file,
-            loop=loop or (command is not None and not (nbd or tcp or file)) or None,
+            loop=loop or (command is not None and not (nbd or tcp or sdhci or file)) or None,
             mkfs=mkfs,
             mkfs_options=mkfs_options,
             overwrite=overwrite,
@@ -288,6 +297,8 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
         while not ending.asked:
             time.sleep(_WAIT_S)
             _switch(live, clock, delayed)
+            for sentence in live.news():
+                say(sentence)
             if time.monotonic() - seen < _VIEW_S:
                 continue
             took, seen = time.monotonic() - seen, time.monotonic()
