@@ -81,10 +81,10 @@ class Control:
                     self._live.set(str(asked.get("key")), str(asked.get("value")))
                 case _:
                     self._stop()
-        except ValueError:
-            return {"ok": False, "error": "the line is not JSON", "hint": 'send {"command": "status"}'}
         except EmmclabError as error:
             return {"ok": False, "error": str(error), "hint": error.hint}
+        except ValueError:
+            return {"ok": False, "error": "the line is not JSON", "hint": 'send {"command": "status"}'}
         return {"ok": True}
 
 
@@ -94,11 +94,11 @@ def _bound(path: Path) -> socket.socket:
         found = folder.stat()
     except FileNotFoundError:
         raise ConfigError(
-            "its folder does not exist", kind="config", file=str(path), hint="make it first"
+            f"{path}: its folder does not exist", kind="config", file=str(path), hint="make it first"
         ) from None
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
         raise ConfigError(
-            "other users can write to the folder of the socket",
+            f"{path}: other users can write to the folder of the socket",
             kind="config",
             file=str(path),
             hint="name a socket in a folder of your own, as one below $XDG_RUNTIME_DIR",
@@ -111,7 +111,7 @@ def _bound(path: Path) -> socket.socket:
     except OSError as error:
         listening.close()
         raise ConfigError(
-            f"the socket cannot be made: {error.strerror or error}",
+            f"{path}: the socket cannot be made: {error.strerror or error}",
             kind="config",
             file=str(path),
             hint="remove it if nothing listens there",
@@ -135,7 +135,7 @@ def ask(path: Path, command: str, **more: str) -> dict[str, Any]:
             line = client.makefile("rb").readline()
     except OSError as error:
         raise InputError(
-            f"nothing answers there: {error.strerror or error}",
+            f"{path}: nothing answers there: {error.strerror or error}",
             kind="io",
             file=str(path),
             hint="name the socket of `emmclab serve --control`",

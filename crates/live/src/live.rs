@@ -148,6 +148,9 @@ impl LiveDevice {
             None => Ok(()),
         });
         let result = core.result();
+        if let Some(media) = core.stack.media() {
+            media.image().release();
+        }
         drop(core);
         deliver(deliveries);
         saved.map(|()| result)

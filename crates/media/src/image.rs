@@ -163,6 +163,12 @@ impl Image {
         Ok(())
     }
 
+    /// Lets other processes use the image. Nothing may be written from then on.
+    pub fn release(&self) {
+        // Where a file system has no locks, there is none to give back.
+        let _ = self.file.unlock();
+    }
+
     /// Has the host keep everything that was written, through a loss of the host's own power.
     ///
     /// # Errors

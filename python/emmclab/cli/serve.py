@@ -188,7 +188,9 @@ def serve(
 
 def _check_folder(path: Path) -> None:
     if not path.absolute().parent.is_dir():
-        raise ConfigError("its folder does not exist", kind="config", file=str(path), hint="make it first")
+        raise ConfigError(
+            f"{path}: its folder does not exist", kind="config", file=str(path), hint="make it first"
+        )
 
 
 def _announce(live: Any, clock: str, delayed: Any) -> None:
