@@ -280,12 +280,18 @@ impl Stack {
         self.start(at)
     }
 
-    /// An orderly end at `now`, once no request is open: the layers are as they are, the devices program what they hold.
+    /// An orderly end at `now`, once no request is open: a flush, so that layers find their state again, then the devices program
+    /// what they hold.
     ///
     /// # Errors
     /// For a broken invariant where there is a checker, and where an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
         self.pass(now, observer)?;
+        let mut disks = Disks { main: &mut self.main, second: self.second.as_mut(), observer: &mut Quiet };
+        self.layered.submit_data(&Command::new(now, Op::Flush, 0, 0), Vec::new(), &mut disks)?;
+        self.layered.settle(&mut disks)?;
+        self.layered.take_done(&mut self.done);
+        self.done.clear();
         self.main.power_off(observer)?;
         if let Some(second) = &mut self.second {
             second.power_off(&mut Quiet)?;
