@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -129,6 +127,8 @@ class LiveDevice:
                 self._result = self._sum(self._live.stop())
             finally:
                 if self._temporary is not None:
+                    import shutil
+
                     shutil.rmtree(self._temporary, ignore_errors=True)
         return self._result
 
@@ -241,7 +241,11 @@ def serve(
     said |= {"rate": 1.0, "passes": 1, "wrap_addresses": False, "drain": False}
     if layers:
         said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {}), "second": None}
-    temporary = tempfile.mkdtemp(prefix="emmclab-") if nbd == "auto" else None
+    temporary = None
+    if nbd == "auto":
+        import tempfile  # Not for those who serve nothing.
+
+        temporary = tempfile.mkdtemp(prefix="emmclab-")
     served = LiveDevice(live, config, said, temporary)
     try:
         if loop:

@@ -85,7 +85,7 @@ impl<'a> Client<'a> {
     fn take(&self, count: usize) -> Vec<Completion> {
         let mut completed = self.inbox.completed.lock().unwrap();
         while completed.len() < count {
-            let (guard, waited) = self.inbox.came.wait_timeout(completed, Duration::from_secs(60)).unwrap();
+            let (guard, waited) = self.inbox.came.wait_timeout(completed, Duration::from_mins(1)).unwrap();
             completed = guard;
             assert!(!waited.timed_out(), "a request never completed");
         }
