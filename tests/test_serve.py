@@ -264,3 +264,38 @@ def test_a_device_is_served_from_python() -> None:
             disk.set("gc.policy", "fifo")
     assert not socket.exists()
     assert disk.result()["requests"]["total"] == 0
+
+
+def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
+    """Give operation, sector, sectors and response time (ns) of each request with data."""
+    frame = lab.read(path).to_arrow().to_pylist()
+    return [
+        (row["op"], row["sector"], row["sectors"], row["complete_ns"] - row["arrival_ns"])
+        for row in frame
+        if row["op"] in ("read", "write")
+    ]
+
+
+def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> None:
+    need_loop()
+    need("fio")
+    if not Path("/sys/kernel/tracing/instances").exists():
+        subprocess.run(["mount", "-t", "tracefs", "nodev", "/sys/kernel/tracing"], check=False)
+    own, kernels = folder / "own.parquet", folder / "kernel.parquet"
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+    with lab.serve(config, loop=True, record=own, clock="real") as disk:
+        job = ["fio", "--name=x", f"--filename={disk.path}", "--direct=1", "--ioengine=psync", "--rw=randrw"]
+        job += ["--bsrange=4k-64k", "--number_ios=150", "--size=100m", "--allow_file_create=0", "--fsync=16"]
+        done = emmclab("record", "--device", disk.path, "-o", kernels, "--json", "--", *job)
+        assert done.returncode == 0, done.stderr
+    recorded, served = requests_of(kernels), requests_of(own)
+    assert len(recorded) >= 150
+    # The kernel looked at the new disk before it was recorded, and may look at it afterwards.
+    names = [row[:3] for row in served]
+    starts = [
+        at for at in range(len(names)) if names[at : at + len(recorded)] == [row[:3] for row in recorded]
+    ]
+    assert starts, (names[:5], recorded[:5])
+    seen = zip(recorded, served[starts[0] :], strict=False)
+    # The kernel sees all that the device took, and the way to it.
+    assert all(kernel[3] >= device[3] for kernel, device in seen)
