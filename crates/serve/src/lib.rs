@@ -9,6 +9,7 @@ mod holders;
 mod loop_device;
 mod memory;
 pub mod nbd;
+mod private_socket;
 mod programs;
 mod sdhci;
 mod supervisor;

@@ -67,7 +67,7 @@ impl Server {
         let listener = Listener::new(listen)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_resources)?;
         let signal = Arc::new(Signal { stopping: AtomicBool::new(false), event });
-        let (place, shared) = (listener.place().clone(), Arc::clone(&signal));
+        let (place, shared) = (listener.place(), Arc::clone(&signal));
         let thread = Builder::new()
             .name("nbd-listen".into())
             .spawn(move || accept_all(listener, &export, &shared))
@@ -143,7 +143,7 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
     let mut clients: Vec<Client> = Vec::new();
     while !signal.stopping.load(Ordering::Acquire) {
         let mut polled =
-            [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(&listener.socket, PollFlags::IN)];
+            [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(listener.socket(), PollFlags::IN)];
         match poll(&mut polled, None) {
             Ok(_) if polled[1].revents().is_empty() => continue,
             Ok(_) => {}
@@ -152,7 +152,7 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
         }
         clients.extract_if(.., |client| client.thread.is_finished()).for_each(Client::join);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let accepted = accept_with(&listener.socket, flags);
+        let accepted = accept_with(listener.socket(), flags);
         match accepted {
             // A client beyond the limit sees its connection closed.
             Ok(_) if clients.len() >= MAX_CLIENTS => {}

@@ -1,23 +1,23 @@
 //! The export: a thread that listens on a unix socket and serves one virtual machine after the other.
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketFlags;
 
 use super::card::Card;
 use super::controller::Controller;
 use super::settings::CardSettings;
 use super::vfio::{Ended, Function, Link, Wake, serve};
 use crate::device::BlockDevice;
+use crate::private_socket::PrivateSocket;
 
 /// Time until a client is accepted again after the system refused.
 const RETRY: Duration = Duration::from_millis(100);
@@ -67,8 +67,7 @@ impl SdhciExport {
     ///
     /// # Errors
     ///
-    /// [`Kind::Config`] where a setting does not fit into the card's registers, or a server listens at `path` already;
-    /// [`Kind::Io`] where the system refuses.
+    /// Where a setting does not fit into the card's registers, and as any socket: where `path` is taken or others could reach it.
     pub fn start(
         device: Arc<dyn BlockDevice>,
         settings: &CardSettings,
@@ -78,7 +77,9 @@ impl SdhciExport {
         settings.check(&device.limits())?;
         let refused = |errno: Errno| Error::io(path, errno.into());
         let wake = Arc::new(Wake::new().map_err(refused)?);
-        let listener = listen(path)?;
+        let listener = PrivateSocket::listen(path)?;
+        // A client may be gone before it is accepted.
+        rustix::io::ioctl_fionbio(listener.socket(), true).map_err(refused)?;
         let card = Card::new(settings, Arc::clone(&device));
         let function = Function::new(Controller::new(card), device, Arc::clone(&wake));
         let thread = {
@@ -107,60 +108,26 @@ impl Drop for SdhciExport {
         if let Some(thread) = self.thread.take() {
             self.wake.stop();
             let _ = thread.join();
-            let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-/// A listening socket with mode 0600. A socket that was left behind by a server which is gone is replaced.
-fn listen(path: &Path) -> Result<OwnedFd> {
-    let refused = |errno: Errno| Error::io(path, errno.into());
-    let address = SocketAddrUnix::new(path).map_err(refused)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    let listener = socket().map_err(refused)?;
-    // The file of the socket has the mode that the socket had before it was bound: it is never open to others.
-    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR).map_err(refused)?;
-    let mut bound = rustix::net::bind(&listener, &address);
-    if bound == Err(Errno::ADDRINUSE) {
-        match rustix::net::connect(&socket().map_err(refused)?, &address) {
-            Err(Errno::CONNREFUSED) if is_socket(path) => {
-                std::fs::remove_file(path).map_err(|error| Error::io(path, error))?;
-                bound = rustix::net::bind(&listener, &address);
-            }
-            _ => {
-                return Err(Error::new(Kind::Config, "the socket is in use or another file has its name")
-                    .in_file(path)
-                    .hint("name another path, or stop what listens there"));
-            }
-        }
-    }
-    bound.map_err(refused)?;
-    rustix::net::listen(&listener, 4).map_err(refused)?;
-    Ok(listener)
-}
-
-fn is_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket())
 }
 
 fn accept_clients(
     mut function: Function,
-    listener: &OwnedFd,
+    listener: &PrivateSocket,
     wake: &Wake,
     news: &(impl Fn(SessionEvent) + Send + 'static),
 ) {
     while !wake.stopped() {
         let mut files = [
-            PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(listener.socket().as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(wake.event(), PollFlags::IN),
         ];
         // A signal or a lack of memory is no reason to end.
         let _ = poll(&mut files, None);
         wake.clear();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = match rustix::net::accept_with(listener, flags) {
+        let socket = match rustix::net::accept_with(listener.socket(), flags) {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
             Err(_) => {
@@ -170,8 +137,9 @@ fn accept_clients(
             }
         };
         news(SessionEvent::Connected);
-        match serve(&mut function, Link::new(socket, wake), listener, || news(SessionEvent::MemoryNotShared))
-        {
+        match serve(&mut function, Link::new(socket, wake), listener.socket(), || {
+            news(SessionEvent::MemoryNotShared);
+        }) {
             Ended::Disconnected => news(SessionEvent::Disconnected),
             Ended::Fault(reason) => news(SessionEvent::Fault(reason)),
             Ended::Stopped => {}
