@@ -299,3 +299,17 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
     seen = zip(recorded, served[starts[0] :], strict=False)
     # The kernel sees all that the device took, and the way to it.
     assert all(kernel[3] >= device[3] for kernel, device in seen)
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(
+    folder: Path, check: list[str]
+) -> None:
+    need_loop()
+    need("mkfs.ext4")
+    mount = folder / "mnt"
+    words = ["serve", "emmc51-tlc", "--clock", "free", *check, "--mkfs", "ext4", "--mount", mount]
+    done = emmclab(*words, "--", "sh", "-c", "grep VmHWM /proc/$PPID/status")
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("VmHWM")]
+    assert int(line.split()[1]) < 300 * 1024, line
