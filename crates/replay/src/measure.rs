@@ -183,9 +183,9 @@ impl Measure {
         self.first_arrival.map_or(Nanos::ZERO, |_| self.last_complete - self.last_arrival)
     }
 
-    /// Where the time of all requests went, ns: queue, controller, bus, array, gc, wake-up.
+    /// Where the time of reads and writes went, ns: queue, controller, bus, array, gc, wake-up.
     pub(crate) fn waits(&self) -> [i128; 6] {
-        let sums = [&self.reads, &self.writes, &self.others].map(|kinds| kinds.sums.all());
+        let sums = self.timed().map(|kinds| kinds.sums.all());
         std::array::from_fn(|part| sums.iter().map(|sums| sums[2 + part]).sum())
     }
 

@@ -151,8 +151,12 @@ fn parts_of_waf_and_of_the_response_time_add_up() {
     let config = small();
     let options =
         ReplayOptions { precondition: Precondition::Random(100.0), check: true, ..Default::default() };
-    let requests: Vec<_> =
+    let mut requests: Vec<_> =
         (0..3000).map(|i| recorded(i * 500, i * 500 + 1, (i * 7919 % 3800) as u64)).collect();
+    // Flushes have a response time of their own, which is no read's or write's.
+    for flush in requests.iter_mut().step_by(50) {
+        (flush.op, flush.sectors) = (Op::Flush, 0);
+    }
     let (result, _) = run(&config, &options, &requests);
     let waf = result.write_amplification;
     assert!(waf.waf > 1.5 && (waf.host + waf.gc + waf.wear - waf.waf).abs() < 1e-12);

@@ -87,7 +87,7 @@ fn by_operation(measure: &Measure, times: fn(&[&Kinds]) -> Times) -> [Times; 3] 
     [&all[..], &all[..1], &all[1..]].map(times)
 }
 
-/// Mean of each part of the response time over all requests, in ms; the parts add up to it.
+/// Mean of each part of the response time over reads and writes, in ms; the parts add up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WaitTimes {
     /// Behind earlier requests.
@@ -106,7 +106,8 @@ pub struct WaitTimes {
 
 impl WaitTimes {
     pub(super) fn new(measure: &Measure) -> Self {
-        let requests = measure.requests().max(1) as f64;
+        let [read, write] = measure.timed();
+        let requests = (read.count + write.count).max(1) as f64;
         let [queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms] =
             measure.waits().map(|ns| ns as f64 / requests / 1e6);
         Self { queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms }
