@@ -1,4 +1,4 @@
-"""Rounds of writes that end with a cut of power; needs the standard library alone, so any Python runs them."""
+"""Rounds of writes that end with a cut of power; it needs the standard library alone: any Python runs it."""
 
 from __future__ import annotations
 
