@@ -50,22 +50,46 @@ class LiveDevice:
 
     @property
     def path(self) -> str:
-        """What a client opens."""
+        """What a client opens.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.path.startswith("nbd+unix://")
+        True
+        """
         return self.paths[0]
 
     @property
     def device(self) -> Device:
-        """The settings."""
+        """The settings.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.device.name
+        'small-1gb'
+        """
         return self._device
 
     @property
     def capacity_bytes(self) -> int:
-        """Size, as a client sees it."""
+        """Size, as a client sees it.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.capacity_bytes == disk.device.capacity_bytes
+        True
+        """
         return self._live.capacity
 
     @property
     def found(self) -> dict[str, Any]:
-        """What was found of an earlier run: `image`, `clean`, `units_entered`."""
+        """What was found of an earlier run: `image`, `clean`, `units_entered`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.found["image"]
+        False
+        """
         found: dict[str, Any] = json.loads(self._live.found())
         return found
 
@@ -74,28 +98,60 @@ class LiveDevice:
 
         Raises:
             EmmclabError: the service has failed, as by a broken invariant under `check`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.stats()["powered"]
+        True
         """
         self._live.check()
         status: dict[str, Any] = json.loads(self._live.status())
         return status
 
     def result(self) -> Result:
-        """Sum up the run so far, as a simulation is summed up."""
+        """Sum up the run so far, as a simulation is summed up.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.result()["requests.total"]
+        0
+        """
         return self._result or self._sum(self._live.result())
 
     def _sum(self, text: str) -> Result:
         return Result({"trace": "live", **json.loads(text), "options": self._said})
 
     def news(self) -> list[str]:
-        """Give what exports had to say since the last call, as that a guest has connected."""
+        """Give what exports had to say since the last call, as that a guest has connected.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.news()
+        []
+        """
         return self._live.news()
 
     def cut(self) -> None:
-        """Cut the power: what was not programmed is lost; requests fail until `restore`."""
+        """Cut the power: what was not programmed is lost; requests fail until `restore`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.cut()
+        ...     disk.stats()["powered"]
+        False
+        """
         self._live.cut()
 
     def restore(self) -> None:
-        """Bring the power back."""
+        """Bring the power back.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.cut()
+        ...     disk.restore()
+        ...     disk.stats()["powered"]
+        True
+        """
         self._live.restore()
 
     def set(self, key: str, value: str) -> None:
@@ -103,6 +159,12 @@ class LiveDevice:
 
         Raises:
             ConfigError: the setting cannot change while the device is served.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.set("clock", "x0.1")
+        ...     disk.stats()["clock"]
+        'x0.1'
         """
         if key not in CHANGING:
             raise ConfigError(
@@ -117,11 +179,26 @@ class LiveDevice:
         """Run a command, which finds the loop device and its mount in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
 
         Returns its exit status, or 128 and the signal that ended it.
+
+        Raises:
+            ConfigError: there is no loop device.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.run(["true"])
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop device
         """
         return self._live.run(list(command))
 
     def stop(self) -> Result:
-        """End in good order: unmount, save image and state; return the result of the run."""
+        """End in good order: unmount, save image and state; return the result of the run.
+
+        >>> import emmclab
+        >>> emmclab.serve("small-1gb", clock="free", nbd="auto").stop()["device"]
+        'small-1gb'
+        """
         if self._result is None:
             try:
                 self._result = self._sum(self._live.stop())
@@ -203,6 +280,11 @@ def serve(
     Raises:
         ConfigError: a setting or option is impossible, or the image is of another device or in use.
         UnsupportedError: this machine has no FUSE, loop device or tool that is needed.
+
+    >>> import emmclab
+    >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+    ...     disk.path.startswith("nbd+unix://")
+    True
     """
     config = Device.named(device) if isinstance(device, str) else device
     aging = parse_precondition(precondition)
