@@ -65,8 +65,9 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
         ["simulate", "{long}", "--wrap-addresses", "--passes", "1000", "--events", "rows.parquet"],
         ["simulate", "{long}", "--precondition", "{long}", "--passes", "1000", "--wrap-addresses"],
         ["synth", "Messaging", "out.parquet", "--requests", "1000000000"],
+        ["serve", "emmc51-tlc", "--precondition", "steady:1000", "--nbd", "x.sock", "--image", "x.img"],
     ],
-    ids=["precondition", "images", "compare", "events", "precondition-by-trace", "synth"],
+    ids=["precondition", "images", "compare", "events", "precondition-by-trace", "synth", "serve"],
 )
 def test_a_command_ends_within_a_second_of_work_and_leaves_nothing(
     command: list[str], trace: Path, long_trace: Path, tmp_path: Path

@@ -99,31 +99,40 @@ pub(crate) fn open(
         let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, false))?;
         return Ok((stack, Found::default()));
     };
+    // An image is made last, so that nothing is left of a start that fails or is interrupted.
+    let fresh = if path.exists() { None } else { Some(new()?) };
     let sectors = Device::new(config).geometry().sectors();
     let (image, made) = Image::open(path, sectors)?;
     let state = state_path(path);
-    let old = if made { None } else { load(&state, config, layers)? };
-    let mut found =
-        Found { image: !made, clean: old.as_ref().is_some_and(|(clean, _)| *clean), units_entered: 0 };
-    let recover = old.is_some();
-    if !made && old.is_none() && !layers.is_empty() {
-        return Err(Error::new(
-            Kind::Config,
-            "the image has no state beside it, so its layers cannot be restored",
-        )
-        .in_file(&state)
-        .hint("serve it without layers, or name a new image"));
+    let opened = (|| {
+        let old = if made { None } else { load(&state, config, layers)? };
+        let clean = old.as_ref().is_some_and(|(clean, _)| *clean);
+        let mut found = Found { image: !made, clean, units_entered: 0 };
+        let recover = old.is_some();
+        if !made && old.is_none() && !layers.is_empty() {
+            let problem = "the image has no state beside it, so its layers cannot be restored";
+            return Err(Error::new(Kind::Config, problem)
+                .in_file(&state)
+                .hint("serve it without layers, or name a new image"));
+        }
+        let mut device = match old {
+            Some((_, device)) => device,
+            None => fresh.map_or_else(new, Ok)?,
+        };
+        if !made && !clean {
+            found.units_entered = enter(&mut device, &image)?;
+        }
+        let head = Head { clean: false, device: config.to_toml()?, layers: layers.to_vec() };
+        write(&state, &head, &device)?;
+        let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, recover))?;
+        Ok((stack, found))
+    })();
+    if made && opened.is_err() {
+        // The first error says why; a file that cannot be removed stays.
+        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(&state);
     }
-    let mut device = match old {
-        Some((_, device)) => device,
-        None => new()?,
-    };
-    if !made && !found.clean {
-        found.units_entered = enter(&mut device, &image)?;
-    }
-    write(&state, &Head { clean: false, device: config.to_toml()?, layers: layers.to_vec() }, &device)?;
-    let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, recover))?;
-    Ok((stack, found))
+    opened
 }
 
 /// Enters units that the image holds and the tables do not.

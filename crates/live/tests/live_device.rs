@@ -333,6 +333,14 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_no_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = vec![LayerConfig::named("advil").with("reserved", "1 TB")];
+    refused(&config(&[]), &LiveOptions { image: Some(image_of(folder.path())), layers, ..options() });
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_layer_without_recovery_is_refused() {
     let layers = vec![LayerConfig::named("advil").with("recovery", "false")];
     assert!(refused(&config(&[]), &LiveOptions { layers, ..options() }).contains("recovery"));

@@ -144,7 +144,7 @@ def serve(
 
     for path in filter(None, (record, html)):
         _check_folder(path)
-    with asked_by_signal() as ending, _trigger(delay_from) as delayed:
+    with _trigger(delay_from) as delayed:
         say(f"making {configuration.name} ready")
         live = start(
             configuration,
@@ -169,21 +169,37 @@ def serve(
             record=record,
             check=check,
         )
-        status = 0
-        try:
-            _announce(live, clock, delayed)
-            with _controlled(live, control, ending):
-                if command:
-                    with _started_later(live, clock, delayed):
-                        status = live.run(command)
-                else:
-                    _watch(live, clock, delayed, ending, as_json)
-        finally:
-            figures = live.stats() if status == 0 else None
-            result = live.stop()
+        # Ctrl-C interrupts the preparation; from here on it asks for an orderly end.
+        with asked_by_signal() as ending:
+            figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
     _show(live, result, figures, as_json, html, record)
     if status:
         raise typer.Exit(status)
+
+
+def _served(
+    live: Any,
+    command: list[str] | None,
+    control: Path | None,
+    clock: str,
+    delayed: Any,
+    ending: Ending,
+    as_json: bool,
+) -> tuple[dict[str, Any] | None, Any, int]:
+    """Serve until the end; give the last figures, the result, and the exit status of the command."""
+    status, figures = 0, None
+    try:
+        _announce(live, clock, delayed)
+        with _controlled(live, control, ending):
+            if command:
+                with _started_later(live, clock, delayed):
+                    status = live.run(command)
+            else:
+                _watch(live, clock, delayed, ending, as_json)
+        figures = live.stats()
+    finally:
+        result = live.stop()
+    return figures, result, status
 
 
 def _check_folder(path: Path) -> None:
