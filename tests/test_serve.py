@@ -313,3 +313,25 @@ def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stdout.splitlines() if line.startswith("VmHWM")]
     assert int(line.split()[1]) < 300 * 1024, line
+
+
+def test_a_full_disk_below_the_image_loses_nothing_durable_and_room_ends_it(serve: Any, folder: Path) -> None:
+    need("qemu-io")
+    if os.geteuid() != 0:
+        missing("root, for a small file system")
+    small = folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
+    try:
+        served = serve("--clock", "free", "--image", small / "disk.img")
+        assert qemu_io(served.uri, "write -P 1 0 1M", "flush", "write -P 2 4M 12M").returncode == 0
+        assert "No space left" in qemu_io(served.uri, "write -P 3 20M 1M").stdout
+        assert "space" in json.loads(served.ask("status").stdout)["image_error"]
+        assert qemu_io(served.uri, "read -P 1 0 1M", "read -P 2 4M 12M").returncode == 0
+        subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
+        again = qemu_io(served.uri, "write -P 3 20M 1M", "flush", "read -P 2 4M 12M", "read -P 3 20M 1M")
+        assert again.returncode == 0 and "failed" not in again.stdout, again.stdout
+        code, _, said = served.end()
+        assert code == 0, said
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)

@@ -87,6 +87,10 @@ impl Core {
     /// Takes requests that come now.
     pub fn take(&mut self, requests: &mut Vec<BlockRequest>, to: &Arc<dyn Completions>) {
         let now = self.clock.now();
+        if self.image_error.is_some() {
+            // There may be room again.
+            self.image_error = self.stack.land(now).err();
+        }
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
