@@ -48,6 +48,18 @@ impl Modifiers {
     }
 }
 
+impl From<Modifiers> for Flags {
+    /// The flags of a request that asks for these; forced programming is recorded as FUA, which promises the same.
+    #[inline]
+    fn from(modifiers: Modifiers) -> Self {
+        let mut flags = Self::empty();
+        flags.set(Self::FUA, modifiers.durable());
+        flags.set(Self::PREFLUSH, modifiers.contains(Modifiers::PREFLUSH));
+        flags.set(Self::META, modifiers.contains(Modifiers::META));
+        flags
+    }
+}
+
 impl From<Flags> for Modifiers {
     #[inline]
     fn from(flags: Flags) -> Self {

@@ -63,7 +63,7 @@ pub struct Persistence {
     unpromised: Vec<(Nanos, u64, u64, u32)>,
     /// Promises by sector, in order of time.
     promised: HashMap<u64, Vec<Step>>,
-    /// What the flash holds by sector: when programmed, which version.
+    /// Versions on the flash by sector, each from the end of its program on.
     flash: HashMap<u64, Vec<Step>>,
     /// Versions in the cache, by sector.
     cached: HashMap<u64, u32>,

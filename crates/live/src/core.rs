@@ -50,7 +50,7 @@ impl Core {
         stack: Stack,
         clock: Clock,
         recording: Option<Recording>,
-    ) -> Self {
+    ) -> Result<Self> {
         let geometry = stack.device().geometry();
         let limits = Limits {
             sectors: stack.capacity(),
@@ -59,7 +59,7 @@ impl Core {
             discard_sectors: geometry.unit_sectors,
             write_cache: !stack.device().promises_on_completion() || !layers.is_empty(),
         };
-        Self {
+        Ok(Self {
             config: config.clone(),
             layers: layers.to_vec(),
             stack,
@@ -69,7 +69,7 @@ impl Core {
             owners: FxHashMap::default(),
             next: 0,
             measure: Measure::default(),
-            sums: Sums::new(),
+            sums: Sums::new()?,
             recording,
             image_error: None,
             broken: None,
@@ -77,7 +77,7 @@ impl Core {
             deliveries: Vec::new(),
             parts: Vec::new(),
             answers: Vec::new(),
-        }
+        })
     }
 
     pub fn limits(&self) -> Limits {

@@ -71,7 +71,7 @@ impl LiveDevice {
         let recording =
             options.record.as_deref().map(|path| Recording::create(path, config.name())).transpose()?;
         let clock = Clock::new(options.pace, options.think);
-        let core = Core::new(config, &layers, stack, clock, recording);
+        let core = Core::new(config, &layers, stack, clock, recording)?;
         let shared = Arc::new(Shared { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
         let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let thread = {

@@ -53,27 +53,24 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
         .hint("serve one device, with or without other layers"));
     }
     let mut all = layers.to_vec();
-    for layer in all.iter_mut().filter(|layer| matches!(layer.name.as_str(), "advil" | "ressd")) {
-        match layer.settings.get("recovery").and_then(toml_bool) {
-            Some(false) => {
-                return Err(Error::new(
-                    Kind::Config,
-                    format!(
-                        "`{}.recovery` is false: the layer would lose all data at the end of the run",
-                        layer.name
-                    ),
-                )
+    let can_recover = |layer: &&mut LayerConfig| {
+        let kind = emmclab_layers::layers().iter().find(|kind| kind.name == layer.name);
+        kind.is_some_and(|kind| (kind.settings)().iter().any(|setting| setting.name == "recovery"))
+    };
+    for layer in all.iter_mut().filter(can_recover) {
+        let Some(given) = layer.settings.get("recovery") else {
+            *layer = layer.clone().with("recovery", "true");
+            continue;
+        };
+        if given.as_bool() == Some(false) {
+            let name = &layer.name;
+            let problem =
+                format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
+            return Err(Error::new(Kind::Config, problem)
                 .hint("leave it out; a live layer keeps what it needs to recover"));
-            }
-            Some(true) => {}
-            None => *layer = layer.clone().with("recovery", "true"),
         }
     }
     Ok(all)
-}
-
-fn toml_bool(value: &impl ToString) -> Option<bool> {
-    value.to_string().parse().ok()
 }
 
 fn state_path(image: &Path) -> PathBuf {

@@ -3,27 +3,19 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::RequestCompleted;
 
 /// Largest time that the histograms tell apart: an hour, ns.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// A histogram of times of at most an hour, exact to 0.8 %.
-pub(crate) fn times() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, 2).unwrap_or_else(|_| unreachable_bounds())
-}
-
-#[cold]
-fn unreachable_bounds() -> Histogram<u64> {
-    // The bounds are constants that the library takes.
-    let mut all = Histogram::new(1).unwrap_or_else(|_| std::process::abort());
-    all.auto(true);
-    all
+fn times() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LONGEST, 2).map_err(|error| Error::new(Kind::Config, error.to_string()))
 }
 
 /// A percentile of a histogram of ns, in us; `None` where it is empty.
-pub(crate) fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
+fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
     (!times.is_empty()).then(|| times.value_at_percentile(percentile) as f64 / 1000.0)
 }
 
@@ -94,18 +86,18 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    pub fn new() -> Self {
-        Self {
+    pub fn new() -> Result<Self> {
+        Ok(Self {
             requests: 0,
             bytes_read: 0,
             bytes_written: 0,
             failed: 0,
             cuts: 0,
-            responses: times(),
+            responses: times()?,
             interval_bytes: 0,
             looked: Nanos::ZERO,
-            late: times(),
-        }
+            late: times()?,
+        })
     }
 
     /// A request is complete.

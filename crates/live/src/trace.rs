@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use emmclab_device::Modifiers;
 use emmclab_replay::Answer;
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, Flags, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
 };
 
 /// A request that was taken.
@@ -49,28 +48,13 @@ impl Recording {
 
     /// A request is complete.
     pub fn add(&mut self, answer: &Answer) -> Result<()> {
-        let (event, modifiers) = (&answer.event, answer.command.modifiers);
-        let mut flags = Flags::default();
-        for (asked, flag) in [
-            (modifiers.durable(), Flags::FUA),
-            (modifiers.contains(Modifiers::PREFLUSH), Flags::PREFLUSH),
-            (modifiers.contains(Modifiers::META), Flags::META),
-        ] {
-            if asked {
-                flags |= flag;
-            }
-        }
+        let (event, command) = (&answer.event, &answer.command);
         let request = Request {
             start: Some(event.start),
             issue: Some(event.start),
             complete: Some(event.complete),
-            flags,
-            ..Request::new(
-                event.arrival,
-                answer.command.op,
-                Sector(answer.command.sector),
-                answer.command.sectors,
-            )
+            flags: command.modifiers.into(),
+            ..Request::new(event.arrival, command.op, Sector(command.sector), command.sectors)
         };
         self.place(answer.id, Slot::Complete(request))
     }

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::sync::Arc;
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 use emmclab_device::{Cause, Device, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
@@ -19,7 +18,7 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug)]
 struct Given {
     sector: u64,
-    data: Arc<[u8]>,
+    data: Box<[u8]>,
     /// Sectors that are neither in the image nor replaced.
     left: u64,
 }

@@ -20,7 +20,7 @@ pub struct Row {
     pub unit: &'static str,
     /// Where it came from: a preset, a file, `--set`, or `default`.
     pub origin: String,
-    /// What it means.
+    /// Its meaning.
     pub doc: String,
     /// The words that it can be, or its range; empty where no words or range are declared.
     pub allowed: String,

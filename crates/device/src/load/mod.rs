@@ -224,7 +224,7 @@ impl DeviceConfig {
         Geometry::new(&self.settings).capacity()
     }
 
-    /// What the user should know of the settings: keys that had another name before.
+    /// Notes on the settings for their user: keys that had another name before.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

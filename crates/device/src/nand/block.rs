@@ -42,6 +42,6 @@ pub(crate) struct Block {
     pub plane: u16,
     /// Its block group.
     pub group: u8,
-    /// What it is doing.
+    /// Its state in the cycle from erase to erase.
     pub state: BlockState,
 }

@@ -215,7 +215,7 @@ impl Timelines {
         }
     }
 
-    /// What an operation on a plane moves on.
+    /// The timelines that an operation on a plane moves on.
     #[inline(always)]
     pub fn resources(&mut self, plane: PlaneId) -> PlaneResources<'_> {
         let plane = &mut self.planes[plane.index()];

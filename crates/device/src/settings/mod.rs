@@ -38,7 +38,7 @@ pub type PolicyOptions = BTreeMap<String, u64>;
 pub struct PolicySetting {
     /// Its key, beside the key that names the policy.
     pub key: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub about: &'static str,
     /// Its value where none is given.
     pub default: u64,
