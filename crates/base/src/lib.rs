@@ -1,4 +1,5 @@
-//! Types that every other crate shares: the error, the units, operations, flags, the request, and flags of commands.
+//! Types that every other crate shares: the error, the units, operations, flags, the request, flags of commands, and values
+//! by range of sectors.
 //!
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
@@ -7,6 +8,7 @@ mod flags;
 pub mod interrupt;
 mod modifiers;
 mod op;
+mod ranges;
 mod request;
 mod units;
 
@@ -14,5 +16,6 @@ pub use error::{Error, Kind, Result};
 pub use flags::Flags;
 pub use modifiers::Modifiers;
 pub use op::Op;
+pub use ranges::Ranges;
 pub use request::{NameId, Request};
 pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};

@@ -225,6 +225,11 @@ impl Device {
         self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
     }
 
+    /// Whether writes reach the flash in their order, as in a FIFO cache.
+    pub fn keeps_write_order(&self) -> bool {
+        self.controller.keeps_write_order()
+    }
+
     /// Number that the next command gets ([`RequestCompleted::id`](crate::RequestCompleted::id)).
     #[inline]
     pub fn next_command(&self) -> u64 {

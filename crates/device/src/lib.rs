@@ -7,6 +7,7 @@
 
 pub mod checker;
 mod command;
+pub mod contract;
 mod controller;
 mod counters;
 mod cut;

@@ -6,7 +6,6 @@
 
 mod image;
 mod media;
-mod newest;
 
 pub use image::{Image, Run};
 pub use media::Media;

@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use emmclab_base::{Nanos, SECTOR_BYTES};
+use emmclab_base::{Nanos, Ranges, SECTOR_BYTES};
 use emmclab_device::{Cause, Device, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
 use rustc_hash::FxHashMap;
 
 use crate::image::{Image, Run};
-use crate::newest::Newest;
 
 /// No command.
 const NONE: u64 = u64::MAX;
@@ -28,6 +27,14 @@ impl Given {
         let at = |sector: u64| ((sector - self.sector) * SECTOR_BYTES) as usize;
         &self.data[at(first)..at(end)]
     }
+}
+
+/// The last write of sectors whose version is not in the image yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    command: u64,
+    /// Versions of commands below this number are in the image, or a newer one is: they must not go there.
+    landed: u64,
 }
 
 /// Sectors of a write that a page program will have written at `end`.
@@ -50,7 +57,7 @@ pub struct Media {
     unit_sectors: u32,
     /// Data by the number of its command at the device.
     given: FxHashMap<u64, Given>,
-    newest: Newest,
+    newest: Ranges<Written>,
     /// For each unit in the write buffer: the command of each sector there, [`NONE`] where there is none.
     cached: FxHashMap<Lpn, Box<[u64]>>,
     landings: BinaryHeap<Reverse<Landing>>,
@@ -66,7 +73,7 @@ impl Media {
             image,
             unit_sectors: device.geometry().unit_sectors,
             given: FxHashMap::default(),
-            newest: Newest::default(),
+            newest: Ranges::default(),
             cached: FxHashMap::default(),
             landings: BinaryHeap::new(),
             numbered: 0,
@@ -88,7 +95,9 @@ impl Media {
     /// ([`Device::next_command`]).
     pub fn give(&mut self, command: u64, sector: u64, data: &[u8]) {
         let left = data.len() as u64 / SECTOR_BYTES;
-        self.newest.put(sector, sector + left, command);
+        let written =
+            |before: Option<Written>| Written { command, landed: before.map_or(command, |w| w.landed) };
+        self.newest.update(sector, sector + left, |before| Some(written(before)));
         self.given.insert(command, Given { sector, data: data.into(), left });
     }
 
@@ -102,8 +111,8 @@ impl Media {
         if found.peek().is_none_or(|(from, to, _)| (*from, *to) != (sector, end)) {
             self.image.read(sector, buffer)?;
         }
-        for (from, to, command) in found {
-            let Some(given) = self.given.get(&command) else { continue };
+        for (from, to, written) in found {
+            let Some(given) = self.given.get(&written.command) else { continue };
             let at = ((from - sector) * SECTOR_BYTES) as usize;
             let bytes = given.bytes(from, to);
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
@@ -149,7 +158,10 @@ impl Media {
         while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.end <= now) {
             let Landing { command, first, last, .. } = landing;
             self.write(command, first, last)?;
-            self.newest.landed(first, last, command);
+            self.newest.update(first, last, |written| {
+                let Written { command: last, landed } = written?;
+                (last != command).then_some(Written { command: last, landed: landed.max(command + 1) })
+            });
             self.release(command, last - first);
             self.landings.pop();
         }
@@ -186,13 +198,12 @@ impl Media {
     /// Writes the sectors of a version to the image where nothing newer is there.
     fn write(&self, command: u64, first: u64, last: u64) -> io::Result<()> {
         let Some(given) = self.given.get(&command) else { return Ok(()) };
-        let mut result = Ok(());
-        self.newest.to_land(first, last, command, |from, to| {
-            if result.is_ok() {
-                result = self.image.write(from, given.bytes(from, to));
+        for (from, to, written) in self.newest.find(first, last) {
+            if command >= written.landed {
+                self.image.write(from, given.bytes(from, to))?;
             }
-        });
-        result
+        }
+        Ok(())
     }
 
     /// Sectors of a command are in the image or replaced.
@@ -301,7 +312,7 @@ impl Observer for Media {
             }
         }
         self.unland(first, end);
-        self.newest.forget(first, end);
+        self.newest.remove(first, end);
         if let Err(error) = self.image.discard(first, end - first) {
             self.failed.get_or_insert(error);
         }

@@ -101,6 +101,11 @@ impl Controller {
         self.write_buffer.is_some()
     }
 
+    /// Whether the write buffer is FIFO.
+    pub fn keeps_write_order(&self) -> bool {
+        self.write_buffer.as_ref().is_some_and(|buffer| buffer.is_fifo())
+    }
+
     /// Number that the next command gets.
     pub fn next_command(&self) -> u64 {
         self.clock.next_id

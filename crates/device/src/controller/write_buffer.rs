@@ -78,6 +78,11 @@ impl WriteBuffer {
         })
     }
 
+    /// Whether data leaves in the order in which it came.
+    pub fn is_fifo(&self) -> bool {
+        !self.renew
+    }
+
     /// Whether everything is on the flash, or on its way there.
     pub fn is_empty(&self) -> bool {
         self.units == 0

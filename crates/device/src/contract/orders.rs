@@ -1,0 +1,98 @@
+//! Promises about order: what has to be there where something later is, and the judge of all promises.
+
+use std::ops::Range;
+
+use emmclab_base::{Nanos, Ranges};
+
+use super::{Promises, Version};
+
+/// What was complete at `came` stands before the versions from `from` on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Barrier {
+    pub from: Version,
+    pub came: Nanos,
+}
+
+/// The entries of a packed write: versions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pack {
+    pub first: Version,
+    pub end: Version,
+}
+
+/// If any version in `after` is there, so is all of `before`: a barrier, or an entry of a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Versions that come later.
+    pub after: Range<Version>,
+    /// Versions that come first ...
+    pub before: Range<Version>,
+    /// ... and were complete by then; `None` = complete or not.
+    pub complete_by: Option<Nanos>,
+}
+
+/// A promise that a state breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Broken {
+    /// First sector.
+    pub first: u64,
+    /// The sector after the last.
+    pub end: u64,
+    /// The version that is there; 0 = nothing.
+    pub found: Version,
+    /// The oldest version that may be there.
+    pub promised: Version,
+}
+
+impl Promises {
+    /// The promises about order that say more than [`Promises::promised`]. Barriers come in their order, and of two the later one
+    /// promises all that the earlier one does.
+    pub fn orders(&self) -> impl Iterator<Item = Order> {
+        let barriers = self.barriers.iter().map(|barrier| Order {
+            after: barrier.from..Version::MAX,
+            before: 0..barrier.from,
+            complete_by: Some(barrier.came),
+        });
+        let packs = self.packs.iter().flat_map(|pack| {
+            (pack.first + 1..pack.end).map(|entry| Order {
+                after: entry..pack.end,
+                before: pack.first..entry,
+                complete_by: None,
+            })
+        });
+        barriers.chain(packs)
+    }
+
+    /// What has to be there where an order holds, beyond what is promised anyway: first sector, end, oldest version.
+    pub fn owed_by(&self, order: &Order) -> impl Iterator<Item = (u64, u64, Version)> {
+        self.owed(order.before.clone(), order.complete_by)
+    }
+
+    /// The first promise that is broken if power goes now and leaves these versions. Where a discard or secure erase left nothing, its
+    /// version is there.
+    pub fn broken(&self, held: &Ranges<Version>) -> Option<Broken> {
+        let mut there: Vec<Version> = held.iter().map(|(.., version)| *version).collect();
+        there.sort_unstable();
+        let holds = |order: &Order| {
+            let next = there.partition_point(|version| *version < order.after.start);
+            there.get(next).is_some_and(|version| *version < order.after.end)
+        };
+        let (mut last_barrier, mut of_packs) = (None, Vec::new());
+        for order in self.orders().filter(holds) {
+            if order.complete_by.is_some() {
+                last_barrier = Some(order);
+            } else {
+                of_packs.push(order);
+            }
+        }
+        let ordered = last_barrier.iter().chain(&of_packs).flat_map(|order| self.owed_by(order));
+        let lacks = |(first, end, promised): (u64, u64, Version)| {
+            let found = |(from, to, found): (u64, u64, Option<&Version>)| {
+                let found = found.copied().unwrap_or(0);
+                (found < promised).then_some(Broken { first: from, end: to, found, promised })
+            };
+            held.parts(first, end).find_map(found)
+        };
+        self.extents().chain(ordered).filter_map(lacks).min()
+    }
+}

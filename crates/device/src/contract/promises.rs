@@ -1,0 +1,314 @@
+//! What a device has promised so far, and what it may have done beyond that.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
+
+use emmclab_base::{Modifiers, Nanos, Op, Ranges};
+
+use super::orders::{Barrier, Pack};
+use super::{Rules, Version};
+use crate::command::Command;
+
+/// Sectors with a version that may be there after a cut, but need not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First sector.
+    pub first: u64,
+    /// The sector after the last.
+    pub end: u64,
+    /// The version.
+    pub version: Version,
+    /// The command: a write, or one that leaves nothing there (discard, secure erase).
+    pub op: Op,
+    /// When the command was complete, where it is.
+    pub complete: Option<Nanos>,
+}
+
+/// A write whose version is not promised yet.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    first: u64,
+    end: u64,
+    complete: Option<Nanos>,
+}
+
+/// A command that took promises back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Taker {
+    version: Version,
+    op: Op,
+    complete: Option<Nanos>,
+}
+
+/// The promises of a device at the present, in ranges. Tell it each command as it arrives and each completion, in order of time or, as
+/// a simulated device reports them, a completion right after its arrival. Memory and work follow what is not promised yet and the
+/// number of ranges with equal versions, not the size of commands.
+#[derive(Clone, Debug)]
+pub struct Promises {
+    rules: Rules,
+    /// Version of the next command.
+    next: Version,
+    in_flight: BTreeMap<Version, Command>,
+    writes: BTreeMap<Version, Write>,
+    /// Newest versions that were ever promised.
+    bases: Ranges<Version>,
+    /// Newest commands that took promises back, where nothing newer is promised.
+    takers: Ranges<Taker>,
+    pub(super) barriers: Vec<Barrier>,
+    pub(super) packs: Vec<Pack>,
+    /// Completions of writes that no barrier stands behind yet.
+    unordered: BinaryHeap<Reverse<Nanos>>,
+    /// Number of writes at which those are looked for that can be there no more.
+    prune_at: usize,
+}
+
+impl Promises {
+    /// Of a device that holds nothing.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            next: 1,
+            in_flight: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            bases: Ranges::default(),
+            takers: Ranges::default(),
+            barriers: Vec::new(),
+            packs: Vec::new(),
+            unordered: BinaryHeap::new(),
+            prune_at: 64,
+        }
+    }
+
+    /// A command arrives; returns its version, counted from 1 over all commands, whatever they do.
+    pub fn arrived(&mut self, command: &Command) -> Version {
+        let version = self.next;
+        self.next += 1;
+        let (first, end) = self.range_of(command);
+        match command.op {
+            Op::Write => {
+                if self.rules.fifo {
+                    self.barrier(version, command.arrival);
+                }
+                self.writes.insert(version, Write { first, end, complete: None });
+            }
+            Op::Flush if command.modifiers.contains(Modifiers::BARRIER) => {
+                self.barrier(version + 1, command.arrival);
+            }
+            op @ (Op::Discard | Op::SecureErase) => {
+                self.takers.set(first, end, Taker { version, op, complete: None });
+            }
+            Op::Read | Op::Flush => {}
+        }
+        self.in_flight.insert(version, *command);
+        version
+    }
+
+    /// The entries of a packed command arrive; returns their versions.
+    pub fn arrived_packed(&mut self, entries: &[Command]) -> Range<Version> {
+        let first = self.next;
+        for entry in entries {
+            self.arrived(entry);
+        }
+        let writes = entries.iter().all(|entry| entry.op == Op::Write);
+        if self.rules.write_through && writes && entries.len() > 1 {
+            self.packs.push(Pack { first, end: self.next });
+        }
+        first..self.next
+    }
+
+    /// A command is complete; once for each.
+    pub fn completed(&mut self, version: Version, complete: Nanos) {
+        let Some(command) = self.in_flight.remove(&version) else { return };
+        let (first, end) = self.range_of(&command);
+        match command.op {
+            Op::Write => {
+                if command.modifiers.contains(Modifiers::PREFLUSH) {
+                    self.flushed(command.arrival);
+                }
+                if self.rules.write_through || command.modifiers.durable() {
+                    self.writes.remove(&version);
+                    self.promise(first, end, version);
+                    self.close_packs();
+                } else if let Some(write) = self.writes.get_mut(&version) {
+                    write.complete = Some(complete);
+                    self.unordered.push(Reverse(complete));
+                }
+                self.prune();
+            }
+            Op::Flush if !command.modifiers.contains(Modifiers::BARRIER) => self.flushed(command.arrival),
+            Op::SecureErase => self.promise(first, end, version),
+            Op::Discard => self.takers.update(first, end, |taker| {
+                let taker = taker?;
+                let complete = if taker.version == version { Some(complete) } else { taker.complete };
+                Some(Taker { complete, ..taker })
+            }),
+            Op::Read | Op::Flush => {}
+        }
+    }
+
+    /// The power goes off in good order, with everything complete.
+    pub fn power_off(&mut self) {
+        self.flushed(Nanos::MAX);
+    }
+
+    /// The oldest version that the sector may hold if power goes now; 0 = nothing is promised.
+    pub fn promised(&self, sector: u64) -> Version {
+        if self.takers.get(sector).is_some() { 0 } else { self.base(sector) }
+    }
+
+    /// The newest version of the sector that was ever promised, by a discard taken back or not; 0 = none was.
+    pub fn base(&self, sector: u64) -> Version {
+        self.bases.get(sector).copied().unwrap_or(0)
+    }
+
+    /// What is promised, in order of sectors: first, end, oldest version that may be there.
+    pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Version)> {
+        self.bases.iter().flat_map(|(first, end, version)| {
+            let parts = self.takers.parts(first, end).filter(|(.., taker)| taker.is_none());
+            parts.map(move |(from, to, _)| (from, to, *version))
+        })
+    }
+
+    /// What may be there beyond the bases, but need not: in order of versions, then of sectors.
+    pub fn pending(&self) -> impl Iterator<Item = Extent> {
+        let mut takers: Vec<_> = self.takers.iter().collect();
+        takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
+        let mut takers = takers
+            .into_iter()
+            .map(|(first, end, taker)| {
+                let Taker { version, op, complete } = *taker;
+                Extent { first, end, version, op, complete }
+            })
+            .peekable();
+        let mut writes = self
+            .writes
+            .iter()
+            .flat_map(|(version, write)| {
+                let (version, complete) = (*version, write.complete);
+                let parts = self.parts_beyond(write, version);
+                parts.map(move |(first, end)| Extent { first, end, version, op: Op::Write, complete })
+            })
+            .peekable();
+        std::iter::from_fn(move || {
+            let version_of = |extent: &Extent| extent.version;
+            match (takers.peek().map(version_of), writes.peek().map(version_of)) {
+                (Some(taker), Some(write)) if taker < write => takers.next(),
+                (Some(_), None) => takers.next(),
+                _ => writes.next(),
+            }
+        })
+    }
+
+    /// Version that the next command gets.
+    pub fn next_version(&self) -> Version {
+        self.next
+    }
+
+    /// The version below which all is promised, replaced or taken back.
+    pub(crate) fn oldest_open(&self) -> Version {
+        let versions = [self.in_flight.keys().next(), self.writes.keys().next()];
+        versions.into_iter().flatten().min().copied().unwrap_or(self.next)
+    }
+
+    /// Forgets what was promised about sectors, of which no version is open.
+    pub(crate) fn forget(&mut self, first: u64, end: u64) {
+        self.bases.remove(first, end);
+        self.takers.remove(first, end);
+    }
+
+    /// The writes of these versions that are not promised and that no discard took back, and that were complete by then:
+    /// first, end, version.
+    pub(super) fn owed(
+        &self,
+        versions: Range<Version>,
+        complete_by: Option<Nanos>,
+    ) -> impl Iterator<Item = (u64, u64, Version)> {
+        let counts =
+            move |write: &Write| complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by));
+        let writes = self.writes.range(versions).filter(move |(_, write)| counts(write));
+        writes.flat_map(move |(version, write)| {
+            let version = *version;
+            self.parts_beyond(write, version).flat_map(move |(first, end)| {
+                let parts = self.takers.parts(first, end);
+                let parts =
+                    parts.filter(move |(.., taker)| taker.is_none_or(|taker| taker.version < version));
+                parts.map(move |(from, to, _)| (from, to, version))
+            })
+        })
+    }
+
+    /// The sectors of a write of which no newer version is promised.
+    fn parts_beyond(&self, write: &Write, version: Version) -> impl Iterator<Item = (u64, u64)> {
+        let parts = self.bases.parts(write.first, write.end);
+        parts
+            .filter(move |(.., base)| base.is_none_or(|base| *base < version))
+            .map(|(from, to, _)| (from, to))
+    }
+
+    /// The sectors that a command changes.
+    fn range_of(&self, command: &Command) -> (u64, u64) {
+        let (first, end) = (command.sector, command.sector.saturating_add(u64::from(command.sectors)));
+        if command.op == Op::Write {
+            return (first, end);
+        }
+        let unit = u64::from(self.rules.unit_sectors.max(1));
+        (first.div_ceil(unit) * unit, end / unit * unit)
+    }
+
+    fn promise(&mut self, first: u64, end: u64, version: Version) {
+        self.bases.update(first, end, |base| Some(base.unwrap_or(0).max(version)));
+        self.takers.update(first, end, |taker| taker.filter(|taker| taker.version > version));
+    }
+
+    /// A flush that came at `came` is complete.
+    fn flushed(&mut self, came: Nanos) {
+        let covered = |write: &Write| write.complete.is_some_and(|complete| complete <= came);
+        let durable: Vec<_> =
+            self.writes.iter().filter(|(_, write)| covered(write)).map(|(v, write)| (*v, *write)).collect();
+        for (version, write) in durable {
+            self.writes.remove(&version);
+            self.promise(write.first, write.end, version);
+        }
+        self.barriers.retain(|barrier| barrier.came > came);
+        self.ordered(came);
+    }
+
+    /// If a version from `from` on is there, then all that was complete at `came` is.
+    fn barrier(&mut self, from: Version, came: Nanos) {
+        if self.ordered(came) {
+            self.barriers.push(Barrier { from, came });
+        }
+    }
+
+    /// Everything complete at `came` stands before a barrier, or is promised; returns whether there was more of that than before.
+    fn ordered(&mut self, came: Nanos) -> bool {
+        let before = self.unordered.len();
+        while self.unordered.peek().is_some_and(|Reverse(complete)| *complete <= came) {
+            self.unordered.pop();
+        }
+        self.unordered.len() < before
+    }
+
+    /// Forgets packs of which every entry is promised.
+    fn close_packs(&mut self) {
+        let writes = &self.writes;
+        self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
+    }
+
+    /// Forgets complete writes of which a newer version is promised everywhere, from time to time.
+    fn prune(&mut self) {
+        if self.writes.len() < self.prune_at {
+            return;
+        }
+        let hidden = |(version, write): (&Version, &Write)| {
+            let gone = write.complete.is_some() && self.parts_beyond(write, *version).next().is_none();
+            gone.then_some(*version)
+        };
+        let hidden: Vec<Version> = self.writes.iter().filter_map(hidden).collect();
+        for version in hidden {
+            self.writes.remove(&version);
+        }
+        self.prune_at = (self.writes.len() * 2).max(64);
+    }
+}
