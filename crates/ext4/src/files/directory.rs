@@ -1,0 +1,273 @@
+//! Directories, read from end to end: a hash tree lies in entries that a linear reader passes over.
+//!
+//! Source: Linux `Documentation/filesystems/ext4/directory.rst`; `fs/ext4/dir.c`, `namei.c` and `inline.c`.
+
+use std::ops::ControlFlow;
+
+use emmclab_base::Result;
+
+use super::inode::MAP_BYTES;
+use super::{Filesystem, Inode, InodeFlags};
+use crate::blocks::Blocks;
+use crate::bytes::{le16, le32};
+use crate::checksum::crc32c;
+use crate::structure::Structure;
+use crate::superblock::Incompat;
+
+/// Bytes of an entry before its name.
+const HEAD: usize = 8;
+/// Bytes of the entry without a name at the end of a block that carries its checksum, and its type.
+const TAIL: usize = 12;
+const TAIL_TYPE: u8 = 0xDE;
+
+/// Kinds of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// The directory does not say, or an unknown number.
+    Unknown,
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A symbolic link.
+    Symlink,
+}
+
+impl FileKind {
+    pub(super) fn of_mode(mode: u16) -> Self {
+        match mode >> 12 {
+            0x1 => Self::Fifo,
+            0x2 => Self::CharacterDevice,
+            0x4 => Self::Directory,
+            0x6 => Self::BlockDevice,
+            0x8 => Self::Regular,
+            0xA => Self::Symlink,
+            0xC => Self::Socket,
+            _ => Self::Unknown,
+        }
+    }
+
+    fn of_entry(byte: u8) -> Self {
+        match byte {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::CharacterDevice,
+            4 => Self::BlockDevice,
+            5 => Self::Fifo,
+            6 => Self::Socket,
+            7 => Self::Symlink,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The name: bytes without `/`, rarely not UTF-8.
+    pub name: &'a [u8],
+    /// The inode that it leads to.
+    pub inode: u32,
+    /// What the directory says of the kind of file.
+    pub kind: FileKind,
+}
+
+impl<B: Blocks> Filesystem<B> {
+    /// Passes each name of a directory to `visit`, `.` and `..` included, in the order of the disk, until it breaks.
+    ///
+    /// # Errors
+    ///
+    /// Not a directory; an encrypted one; damaged blocks, named by their offset.
+    pub fn entries(
+        &self,
+        directory: &Inode,
+        mut visit: impl FnMut(Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let structure = Structure::Directory(directory.number());
+        if directory.kind() != FileKind::Directory {
+            return Err(structure.fault(directory.offset, "not a directory"));
+        }
+        if directory.flags().contains(InodeFlags::ENCRYPT) {
+            return Err(structure.unsupported(directory.offset, "the directory is encrypted"));
+        }
+        if let Some(inline) = directory.inline() {
+            return self.inline_entries(directory, inline, &mut visit);
+        }
+        let block_size = self.superblock().block_size as usize;
+        let mut bytes = vec![0; block_size];
+        if directory.size().div_ceil(block_size as u64) > self.superblock().blocks {
+            let problem = format!("{} bytes are more than the file system has", directory.size());
+            return Err(structure.fault(directory.offset + 4, problem));
+        }
+        for run in self.map(directory) {
+            let run = run?;
+            let Some(physical) = run.physical.filter(|_| !run.unwritten) else {
+                let problem = format!("block {} of the directory is not written", run.logical);
+                return Err(structure.fault(directory.offset, problem));
+            };
+            for block in 0..run.blocks {
+                let offset = (physical + block) * block_size as u64;
+                structure.read(&self.disk, offset, &mut bytes)?;
+                self.check_directory_block(directory, run.logical + block, &bytes, offset)?;
+                if self.block_entries(&bytes, structure, offset, &mut visit)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of a directory, `.` and `..` included, in the order of the disk.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::entries`].
+    pub fn list(&self, directory: &Inode) -> Result<Vec<(Vec<u8>, u32, FileKind)>> {
+        let mut out = Vec::new();
+        self.entries(directory, |entry| {
+            out.push((entry.name.to_vec(), entry.inode, entry.kind));
+            ControlFlow::Continue(())
+        })?;
+        Ok(out)
+    }
+
+    /// The inode of a name in a directory.
+    pub(super) fn find(&self, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
+        let mut found = None;
+        self.entries(directory, |entry| {
+            if entry.name == name {
+                found = Some(entry.inode);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        if found.is_none() && directory.flags().contains(InodeFlags::CASEFOLD) {
+            let problem = "the directory ignores case, and names are compared byte by byte here";
+            return Err(Structure::Directory(directory.number()).unsupported(directory.offset, problem));
+        }
+        Ok(found)
+    }
+
+    fn inline_entries(
+        &self,
+        directory: &Inode,
+        bytes: &[u8],
+        visit: &mut impl FnMut(Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let structure = Structure::Directory(directory.number());
+        let kind = FileKind::Directory;
+        let own = [(&b"."[..], directory.number()), (b"..", le32(bytes, 0))];
+        for (name, inode) in own {
+            if visit(Entry { name, inode, kind }).is_break() {
+                return Ok(());
+            }
+        }
+        let size = usize::try_from(directory.size()).unwrap_or(usize::MAX).min(bytes.len());
+        let (map, rest) = bytes[..size].split_at(MAP_BYTES.min(size));
+        for part in [map.get(4..).unwrap_or_default(), rest] {
+            if self.block_entries(part, structure, directory.offset, visit)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn block_entries(
+        &self,
+        bytes: &[u8],
+        structure: Structure,
+        offset: u64,
+        visit: &mut impl FnMut(Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let has_types = self.superblock().incompat.contains(Incompat::FILETYPE);
+        let mut at = 0;
+        while at < bytes.len() {
+            let length = record_length(le16(bytes, at + 4), self.superblock().block_size);
+            let rest = &bytes[at..];
+            // Without types, the length of a name has two bytes.
+            let name_length = if has_types {
+                usize::from(rest.get(6).copied().unwrap_or(0))
+            } else {
+                usize::from(le16(rest, 6))
+            };
+            let used = HEAD + name_length;
+            if length < TAIL.min(rest.len()).max(HEAD)
+                || length % 4 != 0
+                || length > rest.len()
+                || used > length
+            {
+                let problem = format!(
+                    "an entry of {length} bytes with a name of {name_length}, where {} bytes are left",
+                    rest.len()
+                );
+                return Err(structure.fault(offset + at as u64, problem));
+            }
+            let inode = le32(rest, 0);
+            if inode != 0 && name_length > 0 {
+                let kind = if has_types { FileKind::of_entry(rest[7]) } else { FileKind::Unknown };
+                if visit(Entry { name: &rest[HEAD..used], inode, kind }).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            at += length;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn check_directory_block(
+        &self,
+        directory: &Inode,
+        logical: u64,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<()> {
+        if !self.superblock().has_checksums() {
+            return Ok(());
+        }
+        let structure = Structure::Directory(directory.number());
+        let seed = self.seed_of(directory);
+        let size = bytes.len();
+        let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
+        let is_index = directory.flags().contains(InodeFlags::INDEX) && (logical == 0 || whole);
+        let (stored, computed) = if is_index {
+            // Count and limit of a node stand behind its empty entry, of the root behind `.`, `..` and eight bytes.
+            let from = if whole { 8 } else { 32 };
+            let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
+            let (tail, used) = (from + 8 * limit, from + 8 * count);
+            if tail + 8 > size || count > limit {
+                return Err(
+                    structure.fault(offset + from as u64, format!("{count} hashes of at most {limit}"))
+                );
+            }
+            let state = crc32c(crc32c(seed, &bytes[..used]), &bytes[tail..tail + 4]);
+            (le32(bytes, tail + 4), crc32c(state, &[0; 4]))
+        } else {
+            let tail = &bytes[size - TAIL..];
+            if le32(tail, 0) != 0 || le16(tail, 4) != TAIL as u16 || tail[6] != 0 || tail[7] != TAIL_TYPE {
+                let problem = "the entry with the checksum is missing";
+                return Err(structure.fault(offset + (size - TAIL) as u64, problem));
+            }
+            (le32(tail, 8), crc32c(seed, &bytes[..size - TAIL]))
+        };
+        if stored == computed { Ok(()) } else { Err(structure.bad_checksum(offset, stored, computed)) }
+    }
+}
+
+/// The length of an entry: in blocks of 65,536 bytes, its two low bits are the high ones.
+fn record_length(stored: u16, block_size: u32) -> usize {
+    let stored = u32::from(stored);
+    let length = match stored {
+        _ if block_size < 1 << 16 => stored,
+        0 | 0xFFFF => block_size,
+        _ => stored & 0xFFFC | (stored & 3) << 16,
+    };
+    length as usize
+}

@@ -1,0 +1,157 @@
+//! Extent trees.
+//!
+//! Source: Linux `Documentation/filesystems/ext4/ifork.rst`; checks of `fs/ext4/extents.c`.
+
+use emmclab_base::Result;
+
+use super::runs::{Mapper, Run};
+use crate::blocks::Blocks;
+use crate::bytes::{le16, le32, wide};
+use crate::checksum::crc32c;
+use crate::structure::Structure;
+
+const MAGIC: u16 = 0xF30A;
+const MAX_DEPTH: u16 = 5;
+/// Bytes of the header, and of each entry.
+const EACH: usize = 12;
+/// Lengths above it mean unwritten blocks, as many as it is exceeded by.
+const MAX_LENGTH: u16 = 32768;
+/// Blocks of a file are counted with 32 bits.
+const END: u64 = 1 << 32;
+
+struct Header {
+    entries: usize,
+    depth: u16,
+}
+
+pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<Run> {
+    let structure = Structure::Inode(mapper.inode.number());
+    let mut header = check(&mapper.inode.map, structure, mapper.inode.offset + 0x28, None)?;
+    let mut hole_end = END;
+    let mut level = 0;
+    loop {
+        let bytes: &[u8] = match level {
+            0 => &mapper.inode.map,
+            below => &mapper.levels[below - 1].bytes,
+        };
+        let keys = |entry: usize| u64::from(le32(bytes, EACH * (entry + 1)));
+        let after = partition(header.entries, |entry| keys(entry) <= logical);
+        if after < header.entries {
+            hole_end = hole_end.min(keys(after));
+        }
+        let Some(entry) = after.checked_sub(1).map(|entry| &bytes[EACH * (entry + 1)..EACH * (entry + 2)])
+        else {
+            return hole(mapper, logical, hole_end);
+        };
+        if header.depth == 0 {
+            let first = u64::from(le32(entry, 0));
+            let length = le16(entry, 4);
+            let (unwritten, blocks) =
+                if length > MAX_LENGTH { (true, length - MAX_LENGTH) } else { (false, length) };
+            let end = first + u64::from(blocks);
+            if logical >= end {
+                return hole(mapper, logical, hole_end);
+            }
+            let physical = wide(le16(entry, 6), le32(entry, 8));
+            let structure = Structure::ExtentBlock(mapper.inode.number());
+            mapper.filesystem.offset_of(physical, structure)?;
+            mapper.filesystem.offset_of(physical + u64::from(blocks) - 1, structure)?;
+            let physical = Some(physical + logical - first);
+            return Ok(Run { logical, blocks: end - logical, physical, unwritten });
+        }
+        let block = wide(le16(entry, 8), le32(entry, 4));
+        header = descend(mapper, level, block, header.depth - 1)?;
+        level += 1;
+    }
+}
+
+fn hole<B: Blocks>(mapper: &Mapper<'_, B>, logical: u64, end: u64) -> Result<Run> {
+    if logical >= end {
+        let problem =
+            format!("block {logical} of the file is beyond what extents can map, or keys are not in order");
+        return Err(Structure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
+    }
+    Ok(Run { logical, blocks: end - logical, physical: None, unwritten: false })
+}
+
+/// How many of the first entries hold the condition, which holds for none after.
+fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, entries);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// Reads and checks the block below `level`, where another one was read last.
+fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, depth: u16) -> Result<Header> {
+    let structure = Structure::ExtentBlock(mapper.inode.number());
+    let offset = mapper.filesystem.offset_of(block, structure)?;
+    if mapper.levels.len() == level {
+        mapper.levels.push(super::runs::Level::default());
+    }
+    let known = &mut mapper.levels[level];
+    if known.block == Some(block) {
+        return Ok(Header { entries: usize::from(le16(&known.bytes, 2)), depth: le16(&known.bytes, 6) })
+            .and_then(|header| {
+                if header.depth == depth {
+                    Ok(header)
+                } else {
+                    Err(wrong_depth(structure, offset, header.depth, depth))
+                }
+            });
+    }
+    known.block = None;
+    known.bytes.resize(mapper.filesystem.superblock().block_size as usize, 0);
+    structure.read(mapper.filesystem.disk(), offset, &mut known.bytes)?;
+    let header = check(&known.bytes, structure, offset, Some(depth))?;
+    if mapper.filesystem.superblock().has_checksums() {
+        // The checksum stands behind the room for entries.
+        let tail = EACH * (usize::from(le16(&known.bytes, 4)) + 1);
+        let stored = le32(&known.bytes, tail);
+        let computed = crc32c(mapper.filesystem.seed_of(mapper.inode), &known.bytes[..tail]);
+        if stored != computed {
+            return Err(structure.bad_checksum(offset, stored, computed));
+        }
+    }
+    known.block = Some(block);
+    Ok(header)
+}
+
+fn wrong_depth(structure: Structure, offset: u64, depth: u16, wanted: u16) -> emmclab_base::Error {
+    structure.fault(offset + 6, format!("depth {depth} of the extent tree, {wanted} expected"))
+}
+
+/// Checks a node as a whole: keys in order and without overlap.
+fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) -> Result<Header> {
+    let fault = |at: usize, problem: String| Err(structure.fault(offset + at as u64, problem));
+    let (magic, entries, most) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 4));
+    let header = Header { entries: usize::from(entries), depth: le16(bytes, 6) };
+    if magic != MAGIC {
+        return fault(0, format!("magic number {magic:#06x} of an extent tree is not {MAGIC:#06x}"));
+    }
+    if header.depth > MAX_DEPTH {
+        return fault(6, format!("depth {} of the extent tree, at most {MAX_DEPTH}", header.depth));
+    }
+    if let Some(depth) = depth.filter(|depth| *depth != header.depth) {
+        return Err(wrong_depth(structure, offset, header.depth, depth));
+    }
+    if entries > most || EACH * (usize::from(most) + 1) > bytes.len() {
+        return fault(2, format!("{entries} entries of at most {most} in {} bytes", bytes.len()));
+    }
+    let mut free = 0;
+    for entry in 1..=header.entries {
+        let at = EACH * entry;
+        let key = u64::from(le32(bytes, at));
+        if key < free {
+            return fault(at, format!("key {key} of an extent where at least {free} is expected"));
+        }
+        let length = if header.depth == 0 { le16(bytes, at + 4) } else { 1 };
+        if length == 0 {
+            return fault(at + 4, "an extent of no blocks".to_owned());
+        }
+        free = key + u64::from(if length > MAX_LENGTH { length - MAX_LENGTH } else { length });
+    }
+    Ok(header)
+}

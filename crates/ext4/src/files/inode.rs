@@ -1,0 +1,213 @@
+//! Inodes: kind, size, times, and the words that map their blocks.
+//!
+//! Source: Linux `Documentation/filesystems/ext4/inodes.rst`; `fs/ext4/inode.c`.
+
+use bitflags::bitflags;
+use emmclab_base::Result;
+
+use super::directory::FileKind;
+use super::{Filesystem, inline};
+use crate::blocks::Blocks;
+use crate::bytes::{le16, le32, wide};
+use crate::checksum::crc32c;
+use crate::structure::Structure;
+use crate::superblock::Incompat;
+
+/// Bytes of the words in the inode that map blocks, or hold a short symbolic link.
+pub(super) const MAP_BYTES: usize = 60;
+const MAP_AT: usize = 0x28;
+const CHECKSUM_LOW: usize = 0x7C;
+const CHECKSUM_HIGH: usize = 0x82;
+/// Bytes of an inode without extra fields.
+const PLAIN_BYTES: usize = 128;
+
+bitflags! {
+    /// Flags of an inode.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct InodeFlags: u32 {
+        /// Names or contents are encrypted.
+        const ENCRYPT = 0x800;
+        /// A directory with a hash tree.
+        const INDEX = 0x1000;
+        /// Mapped by extents, else by indirect blocks.
+        const EXTENTS = 0x8_0000;
+        /// Contents stand in the inode.
+        const INLINE_DATA = 0x1000_0000;
+        /// A directory that ignores case.
+        const CASEFOLD = 0x4000_0000;
+        const _ = !0;
+    }
+}
+
+/// A file, directory or link, as its inode describes it.
+#[derive(Clone, Debug)]
+pub struct Inode {
+    number: u32,
+    mode: u16,
+    size: u64,
+    links: u16,
+    modified: (i64, u32),
+    flags: InodeFlags,
+    inline: Option<Vec<u8>>,
+    pub(super) attribute_block: u64,
+    pub(super) generation: u32,
+    pub(super) map: [u8; MAP_BYTES],
+    /// Where it stands on the disk, in bytes.
+    pub(crate) offset: u64,
+}
+
+impl Inode {
+    /// The number of the inode.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Kind and permissions, as in `stat`.
+    pub fn mode(&self) -> u16 {
+        self.mode
+    }
+
+    /// The kind of file.
+    pub fn kind(&self) -> FileKind {
+        FileKind::of_mode(self.mode)
+    }
+
+    /// Bytes of the contents.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Names that lead to the inode.
+    pub fn links(&self) -> u16 {
+        self.links
+    }
+
+    /// When the contents changed last: seconds since 1970, and nanoseconds.
+    pub fn modified(&self) -> (i64, u32) {
+        self.modified
+    }
+
+    /// Flags of the inode.
+    pub fn flags(&self) -> InodeFlags {
+        self.flags
+    }
+
+    /// The contents, where they stand in the inode.
+    pub(super) fn inline(&self) -> Option<&[u8]> {
+        self.inline.as_deref()
+    }
+
+    /// The target of a symbolic link that stands in the inode.
+    pub(super) fn short_link(&self) -> Option<&[u8]> {
+        let elsewhere = self.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
+        if elsewhere || self.kind() != FileKind::Symlink {
+            return None;
+        }
+        self.map[..MAP_BYTES - 1].get(..usize::try_from(self.size).ok()?)
+    }
+
+    /// Whether the words of the inode map blocks: not in devices, pipes and short symbolic links.
+    pub(super) fn has_map(&self) -> bool {
+        let kinds = [FileKind::Regular, FileKind::Directory, FileKind::Symlink];
+        kinds.contains(&self.kind()) && self.inline.is_none() && self.short_link().is_none()
+    }
+}
+
+impl<B: Blocks> Filesystem<B> {
+    /// The inode of a number; the numbers start at 1.
+    ///
+    /// # Errors
+    ///
+    /// A number that the file system does not have; a bad checksum of the inode or its group's descriptor.
+    pub fn inode(&self, number: u32) -> Result<Inode> {
+        let structure = Structure::Inode(number);
+        let superblock = self.superblock();
+        let Some(index) = number.checked_sub(1).filter(|_| number <= superblock.inodes) else {
+            return Err(structure.fault(0, format!("the file system has inodes 1 to {}", superblock.inodes)));
+        };
+        let group = self.group(index / superblock.inodes_per_group)?;
+        let size = usize::from(superblock.inode_size);
+        let within = u64::from(index % superblock.inodes_per_group) * size as u64;
+        let block_size = u64::from(superblock.block_size);
+        let block = group.inode_table.saturating_add(within / block_size);
+        let offset = self.offset_of(block, structure)? + within % block_size;
+        // Nearly all inodes have 256 bytes.
+        let (mut short, mut long) = ([0; 256], Vec::new());
+        let bytes = if size <= short.len() {
+            &mut short[..size]
+        } else {
+            long.resize(size, 0);
+            &mut long[..]
+        };
+        structure.read(&self.disk, offset, bytes)?;
+        self.parse_inode(number, bytes, offset)
+    }
+
+    fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
+        let structure = Structure::Inode(number);
+        let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
+        if PLAIN_BYTES + extra > bytes.len() || extra % 4 != 0 {
+            return Err(structure.fault(offset + 0x80, format!("{extra} bytes of extra fields")));
+        }
+        let generation = le32(bytes, 0x64);
+        if self.superblock().has_checksums() {
+            let has_high = extra >= CHECKSUM_HIGH + 2 - PLAIN_BYTES;
+            let high = if has_high { u32::from(le16(bytes, CHECKSUM_HIGH)) << 16 } else { 0 };
+            let stored = high | u32::from(le16(bytes, CHECKSUM_LOW));
+            let computed = self.inode_checksum(number, generation, bytes, has_high);
+            if stored != computed {
+                return Err(structure.bad_checksum(offset, stored, computed));
+            }
+        }
+        let mode = le16(bytes, 0x0);
+        let has_high_size = FileKind::of_mode(mode) == FileKind::Regular
+            || self.superblock().incompat.contains(Incompat::LARGEDIR);
+        let size = wide(if has_high_size { le32(bytes, 0x6C) } else { 0 }, le32(bytes, 0x4));
+        // Two bits of the extra field carry seconds beyond 2038.
+        let more = if extra >= 0x8C - PLAIN_BYTES { le32(bytes, 0x88) } else { 0 };
+        let seconds = i64::from(le32(bytes, 0x10).cast_signed()) + (i64::from(more & 3) << 32);
+        let mut map = [0; MAP_BYTES];
+        map.copy_from_slice(&bytes[MAP_AT..MAP_AT + MAP_BYTES]);
+        let flags = InodeFlags::from_bits_retain(le32(bytes, 0x20));
+        let inline = if flags.contains(InodeFlags::INLINE_DATA) {
+            let contents = inline::contents(bytes, &map, PLAIN_BYTES + extra);
+            Some(contents.map_err(|(at, problem)| structure.fault(offset + at as u64, problem))?)
+        } else {
+            None
+        };
+        if inline.as_ref().is_some_and(|inline| size > inline.len() as u64) {
+            return Err(
+                structure.fault(offset + 0x4, format!("{size} bytes of contents do not fit into an inode"))
+            );
+        }
+        Ok(Inode {
+            number,
+            mode,
+            size,
+            links: le16(bytes, 0x1A),
+            modified: (seconds, more >> 2),
+            flags,
+            inline,
+            attribute_block: wide(le16(bytes, 0x76), le32(bytes, 0x68)),
+            generation,
+            map,
+            offset,
+        })
+    }
+
+    fn inode_checksum(&self, number: u32, generation: u32, bytes: &[u8], has_high: bool) -> u32 {
+        let state = crc32c(self.superblock().seed, &number.to_le_bytes());
+        let state = crc32c(state, &generation.to_le_bytes());
+        let state = crc32c(crc32c(state, &bytes[..CHECKSUM_LOW]), &[0, 0]);
+        let state = crc32c(state, &bytes[CHECKSUM_LOW + 2..PLAIN_BYTES]);
+        if bytes.len() == PLAIN_BYTES {
+            return state & 0xFFFF;
+        }
+        let state = crc32c(state, &bytes[PLAIN_BYTES..CHECKSUM_HIGH]);
+        if has_high {
+            crc32c(crc32c(state, &[0, 0]), &bytes[CHECKSUM_HIGH + 2..])
+        } else {
+            crc32c(state, &bytes[CHECKSUM_HIGH..]) & 0xFFFF
+        }
+    }
+}

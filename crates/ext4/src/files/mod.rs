@@ -1,0 +1,176 @@
+//! The file system on a disk: group descriptors, inodes, and files by their path.
+
+mod directory;
+mod extents;
+mod group;
+mod indirect;
+mod inline;
+mod inode;
+mod runs;
+
+pub use directory::{Entry, FileKind};
+pub use inode::{Inode, InodeFlags};
+pub use runs::Run;
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::blocks::Blocks;
+use crate::checksum::crc32c;
+use crate::structure::Structure;
+use crate::superblock::Superblock;
+
+/// The number of the root directory.
+pub const ROOT: u32 = 2;
+
+/// A file system on a disk, as it lies there: what waits in the journal is not seen. Open it on what
+/// [`crate::Recovery`] returns to see it.
+pub struct Filesystem<B> {
+    disk: B,
+    superblock: Superblock,
+}
+
+impl<B: Blocks> Filesystem<B> {
+    /// Reads and checks the superblock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Superblock::read`].
+    pub fn open(disk: B) -> Result<Self> {
+        let superblock = Superblock::read(&disk)?;
+        Ok(Self { disk, superblock })
+    }
+
+    /// What the superblock says.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The disk it was opened on.
+    pub fn disk(&self) -> &B {
+        &self.disk
+    }
+
+    /// The inode that a path leads to, from the root; `None` where a part of the path does not exist. Names are separated by
+    /// `/`; `.`, `..` and empty names mean what they mean to Linux. Symbolic links are not followed: the last one is returned,
+    /// and one before is an error.
+    ///
+    /// # Errors
+    ///
+    /// Damaged structures on the way; directories whose names cannot be compared (encrypted, or without regard to case).
+    pub fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Option<Inode>> {
+        let mut at = self.inode(ROOT)?;
+        for name in path.as_ref().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            if at.kind() == FileKind::Symlink {
+                let problem = format!("inode {} is a symbolic link, which is not followed", at.number());
+                return Err(Error::new(Kind::Unsupported, problem));
+            }
+            if at.kind() != FileKind::Directory {
+                return Ok(None);
+            }
+            match self.find(&at, name)? {
+                Some(number) => at = self.inode(number)?,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Bytes of a file from `offset` on; how many there are, fewer than asked for at its end. Holes and unwritten extents
+    /// are zeros.
+    ///
+    /// # Errors
+    ///
+    /// Damaged mappings; files without contents (devices, pipes), encrypted files.
+    pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if inode.flags().contains(InodeFlags::ENCRYPT) && inode.kind() == FileKind::Regular {
+            return Err(Structure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted"));
+        }
+        let left = usize::try_from(inode.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = buffer.len().min(left);
+        let buffer = &mut buffer[..length];
+        if let Some(inline) = inode.inline() {
+            buffer.fill(0);
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(inline.len());
+            let bytes = &inline[from..];
+            let length = bytes.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&bytes[..length]);
+            return Ok(buffer.len());
+        }
+        if !inode.has_map() {
+            let problem = format!("a file of mode {:o} has no contents to read", inode.mode());
+            return Err(Structure::Data(inode.number()).unsupported(inode.offset, problem));
+        }
+        let mut rest = buffer;
+        let mut at = offset;
+        let block_size = u64::from(self.superblock.block_size);
+        let mut mapper = self.runs(inode);
+        while !rest.is_empty() {
+            let run = mapper.at(at / block_size)?;
+            let end = run.end().saturating_mul(block_size);
+            let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(rest.len());
+            let (part, after) = rest.split_at_mut(length);
+            match run.physical {
+                Some(block) if !run.unwritten => {
+                    let from = block * block_size + (at - run.logical * block_size);
+                    Structure::Data(inode.number()).read(&self.disk, from, part)?;
+                }
+                _ => part.fill(0),
+            }
+            at += length as u64;
+            rest = after;
+        }
+        Ok(length)
+    }
+
+    /// A file as a whole, of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// A longer file; and as for [`Self::read`].
+    pub fn contents(&self, inode: &Inode, limit: usize) -> Result<Vec<u8>> {
+        let length =
+            usize::try_from(inode.size()).ok().filter(|length| *length <= limit).ok_or_else(|| {
+                let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size());
+                Structure::Data(inode.number()).fault(inode.offset, problem)
+            })?;
+        let mut out = vec![0; length];
+        self.read(inode, 0, &mut out)?;
+        Ok(out)
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    ///
+    /// Not a symbolic link, one longer than a block, an encrypted one; damaged mappings.
+    pub fn link(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let structure = Structure::Data(inode.number());
+        if inode.kind() != FileKind::Symlink {
+            return Err(structure.fault(inode.offset, "not a symbolic link"));
+        }
+        if inode.flags().contains(InodeFlags::ENCRYPT) {
+            return Err(structure.unsupported(inode.offset, "the symbolic link is encrypted"));
+        }
+        match inode.short_link() {
+            Some(target) => Ok(target.to_vec()),
+            None => self.contents(inode, self.superblock.block_size as usize),
+        }
+    }
+
+    /// The checksum state that blocks of an inode go on from.
+    fn seed_of(&self, inode: &Inode) -> u32 {
+        let seed = crc32c(self.superblock.seed, &inode.number().to_le_bytes());
+        crc32c(seed, &inode.generation.to_le_bytes())
+    }
+
+    /// Where a block of the file system stands, in bytes; a block outside of it is an error of `structure`.
+    fn offset_of(&self, block: u64, structure: Structure) -> Result<u64> {
+        let offset = block.saturating_mul(u64::from(self.superblock.block_size));
+        if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {
+            let problem =
+                format!("block {block} is outside of the file system of {} blocks", self.superblock.blocks);
+            return Err(structure.fault(offset, problem));
+        }
+        Ok(offset)
+    }
+}

@@ -1,0 +1,79 @@
+//! Where the blocks of a file lie.
+
+use emmclab_base::Result;
+
+use super::inode::InodeFlags;
+use super::{Filesystem, Inode, extents, indirect};
+use crate::blocks::Blocks;
+
+/// Blocks of a file that lie one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first, counted from the beginning of the file.
+    pub logical: u64,
+    /// How many; at least one.
+    pub blocks: u64,
+    /// Where the first lies, as a block of the file system; `None` for a hole.
+    pub physical: Option<u64>,
+    /// Allocated, but reads as zeros.
+    pub unwritten: bool,
+}
+
+impl Run {
+    /// The block after the last, counted from the beginning of the file.
+    pub fn end(&self) -> u64 {
+        self.logical + self.blocks
+    }
+}
+
+/// What was read of an extent tree or of indirect blocks, level by level, so that a file is mapped in order without reading
+/// a block twice.
+pub(super) struct Mapper<'a, B> {
+    pub filesystem: &'a Filesystem<B>,
+    pub inode: &'a Inode,
+    pub levels: Vec<Level>,
+}
+
+/// A block of the map.
+#[derive(Default)]
+pub(super) struct Level {
+    pub block: Option<u64>,
+    pub bytes: Vec<u8>,
+}
+
+impl<B: Blocks> Mapper<'_, B> {
+    /// The run that holds a block of the file, from there on.
+    pub fn at(&mut self, logical: u64) -> Result<Run> {
+        if self.inode.flags().contains(InodeFlags::EXTENTS) {
+            extents::at(self, logical)
+        } else {
+            indirect::at(self, logical)
+        }
+    }
+}
+
+impl<B: Blocks> Filesystem<B> {
+    pub(super) fn runs<'a>(&'a self, inode: &'a Inode) -> Mapper<'a, B> {
+        Mapper { filesystem: self, inode, levels: Vec::new() }
+    }
+
+    /// The blocks of a file in order, holes included; none where the contents stand in the inode.
+    ///
+    /// # Errors
+    ///
+    /// Damaged extents or indirect blocks; the iterator ends there.
+    pub fn map<'a>(&'a self, inode: &'a Inode) -> impl Iterator<Item = Result<Run>> + 'a {
+        let block_size = u64::from(self.superblock().block_size);
+        let end = if inode.has_map() { inode.size().div_ceil(block_size) } else { 0 };
+        let mut mapper = self.runs(inode);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let run = mapper.at(at).map(|run| Run { blocks: run.blocks.min(end - at), ..run });
+            at = run.as_ref().map_or(end, Run::end);
+            Some(run)
+        })
+    }
+}

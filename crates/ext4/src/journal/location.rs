@@ -1,0 +1,135 @@
+//! Where the journal lies: in an inode of the file system, or on a device of its own.
+
+use emmclab_base::Result;
+
+use super::superblock::{BYTES, JournalSuperblock};
+use crate::blocks::Blocks;
+use crate::files::{FileKind, Filesystem, InodeFlags, Run};
+use crate::structure::Structure;
+use crate::superblock::{Compat, Incompat, OFFSET, Superblock};
+
+/// The blocks of a journal on the disk that holds it.
+#[derive(Clone, Debug, Default)]
+pub struct Location {
+    runs: Vec<Run>,
+    block_size: u64,
+    blocks: u64,
+    /// The block of the journal that holds its superblock.
+    superblock: u64,
+}
+
+impl Location {
+    /// Where the journal inside a file system lies; `None` if it has no journal, or one on another device.
+    ///
+    /// # Errors
+    ///
+    /// A damaged inode of the journal, or one with holes.
+    pub fn inside<B: Blocks>(filesystem: &Filesystem<B>) -> Result<Option<Self>> {
+        let superblock = filesystem.superblock();
+        if !superblock.compat.contains(Compat::HAS_JOURNAL) || superblock.journal_inode == 0 {
+            return Ok(None);
+        }
+        let inode = filesystem.inode(superblock.journal_inode)?;
+        let structure = Structure::Inode(inode.number());
+        let fault = |problem: &str| structure.fault(inode.offset, problem);
+        if inode.links() == 0
+            || inode.kind() != FileKind::Regular
+            || inode.flags().contains(InodeFlags::ENCRYPT)
+        {
+            return Err(fault("not a journal: deleted, encrypted or not a regular file"));
+        }
+        let block_size = u64::from(superblock.block_size);
+        let blocks = inode.size() / block_size;
+        if blocks > superblock.blocks {
+            return Err(fault("the journal is longer than the file system"));
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        for run in filesystem.map(&inode) {
+            let run = run?;
+            let Some(start) = run.physical else {
+                return Err(fault(&format!("block {} of the journal is a hole", run.logical)));
+            };
+            match runs.last_mut() {
+                Some(last) if last.physical.is_some_and(|before| before + last.blocks == start) => {
+                    last.blocks += run.blocks
+                }
+                _ => runs.push(run),
+            }
+        }
+        Ok(Some(Self { runs, block_size, blocks, superblock: 0 }))
+    }
+
+    /// Where the journal on a device of its own lies, which has to be that of `filesystem`.
+    ///
+    /// # Errors
+    ///
+    /// Not a journal device, or that of another file system.
+    pub fn external(device: &dyn Blocks, filesystem: &Superblock) -> Result<Self> {
+        let structure = Structure::JournalDevice;
+        let mut bytes = [0; crate::superblock::BYTES];
+        structure.read(device, OFFSET, &mut bytes)?;
+        let superblock = Superblock::parse(&bytes, structure, OFFSET)?;
+        if !superblock.incompat.contains(Incompat::JOURNAL_DEV) {
+            return Err(structure.fault(OFFSET + 0x60, "not a journal device"));
+        }
+        if superblock.uuid != filesystem.journal_uuid {
+            let problem = "the journal of another file system: its UUID differs";
+            return Err(structure.fault(OFFSET + 0x68, problem));
+        }
+        if superblock.block_size != filesystem.block_size {
+            let problem = format!(
+                "blocks of {} bytes, those of the file system have {}",
+                superblock.block_size, filesystem.block_size
+            );
+            return Err(structure.fault(OFFSET + 0x18, problem));
+        }
+        let block_size = u64::from(superblock.block_size);
+        // Blocks of the journal are those of the device; its superblock follows the block that holds byte 1,024.
+        let blocks = superblock.blocks;
+        let run = Run { logical: 0, blocks, physical: Some(0), unwritten: false };
+        Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })
+    }
+
+    /// Where a block of the journal lies, in bytes of the disk that holds it; `None` behind the end.
+    pub fn offset(&self, block: u64) -> Option<u64> {
+        let after = self.runs.partition_point(|run| run.logical <= block);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let start = run.physical.filter(|_| block < run.end())?;
+        (start + block - run.logical).checked_mul(self.block_size)
+    }
+
+    /// Which block of the journal holds a byte of the disk; `None` outside of the journal.
+    pub fn block_at(&self, offset: u64) -> Option<u64> {
+        let block = offset / self.block_size.max(1);
+        let holds =
+            |run: &&Run| run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block));
+        let run = self.runs.iter().find(holds)?;
+        Some(run.logical + block - run.physical?)
+    }
+
+    /// Reads and checks the journal superblock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`JournalSuperblock::parse`]; other sizes than those of the file system.
+    pub fn superblock(&self, disk: &dyn Blocks) -> Result<JournalSuperblock> {
+        let structure = Structure::JournalSuperblock;
+        let offset =
+            self.offset(self.superblock).ok_or_else(|| structure.fault(0, "the journal is empty"))?;
+        let mut bytes = [0; BYTES];
+        structure.read(disk, offset, &mut bytes)?;
+        let out = JournalSuperblock::parse(&bytes, offset)?;
+        if u64::from(out.block_size) != self.block_size {
+            let problem = format!(
+                "blocks of {} bytes, those of the file system have {}",
+                out.block_size, self.block_size
+            );
+            return Err(structure.fault(offset + 0xC, problem));
+        }
+        if u64::from(out.blocks) > self.blocks {
+            let problem = format!("{} blocks, the journal has room for {}", out.blocks, self.blocks);
+            return Err(structure.fault(offset + 0x10, problem));
+        }
+        Ok(out)
+    }
+}

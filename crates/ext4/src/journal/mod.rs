@@ -1,0 +1,16 @@
+//! JBD2: the journal's form, and its replay.
+
+mod fast_commit;
+mod location;
+mod records;
+mod recovery;
+mod replayed;
+mod superblock;
+mod verified;
+
+pub use fast_commit::{FastCommitRecord, FastCommitRecords, FastCommitTag};
+pub use location::Location;
+pub use records::{Commit, LogFormat, Record, RecordKind, Revoked, Tag, TagFlags, Tags};
+pub use recovery::Recovery;
+pub use replayed::{Replay, Replayed};
+pub use superblock::{Checksums, JournalFeatures, JournalSuperblock};

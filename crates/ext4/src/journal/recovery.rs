@@ -1,0 +1,362 @@
+//! Replay in three passes, by the rules of Linux `fs/jbd2/recovery.c` (6.12): SCAN finds the end of the log, REVOKE collects
+//! which blocks must not be replayed, REPLAY takes the rest.
+//!
+//! Rules that are not obvious:
+//!
+//! - A transaction counts once its commit block stands where it is expected, with its sequence number. Sequence numbers are
+//!   compared with the sign of their difference, so that they may wrap.
+//! - A descriptor or revoke block with a bad checksum is a leftover if the next commit is older than the one before, and the
+//!   log ends; else the journal is damaged, and nothing is replayed.
+//! - A commit block with a bad checksum ends the log before its transaction, or is a leftover by the same rule. With
+//!   `ASYNC_COMMIT` the scan goes on behind it: a later bad one of versions 2 and 3 moves the end there.
+//! - A bad checksum of a logged block leaves out that block; the rest is replayed, and Linux refuses to mount.
+//! - A revoke of transaction N holds for copies of N and before.
+//! - The log wraps at its end, before the blocks of fast commits.
+
+use emmclab_base::{Error, Result};
+use rustc_hash::FxHashMap;
+
+use super::fast_commit;
+use super::location::Location;
+use super::records::{LogFormat, RecordKind, TagFlags};
+use super::replayed::{Copy, Overlay, Replay, Replayed};
+use super::superblock::{Checksums, JournalFeatures, JournalSuperblock};
+use super::verified::{Verified, commit_holds, logged_state, tail_holds};
+use crate::blocks::Blocks;
+use crate::checksum::CRC32_BE;
+use crate::files::Filesystem;
+use crate::structure::Structure;
+use crate::superblock::Incompat;
+
+/// Replays journals in memory. Kept between disks, it keeps its memory and what it knows of checksums; so does the location of
+/// a journal that lies where it lay before.
+pub struct Recovery {
+    verified: Verified,
+    overlay: Overlay,
+    /// Blocks that must not be replayed, and the last transaction that says so.
+    revoked: FxHashMap<u64, u32>,
+    /// Descriptors and revoke blocks of the log, in order.
+    blocks: Vec<LogBlock>,
+    buffer: Vec<u8>,
+}
+
+/// A descriptor or revoke block.
+#[derive(Clone, Copy)]
+struct LogBlock {
+    block: u64,
+    sequence: u32,
+    is_revoke: bool,
+}
+
+/// A journal, and where it stands.
+struct Log<'a> {
+    disk: &'a dyn Blocks,
+    location: &'a Location,
+    superblock: JournalSuperblock,
+    format: LogFormat,
+    /// Blocks of the disk of the file system.
+    home_blocks: u64,
+}
+
+/// What the SCAN pass found out.
+struct Scanned {
+    end: u32,
+    failed_commit: Option<(u32, u64)>,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recovery {
+    /// Knows nothing yet.
+    pub fn new() -> Self {
+        Self {
+            verified: Verified::new(),
+            overlay: Overlay::default(),
+            revoked: FxHashMap::default(),
+            blocks: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The disk as Linux leaves it after replaying the journal inside of it, where the superblock asks for that. A file system
+    /// without a journal is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// Where Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a damaged
+    /// log; features that are not understood; fast commits on top of the log; a journal on another device.
+    pub fn replay<'a>(&'a mut self, disk: &'a dyn Blocks) -> Result<Replayed<'a>> {
+        let filesystem = Filesystem::open(disk)?;
+        if let Some(location) = Location::inside(&filesystem)? {
+            return self.replay_log(disk, disk, &location, &filesystem);
+        }
+        if filesystem.superblock().journal_uuid != [0; 16] {
+            let problem = "the journal lies on another device";
+            let hint = "name the journal device";
+            return Err(Structure::Superblock
+                .unsupported(crate::superblock::OFFSET + 0xD0, problem)
+                .hint(hint));
+        }
+        self.clear(filesystem.superblock().block_size as usize);
+        Ok(Replayed { disk, journal: disk, overlay: &self.overlay, replay: Replay::default() })
+    }
+
+    /// As [`Self::replay`], where the journal lies on a device of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::replay`]; not a journal device, or that of another file system.
+    pub fn replay_external<'a>(
+        &'a mut self,
+        disk: &'a dyn Blocks,
+        journal: &'a dyn Blocks,
+    ) -> Result<Replayed<'a>> {
+        let filesystem = Filesystem::open(disk)?;
+        let location = Location::external(journal, filesystem.superblock())?;
+        self.replay_log(disk, journal, &location, &filesystem)
+    }
+
+    /// How many contents of blocks have a checksum that is known.
+    pub fn known_checksums(&self) -> usize {
+        self.verified.len()
+    }
+
+    fn clear(&mut self, block_size: usize) {
+        self.overlay.copies.clear();
+        self.overlay.block_size = block_size as u64;
+        self.revoked.clear();
+        self.blocks.clear();
+        self.buffer.resize(block_size, 0);
+        self.verified.set_block_size(block_size);
+    }
+
+    fn replay_log<'a, B: Blocks>(
+        &'a mut self,
+        disk: &'a dyn Blocks,
+        journal: &'a dyn Blocks,
+        location: &Location,
+        filesystem: &Filesystem<B>,
+    ) -> Result<Replayed<'a>> {
+        let superblock = location.superblock(journal)?;
+        self.clear(superblock.block_size as usize);
+        let mut replay = Replay { first: superblock.sequence, end: superblock.sequence, ..Replay::default() };
+        if superblock.start != 0 && filesystem.superblock().incompat.contains(Incompat::RECOVER) {
+            let format = LogFormat::new(&superblock);
+            let home_blocks = filesystem.superblock().disk_blocks;
+            let log = Log { disk: journal, location, superblock, format, home_blocks };
+            let scanned = self.scan(&log)?;
+            replay.end = scanned.end;
+            self.check_fast_commits(&log, scanned.end)?;
+            self.collect_revokes(&log, scanned.end, &mut replay)?;
+            replay.refused = scanned.failed_commit.map(|(sequence, block)| {
+                let problem = format!("the commit block of transaction {sequence} has a bad checksum, and the log ends before it");
+                Structure::JournalBlock(block).fault(location.offset(block).unwrap_or_default(), problem)
+            });
+            self.take_blocks(&log, scanned.end, &mut replay)?;
+        }
+        Ok(Replayed { disk, journal, overlay: &self.overlay, replay })
+    }
+
+    /// The SCAN pass: where the log ends, and its descriptors and revoke blocks.
+    fn scan(&mut self, log: &Log<'_>) -> Result<Scanned> {
+        let first = log.superblock.sequence;
+        let has_v1 = log.superblock.checksums == Checksums::V1;
+        let is_async = log.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
+        let (mut next, mut block) = (first, u64::from(log.superblock.start));
+        let mut end = None;
+        let mut failed_commit = None;
+        // A block of the transaction has a bad checksum.
+        let mut suspect: Option<u64> = None;
+        let mut last_commit = 0;
+        let mut crc = CRC32_BE.digest();
+        // A block that is met again belongs to the same transaction: the log would never end.
+        for _ in 0..=log.superblock.blocks {
+            log.read(block, &mut self.buffer)?;
+            let here = block;
+            block = log.after(block, 1);
+            let Some(record) = log.format.record(&self.buffer).filter(|record| record.sequence == next)
+            else {
+                return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
+            };
+            match record.kind {
+                RecordKind::Descriptor(tags) => {
+                    if !tail_holds(&log.format, &self.buffer) {
+                        suspect = suspect.or(Some(here));
+                    }
+                    self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: false });
+                    let count = tags.count() as u64;
+                    if has_v1 && suspect.is_none() && end.is_none() {
+                        crc.update(&self.buffer);
+                        for _ in 0..count {
+                            log.read(block, &mut self.buffer)?;
+                            crc.update(&self.buffer);
+                            block = log.after(block, 1);
+                        }
+                    } else {
+                        block = log.after(block, count);
+                    }
+                }
+                RecordKind::Revoke(_) => {
+                    if !tail_holds(&log.format, &self.buffer) {
+                        suspect = suspect.or(Some(here));
+                    }
+                    self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: true });
+                }
+                RecordKind::Commit(commit) => {
+                    let is_leftover = commit.seconds < last_commit;
+                    if let Some(bad) = suspect {
+                        if is_leftover {
+                            return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
+                        }
+                        let problem = format!("bad checksum in transaction {next}, which was committed");
+                        let offset = log.location.offset(bad).unwrap_or_default();
+                        return Err(Structure::JournalBlock(bad).fault(offset, problem));
+                    }
+                    let holds = if has_v1 {
+                        if let Some(end) = end {
+                            // Two commits after a bad one: the journal is damaged, and the number stays.
+                            failed_commit = failed_commit.or(Some((end, here)));
+                            continue;
+                        }
+                        let sum = std::mem::replace(&mut crc, CRC32_BE.digest()).finalize();
+                        commit.matches_v1(sum)
+                    } else {
+                        commit_holds(&log.format, &self.buffer)
+                    };
+                    if !holds {
+                        if is_leftover {
+                            return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
+                        }
+                        end = Some(next);
+                        if !is_async {
+                            failed_commit = Some((next, here));
+                            continue;
+                        }
+                    }
+                    last_commit = commit.seconds;
+                    next = next.wrapping_add(1);
+                }
+            }
+        }
+        let offset = log.location.offset(u64::from(log.superblock.start)).unwrap_or_default();
+        let problem = format!("the log of transaction {next} has no end");
+        Err(Structure::JournalBlock(u64::from(log.superblock.start)).fault(offset, problem))
+    }
+
+    /// Refuses fast commits on top of the log.
+    fn check_fast_commits(&mut self, log: &Log<'_>, end: u32) -> Result<()> {
+        if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
+            return Ok(());
+        }
+        // One block between the log and the fast commits is not used.
+        let first = u64::from(log.superblock.end) + 1;
+        if first >= u64::from(log.superblock.blocks) {
+            return Ok(());
+        }
+        log.read(first, &mut self.buffer)?;
+        if !fast_commit::begins(&self.buffer, end) {
+            return Ok(());
+        }
+        let problem =
+            format!("fast commits of transaction {end} have to be replayed, which is not supported");
+        let hint = "mount without the feature fast_commit, or replay with e2fsck";
+        let offset = log.location.offset(first).unwrap_or_default();
+        Err(Structure::FastCommit(first).unsupported(offset, problem).hint(hint))
+    }
+
+    /// The REVOKE pass.
+    fn collect_revokes(&mut self, log: &Log<'_>, end: u32, replay: &mut Replay) -> Result<()> {
+        for at in self.blocks.iter().filter(|at| at.is_revoke && is_before(at.sequence, end)) {
+            log.read(at.block, &mut self.buffer)?;
+            let revoked = log.format.revoked(&self.buffer);
+            if revoked.is_overlong() {
+                let offset = log.location.offset(at.block).unwrap_or_default();
+                let problem = "the revoke block says that it uses more bytes than it has";
+                return Err(Structure::JournalBlock(at.block).fault(offset + 12, problem));
+            }
+            for block in revoked {
+                replay.revokes += 1;
+                let last = self.revoked.entry(block).or_insert(at.sequence);
+                if is_before(*last, at.sequence) {
+                    *last = at.sequence;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The REPLAY pass.
+    fn take_blocks(&mut self, log: &Log<'_>, end: u32, replay: &mut Replay) -> Result<()> {
+        for at in self.blocks.iter().filter(|at| !at.is_revoke && is_before(at.sequence, end)) {
+            log.read(at.block, &mut self.buffer)?;
+            let state = logged_state(&log.format, at.sequence);
+            let mut next = at.block;
+            next = log.after(next, 1);
+            for tag in log.format.tags(&self.buffer) {
+                let block = next;
+                next = log.after(next, 1);
+                let structure = Structure::JournalBlock(block);
+                let offset = log.offset(block)?;
+                if self.revoked.get(&tag.block).is_some_and(|last| !is_before(*last, at.sequence)) {
+                    replay.revoked += 1;
+                    continue;
+                }
+                if log.format.checksums.per_block() {
+                    let computed = self.verified.logged(log.disk, offset, structure, state)?;
+                    if !tag.matches(&log.format, computed) {
+                        replay.bad_blocks += 1;
+                        replay.refused.get_or_insert_with(|| {
+                            let problem =
+                                format!("bad checksum of the copy of block {}, which is left out", tag.block);
+                            structure.fault(offset, problem)
+                        });
+                        continue;
+                    }
+                }
+                if tag.block >= log.home_blocks {
+                    let problem =
+                        format!("block {} is outside of the disk of {} blocks", tag.block, log.home_blocks);
+                    replay.refused = Some(structure.fault(offset, problem));
+                    return Ok(());
+                }
+                let escaped = tag.flags.contains(TagFlags::ESCAPE);
+                self.overlay.copies.insert(tag.block, Copy { offset, escaped });
+                replay.blocks += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a transaction comes before another.
+fn is_before(sequence: u32, other: u32) -> bool {
+    sequence.wrapping_sub(other).cast_signed() < 0
+}
+
+impl Log<'_> {
+    fn offset(&self, block: u64) -> Result<u64> {
+        let inside = Some(block).filter(|block| *block < u64::from(self.superblock.blocks));
+        inside.and_then(|block| self.location.offset(block)).ok_or_else(|| self.outside(block))
+    }
+
+    fn outside(&self, block: u64) -> Error {
+        let problem =
+            format!("a transaction leads behind the end of the journal of {} blocks", self.superblock.blocks);
+        Structure::JournalBlock(block).fault(0, problem)
+    }
+
+    fn read(&self, block: u64, buffer: &mut [u8]) -> Result<()> {
+        Structure::JournalBlock(block).read(self.disk, self.offset(block)?, buffer)
+    }
+
+    /// The block that comes `count` after another; the log wraps once.
+    fn after(&self, block: u64, count: u64) -> u64 {
+        let next = block + count;
+        let (first, end) = (u64::from(self.superblock.first), u64::from(self.superblock.end));
+        if next >= end { next - (end - first) } else { next }
+    }
+}

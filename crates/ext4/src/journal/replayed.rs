@@ -1,0 +1,128 @@
+//! A disk as it is after its journal was replayed. Nothing is copied: home blocks are read where they lie in the journal.
+
+use std::io;
+
+use emmclab_base::{Error, Result};
+use rustc_hash::FxHashMap;
+
+use super::records::MAGIC;
+use crate::blocks::Blocks;
+use crate::structure::Structure;
+
+/// What a replay did. Transactions are counted with 32 bits and start again at 0.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Replay {
+    /// The first transaction that the journal superblock named.
+    pub first: u32,
+    /// The first transaction that was not replayed; the same as `first` if none was.
+    pub end: u32,
+    /// Logged blocks that were replayed; several of one home block count.
+    pub blocks: u64,
+    /// Revoke entries.
+    pub revokes: u64,
+    /// Logged blocks left out because of a revoke entry.
+    pub revoked: u64,
+    /// Logged blocks left out because of a bad checksum.
+    pub bad_blocks: u64,
+    /// Why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a
+    /// logged block, or a home block outside of the disk.
+    pub refused: Option<Error>,
+}
+
+/// Where the newest copy of a home block lies in the journal.
+#[derive(Clone, Copy)]
+pub(super) struct Copy {
+    pub offset: u64,
+    pub escaped: bool,
+}
+
+/// Home blocks that lie in the journal, by their number.
+#[derive(Default)]
+pub(super) struct Overlay {
+    pub copies: FxHashMap<u64, Copy>,
+    pub block_size: u64,
+}
+
+/// A disk after its journal was replayed.
+pub struct Replayed<'a> {
+    pub(super) disk: &'a dyn Blocks,
+    pub(super) journal: &'a dyn Blocks,
+    pub(super) overlay: &'a Overlay,
+    pub(super) replay: Replay,
+}
+
+impl Replayed<'_> {
+    /// What the replay did.
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    /// The home blocks that were replayed, in order.
+    pub fn home_blocks(&self) -> Vec<u64> {
+        let mut out: Vec<u64> = self.overlay.copies.keys().copied().collect();
+        out.sort_unstable();
+        out
+    }
+
+    /// Passes each replayed home block to `write`: where it goes, in bytes, and what goes there; in order.
+    ///
+    /// # Errors
+    ///
+    /// What reading the journal and `write` say.
+    pub fn write_to(&self, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<()> {
+        let size = self.overlay.block_size;
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
+        for block in self.home_blocks() {
+            let structure = Structure::HomeBlock(block);
+            structure.read(self, block * size, &mut bytes)?;
+            write(block * size, &bytes)
+                .map_err(|error| structure.fault(block * size, format!("not written: {error}")))?;
+        }
+        Ok(())
+    }
+}
+
+impl Blocks for Replayed<'_> {
+    fn size(&self) -> io::Result<u64> {
+        self.disk.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let size = self.overlay.block_size;
+        if size == 0 || self.overlay.copies.is_empty() {
+            return self.disk.read_at(offset, buffer);
+        }
+        let mut at = offset;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let copy = |block: u64| self.overlay.copies.get(&block);
+            let (block, within) = (at / size, at % size);
+            let mut blocks = 1;
+            let found = copy(block);
+            // Blocks that are not in the journal are read together.
+            while found.is_none()
+                && blocks * size < within + rest.len() as u64
+                && copy(block + blocks).is_none()
+            {
+                blocks += 1;
+            }
+            let length = usize::try_from(blocks * size - within).unwrap_or(usize::MAX).min(rest.len());
+            let (part, after) = rest.split_at_mut(length);
+            match found {
+                None => self.disk.read_at(at, part)?,
+                Some(copy) => {
+                    self.journal.read_at(copy.offset + within, part)?;
+                    if copy.escaped {
+                        let magic = MAGIC.to_be_bytes();
+                        let from = usize::try_from(within).unwrap_or(usize::MAX);
+                        part.iter_mut().zip(magic.iter().skip(from)).for_each(|(byte, magic)| *byte = *magic);
+                    }
+                }
+            }
+            at += length as u64;
+            rest = after;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The journal superblock: the first block of the journal.
+
+use bitflags::bitflags;
+use emmclab_base::Result;
+
+use crate::bytes::{be32, uuid};
+use crate::checksum::crc32c;
+use crate::structure::Structure;
+
+use super::records::{Header, Kind};
+
+/// Bytes that the checksum covers.
+pub(super) const BYTES: usize = 1024;
+const CHECKSUM_AT: usize = 0xFC;
+const CRC32C: u8 = 4;
+/// Blocks for fast commits where the superblock says 0.
+const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
+/// Blocks that a journal has at least, beside those of fast commits.
+const MIN_BLOCKS: u32 = 1024;
+
+bitflags! {
+    /// Features of a journal that a reader has to understand.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct JournalFeatures: u32 {
+        /// There may be revoke blocks.
+        const REVOKE = 1;
+        /// Block numbers of 64 bits.
+        const WIDE = 2;
+        /// A commit block may be written together with its transaction.
+        const ASYNC_COMMIT = 4;
+        /// Checksums of version 2: 16 bits in each tag.
+        const CSUM_V2 = 8;
+        /// Checksums of version 3: 32 bits in each tag.
+        const CSUM_V3 = 0x10;
+        /// The last blocks hold fast commits.
+        const FAST_COMMIT = 0x20;
+    }
+}
+
+/// Which checksums a journal carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// None.
+    None,
+    /// One per transaction, in the commit block: CRC-32 over descriptors and logged blocks.
+    V1,
+    /// One per block: CRC32C, the low 16 bits of it in the tag of a logged block.
+    V2,
+    /// One per block: CRC32C.
+    V3,
+}
+
+impl Checksums {
+    /// Whether descriptor, revoke and commit blocks carry their own.
+    pub(super) fn per_block(self) -> bool {
+        matches!(self, Self::V2 | Self::V3)
+    }
+}
+
+/// What the journal superblock says. Blocks are counted from the first of the journal.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JournalSuperblock {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks of the journal, fast commits included.
+    pub blocks: u32,
+    /// The first block of the log.
+    pub first: u32,
+    /// The block after the last of the log; blocks of fast commits follow behind one more.
+    pub end: u32,
+    /// The first transaction that has to be replayed.
+    pub sequence: u32,
+    /// Where it starts; 0 if the log is empty.
+    pub start: u32,
+    /// The error that stopped the journal; 0 for none.
+    pub error: i32,
+    /// Features that a reader has to understand.
+    pub features: JournalFeatures,
+    /// Which checksums the log carries.
+    pub checksums: Checksums,
+    /// The name of the journal; checksums start with it.
+    pub uuid: [u8; 16],
+    pub(super) seed: u32,
+}
+
+impl JournalSuperblock {
+    /// Reads a journal superblock from its bytes, 1,024 or more, that stand at byte `offset`.
+    ///
+    /// # Errors
+    ///
+    /// What Linux refuses to mount: a bad magic number, checksum, size or start; features that are not understood, by name.
+    pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
+        let structure = Structure::JournalSuperblock;
+        let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));
+        let version = match Header::parse(bytes).map(|header| header.kind) {
+            Some(Kind::SuperblockV1) => 1,
+            Some(Kind::SuperblockV2) => 2,
+            _ => return fault(0, "no journal superblock: wrong magic number or type".to_owned()),
+        };
+        let feature_word = |at| if version == 2 { be32(bytes, at) } else { 0 };
+        let (compat, incompat, ro_compat) = (feature_word(0x24), feature_word(0x28), feature_word(0x2C));
+        let unknown = incompat & !JournalFeatures::all().bits();
+        if unknown != 0 || ro_compat != 0 {
+            let problem = format!(
+                "unknown features of the journal: incompatible {unknown:#x}, read-only {ro_compat:#x}"
+            );
+            return Err(structure.unsupported(offset + 0x28, problem));
+        }
+        let features = JournalFeatures::from_bits_retain(incompat);
+        let v1 = compat & 1 != 0;
+        let checksums = match (
+            features.contains(JournalFeatures::CSUM_V2),
+            features.contains(JournalFeatures::CSUM_V3),
+        ) {
+            (false, false) if v1 => Checksums::V1,
+            (false, false) => Checksums::None,
+            (true, false) if !v1 => Checksums::V2,
+            (false, true) if !v1 => Checksums::V3,
+            _ => return fault(0x28, "more than one version of checksums".to_owned()),
+        };
+        if checksums.per_block() {
+            let kind = bytes.get(0x50).copied().unwrap_or(0);
+            if kind != CRC32C {
+                return fault(0x50, format!("checksum type {kind} is unknown, 4 (crc32c) is known"));
+            }
+            let (stored, computed) = (be32(bytes, CHECKSUM_AT), superblock_checksum(bytes));
+            if stored != computed {
+                return Err(structure.bad_checksum(offset, stored, computed));
+            }
+        }
+        let uuid = uuid(bytes, 0x30);
+        let blocks = be32(bytes, 0x10);
+        let fast = if features.contains(JournalFeatures::FAST_COMMIT) {
+            match be32(bytes, 0x54) {
+                0 => DEFAULT_FAST_COMMIT_BLOCKS,
+                some => some,
+            }
+        } else {
+            0
+        };
+        let out = Self {
+            block_size: be32(bytes, 0xC),
+            blocks,
+            first: be32(bytes, 0x14),
+            end: blocks.saturating_sub(fast),
+            sequence: be32(bytes, 0x18),
+            start: be32(bytes, 0x1C),
+            error: be32(bytes, 0x20).cast_signed(),
+            features,
+            checksums,
+            uuid,
+            seed: crc32c(!0, &uuid),
+        };
+        if fast > 0 && u64::from(fast) + u64::from(MIN_BLOCKS) > u64::from(blocks) {
+            return fault(
+                0x54,
+                format!("{fast} blocks of {blocks} for fast commits leave less than {MIN_BLOCKS}"),
+            );
+        }
+        if out.first == 0 || out.first >= out.end {
+            return fault(0x14, format!("the log is to start at block {} of {}", out.first, out.end));
+        }
+        if out.start >= out.blocks {
+            return fault(
+                0x1C,
+                format!("the first transaction is to start at block {} of {}", out.start, out.blocks),
+            );
+        }
+        Ok(out)
+    }
+}
+
+fn superblock_checksum(bytes: &[u8]) -> u32 {
+    let (before, after) = (bytes.get(..CHECKSUM_AT), bytes.get(CHECKSUM_AT + 4..BYTES));
+    let state = crc32c(crc32c(!0, before.unwrap_or_default()), &[0; 4]);
+    crc32c(state, after.unwrap_or_default())
+}

@@ -1,0 +1,301 @@
+//! The superblock: sizes, features, and where descriptors stand.
+//!
+//! Source: Linux `Documentation/filesystems/ext4/super.rst`; checks of `fs/ext4/super.c`.
+
+use bitflags::bitflags;
+use emmclab_base::Result;
+
+use crate::blocks::Blocks;
+use crate::bytes::{le16, le32, uuid, wide};
+use crate::checksum::crc32c;
+use crate::structure::Structure;
+
+/// Where the superblock stands, in bytes; its length.
+pub(crate) const OFFSET: u64 = 1024;
+pub(crate) const BYTES: usize = 1024;
+
+const MAGIC: u16 = 0xEF53;
+const CRC32C: u8 = 1;
+
+bitflags! {
+    /// Features that a reader may ignore.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Compat: u32 {
+        /// There is a journal.
+        const HAS_JOURNAL = 4;
+        /// Backups of the superblock in two groups at most.
+        const SPARSE_SUPER2 = 0x200;
+        /// The journal may hold fast commits.
+        const FAST_COMMIT = 0x400;
+        const _ = !0;
+    }
+
+    /// Features that a reader has to understand.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Incompat: u32 {
+        /// Directory entries name the type of the file.
+        const FILETYPE = 2;
+        /// The journal has to be replayed.
+        const RECOVER = 4;
+        /// The device holds a journal, and no files.
+        const JOURNAL_DEV = 8;
+        /// Descriptors stand in the groups that they describe.
+        const META_BG = 0x10;
+        /// Files may be mapped by extents.
+        const EXTENTS = 0x40;
+        /// Block numbers of 64 bits.
+        const WIDE = 0x80;
+        /// Multiple mount protection.
+        const MMP = 0x100;
+        /// Metadata of several groups stands together.
+        const FLEX_BG = 0x200;
+        /// Extended attributes in inodes of their own.
+        const EA_INODE = 0x400;
+        /// The seed of checksums stands in the superblock.
+        const CSUM_SEED = 0x2000;
+        /// Directories over 2 GB, or of three levels.
+        const LARGEDIR = 0x4000;
+        /// Small files inside the inode.
+        const INLINE_DATA = 0x8000;
+        /// Files may be encrypted.
+        const ENCRYPT = 0x1_0000;
+        /// Directories may ignore case.
+        const CASEFOLD = 0x2_0000;
+    }
+
+    /// Features that a reader may ignore, and a writer may not.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RoCompat: u32 {
+        /// Backups of the superblock in few groups.
+        const SPARSE_SUPER = 1;
+        /// Checksums of group descriptors (CRC-16).
+        const GDT_CSUM = 0x10;
+        /// Bits of the block bitmap stand for clusters of blocks.
+        const BIGALLOC = 0x200;
+        /// Checksums of all metadata (CRC32C).
+        const METADATA_CSUM = 0x400;
+        const _ = !0;
+    }
+}
+
+/// What the superblock says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Superblock {
+    /// Bytes of a block: 1,024 to 65,536.
+    pub block_size: u32,
+    /// Blocks of the file system.
+    pub blocks: u64,
+    /// The first block of group 0: 1 with blocks of 1,024 bytes and no clusters, else 0.
+    pub first_block: u32,
+    /// Blocks in a group.
+    pub blocks_per_group: u32,
+    /// Blocks in a cluster; 1 without `BIGALLOC`.
+    pub blocks_per_cluster: u32,
+    /// Inodes of the file system.
+    pub inodes: u32,
+    /// Inodes in a group.
+    pub inodes_per_group: u32,
+    /// Bytes of an inode.
+    pub inode_size: u16,
+    /// Bytes of a group descriptor.
+    pub descriptor_size: u16,
+    /// Features that a reader may ignore.
+    pub compat: Compat,
+    /// Features that a reader has to understand.
+    pub incompat: Incompat,
+    /// Features that a reader may ignore, and a writer may not.
+    pub ro_compat: RoCompat,
+    /// The file system's name.
+    pub uuid: [u8; 16],
+    /// The name of an external journal; zeros with an internal one.
+    pub journal_uuid: [u8; 16],
+    /// The inode of an internal journal, usually 8; 0 with an external one.
+    pub journal_inode: u32,
+    /// Blocks of the disk that it was read from: no fewer than `blocks`.
+    pub(crate) disk_blocks: u64,
+    pub(crate) seed: u32,
+    first_meta_group: u32,
+    backup_groups: [u32; 2],
+}
+
+impl Superblock {
+    /// Reads and checks the superblock of a file system.
+    ///
+    /// # Errors
+    ///
+    /// A bad magic number, checksum or size; features that are not understood, by name.
+    pub fn read(disk: &(impl Blocks + ?Sized)) -> Result<Self> {
+        let mut bytes = [0; BYTES];
+        Structure::Superblock.read(disk, OFFSET, &mut bytes)?;
+        let mut out = Self::parse(&bytes, Structure::Superblock, OFFSET)?;
+        let size = disk.size().map_err(|error| {
+            Structure::Superblock.fault(OFFSET, format!("the size of the disk is unknown: {error}"))
+        })?;
+        if out.incompat.contains(Incompat::JOURNAL_DEV) {
+            let hint = "name the device of the file system, and this one as its journal";
+            return Err(Structure::Superblock.unsupported(OFFSET, "this is a journal device").hint(hint));
+        }
+        out.check_groups(size)?;
+        out.disk_blocks = size / u64::from(out.block_size);
+        Ok(out)
+    }
+
+    /// Fields that a file system and a journal device share.
+    pub(crate) fn parse(bytes: &[u8], structure: Structure, offset: u64) -> Result<Self> {
+        let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));
+        let magic = le16(bytes, 0x38);
+        if magic != MAGIC {
+            return fault(0x38, format!("magic number {magic:#06x} is not {MAGIC:#06x}"));
+        }
+        let wide_features = le32(bytes, 0x4C) > 0;
+        let features = |at| if wide_features { le32(bytes, at) } else { 0 };
+        let unknown = features(0x60) & !Incompat::all().bits();
+        if unknown != 0 {
+            return Err(
+                structure.unsupported(offset + 0x60, format!("incompatible features {}", named(unknown)))
+            );
+        }
+        let incompat = Incompat::from_bits_retain(features(0x60));
+        let ro_compat = RoCompat::from_bits_retain(features(0x64));
+        let own_uuid = uuid(bytes, 0x68);
+        let mut seed = crc32c(!0, &own_uuid);
+        if ro_compat.contains(RoCompat::METADATA_CSUM) {
+            let kind = bytes.get(0x175).copied().unwrap_or(0);
+            if kind != CRC32C {
+                return fault(0x175, format!("checksum type {kind} is unknown, 1 (crc32c) is known"));
+            }
+            let (stored, computed) = (le32(bytes, 0x3FC), crc32c(!0, bytes.get(..0x3FC).unwrap_or_default()));
+            if stored != computed {
+                return Err(structure.bad_checksum(offset, stored, computed));
+            }
+            if incompat.contains(Incompat::CSUM_SEED) {
+                seed = le32(bytes, 0x270);
+            }
+        }
+        let log_size = le32(bytes, 0x18);
+        if log_size > 6 {
+            return fault(0x18, format!("blocks of 2^{log_size} KB, at most 2^6"));
+        }
+        let block_size = 1024_u32 << log_size;
+        let is_wide = incompat.contains(Incompat::WIDE);
+        let high = if is_wide { le32(bytes, 0x150) } else { 0 };
+        let log_cluster = le32(bytes, 0x1C).wrapping_sub(log_size);
+        let clustered = ro_compat.contains(RoCompat::BIGALLOC);
+        if clustered && log_cluster > 20 {
+            return fault(0x1C, format!("clusters of 2^{} KB", le32(bytes, 0x1C)));
+        }
+        Ok(Self {
+            block_size,
+            blocks: wide(high, le32(bytes, 0x4)),
+            first_block: le32(bytes, 0x14),
+            blocks_per_group: le32(bytes, 0x20),
+            blocks_per_cluster: if clustered { 1 << log_cluster } else { 1 },
+            inodes: le32(bytes, 0x0),
+            inodes_per_group: le32(bytes, 0x28),
+            inode_size: if wide_features { le16(bytes, 0x58) } else { 128 },
+            descriptor_size: if is_wide { le16(bytes, 0xFE) } else { 32 },
+            compat: Compat::from_bits_retain(features(0x5C)),
+            incompat,
+            ro_compat,
+            uuid: own_uuid,
+            journal_uuid: uuid(bytes, 0xD0),
+            journal_inode: le32(bytes, 0xE0),
+            disk_blocks: 0,
+            seed,
+            first_meta_group: le32(bytes, 0x104),
+            backup_groups: [le32(bytes, 0x24C), le32(bytes, 0x250)],
+        })
+    }
+
+    fn check_groups(&self, size: u64) -> Result<()> {
+        let fault = |at: u64, problem: String| Err(Structure::Superblock.fault(OFFSET + at, problem));
+        let bits = 8 * self.block_size;
+        if self.blocks > size / u64::from(self.block_size) {
+            return fault(0x4, format!("{} blocks do not fit into {size} bytes", self.blocks));
+        }
+        if u64::from(self.first_block) >= self.blocks {
+            return fault(0x14, format!("the first block {} is not below {}", self.first_block, self.blocks));
+        }
+        if self.blocks_per_group == 0 || self.blocks_per_group / self.blocks_per_cluster > bits {
+            return fault(0x20, format!("{} blocks in a group", self.blocks_per_group));
+        }
+        if self.inodes_per_group == 0 || self.inodes_per_group > bits {
+            return fault(0x28, format!("{} inodes in a group", self.inodes_per_group));
+        }
+        if self.groups() > u64::from(u32::MAX)
+            || u64::from(self.inodes) > self.groups() * u64::from(self.inodes_per_group)
+        {
+            return fault(0x0, format!("{} inodes in {} groups", self.inodes, self.groups()));
+        }
+        let inode = u32::from(self.inode_size);
+        if !inode.is_power_of_two() || inode < 128 || inode > self.block_size {
+            return fault(0x58, format!("inodes of {inode} bytes"));
+        }
+        let descriptor = self.descriptor_size;
+        let least = if self.incompat.contains(Incompat::WIDE) { 64 } else { 32 };
+        if !descriptor.is_power_of_two() || descriptor < least || descriptor > 1024 {
+            return fault(0xFE, format!("group descriptors of {descriptor} bytes"));
+        }
+        Ok(())
+    }
+
+    /// Block groups.
+    pub fn groups(&self) -> u64 {
+        (self.blocks - u64::from(self.first_block)).div_ceil(u64::from(self.blocks_per_group))
+    }
+
+    /// Whether metadata carries CRC32C checksums.
+    pub fn has_checksums(&self) -> bool {
+        self.ro_compat.contains(RoCompat::METADATA_CSUM)
+    }
+
+    /// Where the descriptor of a group stands, in bytes.
+    pub(crate) fn descriptor_offset(&self, group: u32) -> u64 {
+        let each = self.block_size / u32::from(self.descriptor_size);
+        let (table_block, place) = (group / each, group % each);
+        let block = if self.incompat.contains(Incompat::META_BG) && table_block >= self.first_meta_group {
+            let first = table_block * each;
+            // With clusters, blocks of 1,024 bytes are counted from 0: the superblock is then the second.
+            let boot = self.block_size == 1024 && table_block == 0 && self.first_block == 0;
+            self.group_start(first) + u64::from(self.has_superblock(first)) + u64::from(boot)
+        } else {
+            OFFSET / u64::from(self.block_size) + u64::from(table_block) + 1
+        };
+        block.saturating_mul(u64::from(self.block_size)) + u64::from(place) * u64::from(self.descriptor_size)
+    }
+
+    /// The first block of a group.
+    pub(crate) fn group_start(&self, group: u32) -> u64 {
+        u64::from(self.first_block) + u64::from(group) * u64::from(self.blocks_per_group)
+    }
+
+    fn has_superblock(&self, group: u32) -> bool {
+        let power_of = |base: u32| {
+            let mut rest = group;
+            while rest > 1 && rest.is_multiple_of(base) {
+                rest /= base;
+            }
+            rest == 1
+        };
+        if group == 0 {
+            true
+        } else if self.compat.contains(Compat::SPARSE_SUPER2) {
+            self.backup_groups.contains(&group)
+        } else if self.ro_compat.contains(RoCompat::SPARSE_SUPER) {
+            [3, 5, 7].into_iter().any(power_of)
+        } else {
+            true
+        }
+    }
+}
+
+/// Unknown features, by name where they have one.
+fn named(bits: u32) -> String {
+    let known = [(1, "compression"), (0x1000, "dirdata")];
+    let names = known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_owned());
+    let rest = bits & !0x1001;
+    let rest = (rest != 0).then(|| format!("{rest:#x}"));
+    let all: Vec<String> = names.chain(rest).collect();
+    format!("{} are not supported", all.join(", "))
+}
