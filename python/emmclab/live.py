@@ -142,6 +142,33 @@ class LiveDevice:
         """
         self._live.cut()
 
+    def acknowledge(self, line: str) -> None:
+        """Write into the crash log what the workload was told is safe, behind every completion that was sent.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.acknowledge("row 1 is safe")
+        """
+        self._live.acknowledge(line)
+
+    def mark(self, name: str) -> None:
+        """Give this place in the crash log a name.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.mark("ready")
+        """
+        self._live.mark(name)
+
+    def end_log(self) -> None:
+        """End the crash log, where there is one; the device goes on.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.end_log()
+        """
+        self._live.end_log()
+
     def restore(self) -> None:
         """Bring the power back.
 
@@ -244,6 +271,7 @@ def serve(
     images: str | PathLike[str] | None = None,
     images_limit: int | None = None,
     record: str | PathLike[str] | None = None,
+    log: str | PathLike[str] | None = None,
     check: bool = False,
 ) -> LiveDevice:
     """Serve a simulated device as a block device of this machine.
@@ -275,6 +303,7 @@ def serve(
         images: folder that keeps preconditioned devices.
         images_limit: most bytes of `images`.
         record: trace to write, with the times of the simulation; by the ending of its name.
+        log: crash log to write, for `emmclab crash`: every command with its data.
         check: check every invariant of the device after each command (slow).
 
     Raises:
@@ -313,6 +342,7 @@ def serve(
         layers=stack(layers, layer_settings or {}),
         image=None if image is None else fspath(image),
         record=None if record is None else fspath(record),
+        log=None if log is None else fspath(log),
         check=check,
         images=None if images is None else fspath(images),
         images_limit=images_limit,

@@ -12,6 +12,7 @@ use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
 use rustc_hash::FxHashMap;
 
 use crate::clock::{Clock, Pace};
+use crate::log::RunLog;
 use crate::request::{Part, Pending};
 use crate::status::{Status, Sums};
 use crate::trace::Recording;
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     measure: Measure,
     sums: Sums,
     recording: Option<Recording>,
+    log: Option<RunLog>,
     /// Why the image takes no data, if so.
     image_error: Option<io::Error>,
     /// What ended the service, if anything did: a broken invariant, a recording that cannot be written.
@@ -49,7 +51,7 @@ impl Core {
         layers: &[LayerConfig],
         stack: Stack,
         clock: Clock,
-        recording: Option<Recording>,
+        (recording, log): (Option<Recording>, Option<RunLog>),
     ) -> Result<Self> {
         let geometry = stack.device().geometry();
         let limits = Limits {
@@ -71,6 +73,7 @@ impl Core {
             measure: Measure::default(),
             sums: Sums::new()?,
             recording,
+            log,
             image_error: None,
             broken: None,
             powered: true,
@@ -131,6 +134,9 @@ impl Core {
             let command = Command { modifiers, ..Command::new(now, op, sector, sectors) };
             if let Some(pending) = self.pending.get_mut(&number) {
                 pending.begun();
+            }
+            if let Some(log) = &self.log {
+                log.arrives(self.stack.next_request(), &command, &data);
             }
             let sent = self.stack.submit(&command, data, &mut Quiet);
             match sent {
@@ -208,6 +214,9 @@ impl Core {
         if let Some(due) = self.clock.host(answer.event.complete) {
             let late = Instant::now().saturating_duration_since(due);
             self.sums.late.saturating_record((late.as_nanos() as u64).max(1));
+        }
+        if let Some(log) = &self.log {
+            log.completes(answer.id, answer.event.complete);
         }
         if let Some(recording) = &mut self.recording
             && let Err(error) = recording.add(&answer)
@@ -305,7 +314,28 @@ impl Core {
         self.powered = false;
         self.sums.cuts += 1;
         self.abandon();
+        // A log is that of one life of the device.
+        self.end_log()?;
         self.stack.cut(now)
+    }
+
+    /// The workload says what it was told is safe: the line goes into the log, behind every completion that was sent.
+    pub fn acknowledge(&mut self, text: &str) {
+        if let Some(log) = &self.log {
+            log.acknowledge(self.clock.now(), text);
+        }
+    }
+
+    /// Gives this place in the log a name.
+    pub fn mark(&mut self, text: &str) {
+        if let Some(log) = &self.log {
+            log.mark(self.clock.now(), text);
+        }
+    }
+
+    /// Ends the log, where there is one.
+    pub fn end_log(&mut self) -> Result<()> {
+        self.log.take().map_or(Ok(()), RunLog::finish)
     }
 
     /// Power is back.
@@ -319,9 +349,11 @@ impl Core {
         self.go_on();
         self.abandon();
         let now = self.clock.now().max(self.stack.device().idle_from());
+        let logged = self.end_log();
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
+        logged?;
         if self.stack.stop().is_none() {
             self.stack.power_off(now, &mut Quiet)?;
         }

@@ -6,6 +6,7 @@
 mod clock;
 mod core;
 mod live;
+mod log;
 mod request;
 mod state;
 mod status;

@@ -15,6 +15,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::clock::{Clock, Pace};
 use crate::core::{Core, Deliveries};
+use crate::log::RunLog;
 use crate::state::{self, Found};
 use crate::status::Status;
 use crate::trace::Recording;
@@ -39,6 +40,8 @@ pub struct LiveOptions {
     pub check: bool,
     /// A trace to record.
     pub record: Option<PathBuf>,
+    /// A log of every command with its data, for the exploration of power cuts.
+    pub log: Option<PathBuf>,
 }
 
 /// What the exports and the thread of the clock share.
@@ -67,11 +70,13 @@ impl LiveDevice {
     /// where a file cannot be made.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
-        let (stack, found) = state::open(config, &layers, options, store)?;
+        let (mut stack, found) = state::open(config, &layers, options, store)?;
         let recording =
             options.record.as_deref().map(|path| Recording::create(path, config.name())).transpose()?;
+        let log = options.log.as_deref();
+        let log = log.map(|path| RunLog::create(path, config, &layers, &mut stack)).transpose()?;
         let clock = Clock::new(options.pace, options.think);
-        let core = Core::new(config, &layers, stack, clock, recording)?;
+        let core = Core::new(config, &layers, stack, clock, (recording, log))?;
         let shared = Arc::new(Shared { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
         let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let thread = {
@@ -101,6 +106,24 @@ impl LiveDevice {
         drop(core);
         deliver(deliveries);
         done
+    }
+
+    /// The workload says what it was told is safe: the line goes into the log, behind every completion that was sent.
+    pub fn acknowledge(&self, text: &str) {
+        self.shared.core().acknowledge(text);
+    }
+
+    /// Gives this place in the log a name.
+    pub fn mark(&self, text: &str) {
+        self.shared.core().mark(text);
+    }
+
+    /// Ends the log, where there is one; the device goes on.
+    ///
+    /// # Errors
+    /// Where the log cannot be written, now or before.
+    pub fn end_log(&self) -> Result<()> {
+        self.shared.core().end_log()
     }
 
     /// Power is back.

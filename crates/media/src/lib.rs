@@ -8,4 +8,4 @@ mod image;
 mod media;
 
 pub use image::{Image, Run};
-pub use media::Media;
+pub use media::{Change, Media};

@@ -49,6 +49,38 @@ struct Landing {
     last: u64,
 }
 
+impl Landing {
+    fn change(&self) -> Change {
+        let Self { end, begin, command, first, last, .. } = *self;
+        Change::Programmed { command, sector: first, sectors: (last - first) as u32, begin, end }
+    }
+}
+
+/// A change of what is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Sectors of a command are in programmed cells from `end` on.
+    Programmed {
+        /// The command's number at the device.
+        command: u64,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+        /// When the program begins.
+        begin: Nanos,
+        /// When the cells are written.
+        end: Nanos,
+    },
+    /// Sectors hold nothing any more.
+    Discarded {
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+    },
+}
+
 /// The contents of a device. Tell it the data of each write before the device has the command, let it listen, and move it on with
 /// [`Media::land`] before a completion is passed on. Its memory is bounded by what the device's cache holds and what is in flight.
 #[derive(Debug)]
@@ -64,6 +96,8 @@ pub struct Media {
     numbered: u64,
     /// The first error of the image that a discard met.
     failed: Option<io::Error>,
+    /// Changes since they were last taken, where somebody asks for them.
+    changes: Option<Vec<Change>>,
 }
 
 impl Media {
@@ -78,7 +112,18 @@ impl Media {
             landings: BinaryHeap::new(),
             numbered: 0,
             failed: None,
+            changes: None,
         }
+    }
+
+    /// Keeps changes for [`Media::take_changes`] from now on.
+    pub fn watch(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// The changes since the last call, in the order in which they became known.
+    pub fn take_changes(&mut self) -> impl Iterator<Item = Change> {
+        self.changes.as_mut().into_iter().flat_map(|changes| changes.drain(..))
     }
 
     /// The durable contents.
@@ -281,6 +326,9 @@ impl Observer for Media {
                         continue;
                     }
                     self.landings.push(Reverse(*landing));
+                    if let Some(changes) = &mut self.changes {
+                        changes.push(landing.change());
+                    }
                 }
                 self.numbered += 1;
                 let number = self.numbered;
@@ -301,6 +349,9 @@ impl Observer for Media {
 
     fn trimmed(&mut self, event: &Trimmed) {
         let (first, end) = self.sectors_of(event.first, event.count);
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change::Discarded { sector: first, sectors: end - first });
+        }
         if !self.cached.is_empty() {
             let range = event.first.0..event.first.0 + event.count;
             let gone: Vec<Lpn> = self.cached.keys().copied().filter(|lpn| range.contains(&lpn.0)).collect();

@@ -9,6 +9,7 @@
 mod batch;
 mod benchmark;
 mod calibrate;
+mod crash;
 mod direct;
 mod errors;
 mod frame;
@@ -35,6 +36,8 @@ mod _core {
     use crate::benchmark::{PyBenchmark, benchmark_names};
     #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
+    #[pymodule_export]
+    use crate::crash::{PyCrashRun, PyExplorer, read_ext4};
     #[pymodule_export]
     use crate::direct::{PyDirectIo, bandwidths};
     #[pymodule_export]

@@ -58,7 +58,7 @@ impl PyLive {
     /// seed count; `image` is the file of its contents, beside which its state is kept; `record` a trace to write; `images` a folder
     /// that keeps preconditioned devices.
     #[new]
-    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, record=None, check=false, images=None, images_limit=None))]
+    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -69,6 +69,7 @@ impl PyLive {
         layers: Option<Layers>,
         image: Option<PathBuf>,
         record: Option<PathBuf>,
+        log: Option<PathBuf>,
         check: bool,
         images: Option<PathBuf>,
         images_limit: Option<u64>,
@@ -77,7 +78,7 @@ impl PyLive {
             let config = config.settings();
             let replay: ReplayOptions = from_json(options)?;
             let layers = layers.unwrap_or_default().iter().map(layer).collect();
-            let options = LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record };
+            let options = LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
             let cache_bytes = u64::from(config.settings().cache.size_kb) * 1024;
@@ -227,6 +228,27 @@ impl PyLive {
     /// Cuts the power.
     fn cut(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.cut())
+    }
+
+    /// The workload says what it was told is safe; the line goes into the log.
+    fn acknowledge(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        run(py, || {
+            self.device.acknowledge(text);
+            Ok(())
+        })
+    }
+
+    /// Gives this place in the log a name.
+    fn mark(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        run(py, || {
+            self.device.mark(text);
+            Ok(())
+        })
+    }
+
+    /// Ends the log; the device goes on.
+    fn end_log(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.device.end_log())
     }
 
     /// Power is back.

@@ -14,6 +14,7 @@ use emmclab_media::{Image, Media};
 use emmclab_trace::{Nanos, Result};
 
 use crate::host::{HostCounts, HostQueue};
+use crate::tap::{Tap, Tapped};
 
 /// A device, its host queue and its checker.
 pub(crate) struct Disk {
@@ -36,6 +37,7 @@ struct Contents {
     media: Media,
     undo: UndoLog,
     tears: bool,
+    tapped: Option<Tapped>,
 }
 
 /// A call of the device.
@@ -79,6 +81,7 @@ impl Disk {
             media: Media::new(&device, image),
             undo: UndoLog::of(&device),
             tears: settings.cache.lies == Lie::Tear,
+            tapped: None,
         };
         let disk = Self {
             checker: check.then(|| Box::new(Checker::of(&device))),
@@ -88,12 +91,23 @@ impl Disk {
         Self { contents: Some(Box::new(contents)), ..disk }
     }
 
+    /// Has `tap` hear everything from now on; only on a live disk.
+    pub fn tap(&mut self, tap: Box<dyn Tap>) {
+        if let Some(contents) = &mut self.contents {
+            contents.media.watch();
+            contents.tapped = Some(Tapped::new(tap));
+        }
+    }
+
     /// The data of the write that comes next.
     pub fn give(&mut self, sector: u64, data: &[u8]) {
         if let Some(contents) = &mut self.contents
             && self.device.stop().is_none()
         {
             contents.media.give(self.device.next_command(), sector, data);
+            if let Some(tapped) = &mut contents.tapped {
+                tapped.give(data);
+            }
         }
     }
 
@@ -286,19 +300,28 @@ impl Disk {
     }
 
     fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {
-        let Self { device, checker, host, completed, contents, .. } = self;
-        let completed = |_: &mut O, event: &RequestCompleted| match host {
+        let Self { device, checker, host, completed, contents, now, .. } = self;
+        let known = completed.len();
+        let complete = |_: &mut O, event: &RequestCompleted| match host {
             Some(host) => host.completed(event, completed),
             None => completed.push(*event),
         };
-        let mut listener = OnCompletion { observer, completed };
+        let mut listener = OnCompletion { observer, completed: complete };
         if let Some(contents) = contents.as_deref_mut() {
-            let Contents { media, undo, .. } = contents;
-            if let (Some(checker), Action::Submit(commands)) = (&mut *checker, action) {
-                commands.iter().for_each(|command| checker.expect(command));
+            let Contents { media, undo, tapped, .. } = contents;
+            if let Action::Submit(commands) = action {
+                if let Some(checker) = &mut *checker {
+                    commands.iter().for_each(|command| checker.expect(command));
+                }
+                if let Some(tapped) = tapped {
+                    tapped.commands(device.next_command(), commands);
+                }
             }
-            let mut listeners = (checker.as_deref_mut(), ((media, undo), &mut listener));
+            let mut listeners = (checker.as_deref_mut(), ((&mut *media, undo), &mut listener));
             action.perform(device, &mut listeners)?;
+            if let Some(tapped) = tapped {
+                tapped.after(*now, media, &completed[known..]);
+            }
             return match (checker, action) {
                 (Some(checker), Action::Submit(_)) => checker.verify_now_and_then(device),
                 _ => Ok(()),

@@ -24,6 +24,7 @@ mod rows;
 mod simulation;
 mod stack;
 mod tally;
+mod tap;
 mod wrap_addresses;
 
 pub use bandwidth::{Bandwidth, bandwidth};
@@ -47,3 +48,4 @@ pub use rows::RequestRows;
 pub use simulation::{Simulation, simulate};
 pub use stack::{Answer, Part, Stack};
 pub use tally::Times;
+pub use tap::Tap;

@@ -18,6 +18,7 @@ use crate::measure::Measure;
 use crate::options::ReplayOptions;
 use crate::recorded::Recorded;
 use crate::result::{LayerResult, SimulationResult};
+use crate::tap::Tap;
 
 /// A device of a live stack, as it is at its start.
 pub struct Part<'a> {
@@ -99,6 +100,11 @@ impl Stack {
         layered.start(at, &mut disks)
     }
 
+    /// Has `tap` hear what the device at the bottom does from now on.
+    pub fn tap(&mut self, tap: Box<dyn Tap>) {
+        self.main.tap(tap);
+    }
+
     /// Sectors that it offers.
     pub fn capacity(&self) -> u64 {
         self.layered.capacity()
@@ -157,6 +163,11 @@ impl Stack {
             result.requests.bytes_written = measure.writes.bytes();
         }
         result
+    }
+
+    /// Number that the next request gets.
+    pub fn next_request(&self) -> u64 {
+        self.next_id
     }
 
     /// Takes a request at its arrival, never before the one before it; returns its number. `data` holds what is written.

@@ -31,6 +31,7 @@ COMMANDS = (
     "compare",
     "serve",
     "control",
+    "crash",
     "advise",
     "devices",
     "calibrate",

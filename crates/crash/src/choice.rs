@@ -1,0 +1,263 @@
+//! Which of the legal states of a cut are tried.
+
+use std::fmt;
+use std::str::FromStr;
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_device::contract::Version;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// A way to choose states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// What this device would have left.
+    Device,
+    /// Only what is promised; everything; everything complete; the newest write without the others.
+    Boundary,
+    /// Everything but one write, or one write of a block.
+    Omit1,
+    /// Only one write, of those that are not promised.
+    Only1,
+    /// Everything but two writes.
+    Pairs,
+    /// Any mixture.
+    Random,
+}
+
+impl Way {
+    /// All ways, with the most states that each chooses for a cut unless another number is given.
+    pub const ALL: [(Way, &'static str, usize); 6] = [
+        (Way::Device, "device", 1),
+        (Way::Boundary, "boundary", 4),
+        (Way::Omit1, "omit1", 16),
+        (Way::Only1, "only1", 8),
+        (Way::Pairs, "pairs", 8),
+        (Way::Random, "random", 8),
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(way, ..)| *way == self).map_or("", |(_, name, _)| name)
+    }
+}
+
+/// Ways to choose states, each with the most that it chooses for a cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ways(Vec<(Way, usize)>);
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self(Way::ALL.map(|(way, _, most)| (way, most)).to_vec())
+    }
+}
+
+impl Ways {
+    /// The ways, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Way, usize)> {
+        self.0.iter().copied()
+    }
+}
+
+impl FromStr for Ways {
+    type Err = Error;
+
+    /// Reads `boundary,omit1:64,random:50`.
+    fn from_str(text: &str) -> Result<Self> {
+        let fail = |problem: String, value: &str| {
+            Error::new(Kind::Config, problem)
+                .of_field("states", 0, value.as_bytes())
+                .hint("as in --states device,boundary,omit1:64,random:50")
+        };
+        let mut ways = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let (name, number) = part.split_once(':').map_or((part, None), |(name, most)| (name, Some(most)));
+            let Some((way, _, usual)) = Way::ALL.into_iter().find(|(_, known, _)| *known == name) else {
+                let known = Way::ALL.map(|(_, name, _)| name).join(", ");
+                return Err(fail(format!("there is no such way to choose states; there are {known}"), name));
+            };
+            let most = match number.map(str::parse) {
+                None => usual,
+                Some(Ok(most)) if most > 0 => most,
+                Some(_) => return Err(fail("a number of states is a whole number above 0".to_owned(), part)),
+            };
+            if ways.iter().any(|(known, _)| *known == way) {
+                return Err(fail("a way to choose states is named twice".to_owned(), name));
+            }
+            ways.push((way, most));
+        }
+        Ok(Self(ways))
+    }
+}
+
+impl fmt::Display for Ways {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<_> = self.iter().map(|(way, most)| format!("{}:{most}", way.name())).collect();
+        out.write_str(&parts.join(","))
+    }
+}
+
+/// A write to an atom that is not promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unpromised {
+    /// The command's version, which grows with the time of its arrival.
+    pub version: Version,
+    /// How many commands were complete when this one was, itself included; 0 while it is not.
+    pub complete: u32,
+}
+
+/// A state: for each atom that has writes that are not promised, how many of them are there, from the oldest on.
+pub(crate) type Levels = Vec<u16>;
+
+/// Chooses states of one cut; `atoms` are the writes of each atom that are not promised, in order of their versions.
+pub(crate) fn choose(way: Way, most: usize, atoms: &[&[Unpromised]], seed: u64) -> Vec<Levels> {
+    let all = || -> Levels { atoms.iter().map(|writes| writes.len() as u16).collect() };
+    let none = || -> Levels { vec![0; atoms.len()] };
+    let mut random = Pcg64Mcg::seed_from_u64(seed ^ (way as u64) << 56);
+    let mut chosen = match way {
+        Way::Device => Vec::new(),
+        Way::Boundary => boundary(atoms, &all, &none),
+        Way::Omit1 => {
+            let omissions = sample(&omissions(atoms), most, &mut random);
+            omissions.iter().map(|omission| without(all(), omission)).collect()
+        }
+        Way::Only1 => {
+            let versions = sample(&versions(atoms), most, &mut random);
+            versions.iter().map(|version| only(atoms, *version)).collect()
+        }
+        Way::Pairs => {
+            let omissions = omissions(atoms);
+            let pairs = (omissions.len() * omissions.len().saturating_sub(1) / 2).min(most);
+            let mut pair = || {
+                let one = random.next_u64() as usize % omissions.len();
+                let other = (one + 1 + random.next_u64() as usize % (omissions.len() - 1)) % omissions.len();
+                without(without(all(), &omissions[one]), &omissions[other])
+            };
+            (0..pairs).map(|_| pair()).collect()
+        }
+        Way::Random => {
+            let level = |random: &mut Pcg64Mcg, writes: &[Unpromised], likely: u64| {
+                let kept = |random: &mut Pcg64Mcg| random.next_u64() % 100 < likely;
+                if kept(random) {
+                    writes.len() as u16
+                } else {
+                    (random.next_u64() % (writes.len() as u64 + 1)) as u16
+                }
+            };
+            let state = |random: &mut Pcg64Mcg| {
+                let likely = [0, 50, 90][random.next_u64() as usize % 3];
+                atoms.iter().map(|writes| level(random, writes, likely)).collect()
+            };
+            (0..if atoms.is_empty() { 0 } else { most }).map(|_| state(&mut random)).collect()
+        }
+    };
+    chosen.truncate(most);
+    chosen
+}
+
+fn boundary(
+    atoms: &[&[Unpromised]],
+    all: &dyn Fn() -> Levels,
+    none: &dyn Fn() -> Levels,
+) -> Vec<Levels> {
+    let complete = |writes: &&[Unpromised]| {
+        writes.iter().rposition(|write| write.complete > 0).map_or(0, |place| place as u16 + 1)
+    };
+    let newest = atoms.iter().filter_map(|writes| writes.last()).map(|write| write.version).max();
+    let newest = newest.map(|newest| only(atoms, newest));
+    [none(), all(), atoms.iter().map(complete).collect()].into_iter().chain(newest).collect()
+}
+
+/// What is left out: the atom and the level that it has then.
+type Omission = Vec<(usize, u16)>;
+
+/// Each write of an atom, and each command of several atoms.
+fn omissions(atoms: &[&[Unpromised]]) -> Vec<Omission> {
+    let single = atoms.iter().enumerate().flat_map(|(atom, writes)| {
+        (0..writes.len()).map(move |level| vec![(atom, level as u16)])
+    });
+    let mut by_version: Vec<(Version, usize, u16)> = Vec::new();
+    for (atom, writes) in atoms.iter().enumerate() {
+        by_version.extend(writes.iter().enumerate().map(|(level, write)| (write.version, atom, level as u16)));
+    }
+    by_version.sort_unstable();
+    let whole = by_version.chunk_by(|one, other| one.0 == other.0).filter(|parts| parts.len() > 1);
+    let whole = whole.map(|parts| parts.iter().map(|(_, atom, level)| (*atom, *level)).collect());
+    single.chain(whole).collect()
+}
+
+fn versions(atoms: &[&[Unpromised]]) -> Vec<Version> {
+    let mut all: Vec<Version> = atoms.iter().flat_map(|writes| writes.iter().map(|write| write.version)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn without(mut levels: Levels, omission: &Omission) -> Levels {
+    for (atom, level) in omission {
+        levels[*atom] = levels[*atom].min(*level);
+    }
+    levels
+}
+
+fn only(atoms: &[&[Unpromised]], version: Version) -> Levels {
+    let level = |writes: &&[Unpromised]| {
+        writes.iter().position(|write| write.version == version).map_or(0, |place| place as u16 + 1)
+    };
+    atoms.iter().map(level).collect()
+}
+
+/// At most `most` of the items, each as likely as the others, in their order.
+fn sample<T: Clone>(items: &[T], most: usize, random: &mut Pcg64Mcg) -> Vec<T> {
+    let (mut wanted, mut chosen) = (most.min(items.len()), Vec::new());
+    for (place, item) in items.iter().enumerate() {
+        if (random.next_u64() % (items.len() - place) as u64) < wanted as u64 {
+            chosen.push(item.clone());
+            wanted -= 1;
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(version: Version, complete: bool) -> Unpromised {
+        Unpromised { version, complete: u32::from(complete) }
+    }
+
+    #[test]
+    fn boundary_states_are_nothing_everything_what_is_complete_and_the_newest_alone() {
+        let (one, two) = ([write(1, true), write(3, false)], [write(2, true)]);
+        let chosen = choose(Way::Boundary, 4, &[&one, &two], 1);
+        assert_eq!(chosen, [vec![0, 0], vec![2, 1], vec![1, 1], vec![2, 0]]);
+    }
+
+    #[test]
+    fn a_single_omission_leaves_out_a_write_of_a_block_or_a_whole_command() {
+        let (one, two) = ([write(1, true), write(2, true)], [write(2, true)]);
+        let mut chosen = choose(Way::Omit1, 99, &[&one, &two], 1);
+        chosen.sort();
+        assert_eq!(chosen, [vec![0, 1], vec![1, 0], vec![1, 1], vec![2, 0]]);
+        let some = choose(Way::Omit1, 2, &[&one, &two], 1);
+        assert_eq!(some.len(), 2);
+        assert_eq!(some, choose(Way::Omit1, 2, &[&one, &two], 1));
+    }
+
+    #[test]
+    fn every_way_of_no_write_has_at_most_the_state_without_any() {
+        for (way, _, most) in Way::ALL {
+            assert!(choose(way, most, &[], 7).iter().all(Vec::is_empty), "{way:?}");
+        }
+    }
+
+    #[test]
+    fn ways_are_read_with_their_numbers_and_refused_by_name() {
+        let ways: Ways = "boundary,omit1,random:50".parse().unwrap_or_default();
+        assert_eq!(ways.to_string(), "boundary:4,omit1:16,random:50");
+        for wrong in ["", "omit2", "random:0", "random:x", "pairs,pairs"] {
+            assert!(wrong.parse::<Ways>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Contents of a disk as places in the spool.
+
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::spool::{Source, Spool};
+
+/// Sectors of a block of contents.
+pub(crate) const BLOCK: u64 = 8;
+
+/// The sources of a block's sectors.
+pub(crate) type Block = [Source; BLOCK as usize];
+
+/// Which source each sector of a disk has; what was never written has none and reads as zeros.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
+    blocks: FxHashMap<u64, Block>,
+    /// Sum of a mixture of address and digest over all sectors that do not read as zeros: equal contents, equal sums.
+    sum: u128,
+}
+
+/// What a sector adds to the sum of its contents.
+fn term(spool: &Spool, sector: u64, source: Source) -> u128 {
+    let (digest, nothing) = (spool.digest(source), spool.digest(Source::ZEROS));
+    if digest == nothing {
+        return 0;
+    }
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&sector.to_le_bytes());
+    bytes[8..].copy_from_slice(&digest.to_le_bytes());
+    xxh3_128(&bytes)
+}
+
+impl Contents {
+    pub fn block(&self, block: u64) -> Block {
+        self.blocks.get(&block).copied().unwrap_or_default()
+    }
+
+    pub fn sector(&self, sector: u64) -> Source {
+        self.block(sector / BLOCK)[(sector % BLOCK) as usize]
+    }
+
+    /// A number that is equal for equal contents.
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// Blocks that were ever set, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block)> {
+        self.blocks.iter().map(|(block, sources)| (*block, sources))
+    }
+
+    pub fn set(&mut self, spool: &Spool, sector: u64, source: Source) {
+        let place = &mut self.blocks.entry(sector / BLOCK).or_default()[(sector % BLOCK) as usize];
+        let before = std::mem::replace(place, source);
+        if before != source {
+            self.sum = self
+                .sum
+                .wrapping_sub(term(spool, sector, before))
+                .wrapping_add(term(spool, sector, source));
+        }
+    }
+
+    /// Sectors hold nothing any more; costs at most the blocks that were ever set.
+    pub fn clear(&mut self, spool: &Spool, first: u64, end: u64) {
+        let inside = |block: u64| block * BLOCK < end && (block + 1) * BLOCK > first;
+        let blocks: Vec<u64> = if (end - first) / BLOCK < self.blocks.len() as u64 {
+            (first / BLOCK..end.div_ceil(BLOCK)).filter(|block| self.blocks.contains_key(block)).collect()
+        } else {
+            self.blocks.keys().copied().filter(|block| inside(*block)).collect()
+        };
+        for block in blocks {
+            for sector in first.max(block * BLOCK)..end.min((block + 1) * BLOCK) {
+                self.set(spool, sector, Source::ZEROS);
+            }
+        }
+    }
+
+    /// The sum with other sources in a block.
+    pub fn sum_with(&self, spool: &Spool, sum: u128, block: u64, sources: &Block) -> u128 {
+        let before = self.block(block);
+        (0..BLOCK).zip(before.iter().zip(sources)).filter(|(_, (old, new))| old != new).fold(
+            sum,
+            |sum, (i, (old, new))| {
+                let sector = block * BLOCK + i;
+                sum.wrapping_sub(term(spool, sector, *old)).wrapping_add(term(spool, sector, *new))
+            },
+        )
+    }
+}

@@ -1,0 +1,182 @@
+//! What the device of the run has in its cells, and which of its promises that breaks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emmclab_device::contract::Version;
+use rustc_hash::FxHashMap;
+
+use crate::contents::{BLOCK, Block, Contents};
+use crate::run::Logged;
+use crate::spool::Spool;
+
+/// A promise of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// A write that is complete is durable: the device has no cache.
+    Completion,
+    /// What was complete when a flush came is durable once the flush is complete.
+    Flush,
+    /// A reliable or forced write is durable once it is complete.
+    Fua,
+    /// What comes behind a barrier, behind an entry of a packed command, or later into a FIFO cache is there only with what comes before.
+    Order,
+    /// A reliable write that is cut is there as a whole or not at all.
+    Whole,
+    /// What was erased for security comes back never.
+    Erased,
+}
+
+impl Promise {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completion => "completion",
+            Self::Flush => "flush",
+            Self::Fua => "fua",
+            Self::Order => "order",
+            Self::Whole => "whole",
+            Self::Erased => "erased",
+        }
+    }
+}
+
+/// A promise that the cells do not keep at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The promise.
+    pub promise: Promise,
+    /// The first sector.
+    pub sector: u64,
+    /// Sectors in all of which that is so.
+    pub sectors: u64,
+    /// The version that is promised.
+    pub version: Version,
+    /// The version that is there; 0 = nothing.
+    pub found: Version,
+}
+
+/// Contents of the cells, by program events.
+pub(crate) struct Durable {
+    contents: Arc<Contents>,
+    /// Version of each sector, by block; a discard counts.
+    versions: FxHashMap<u64, [Version; BLOCK as usize]>,
+    /// Discards of many sectors: first, end, version.
+    discards: Vec<(u64, u64, Version)>,
+    /// Sectors whose cells are behind a promise.
+    missing: BTreeMap<u64, (Version, Promise)>,
+    /// Programs under way: command, sector, sectors; kept for a device that tears.
+    under_way: Vec<(u32, u64, u32)>,
+}
+
+impl Durable {
+    pub fn new(base: &Arc<Contents>) -> Self {
+        Self {
+            contents: base.clone(),
+            versions: FxHashMap::default(),
+            discards: Vec::new(),
+            missing: BTreeMap::new(),
+            under_way: Vec::new(),
+        }
+    }
+
+    pub fn contents(&self) -> &Arc<Contents> {
+        &self.contents
+    }
+
+    fn version(&self, sector: u64) -> Version {
+        let written = self.versions.get(&(sector / BLOCK)).map_or(0, |all| all[(sector % BLOCK) as usize]);
+        let covers = |(first, end, _): &&(u64, u64, Version)| (*first..*end).contains(&sector);
+        let discarded = self.discards.iter().rfind(covers).map_or(0, |(.., version)| *version);
+        written.max(discarded)
+    }
+
+    pub fn begins(&mut self, command: u32, sector: u64, sectors: u32) {
+        self.under_way.push((command, sector, sectors));
+    }
+
+    /// Sectors hold nothing any more, by command `command`, and nothing is promised of them.
+    pub fn discarded(&mut self, spool: &Spool, command: u32, (first, end): (u64, u64)) {
+        let version = Version::from(command) + 1;
+        self.discards.retain(|(from, to, _)| *from < first || *to > end);
+        self.discards.push((first, end, version));
+        Arc::make_mut(&mut self.contents).clear(spool, first, end);
+        let gone: Vec<u64> = self.missing.range(first..end).map(|(sector, _)| *sector).collect();
+        for sector in gone {
+            self.missing.remove(&sector);
+        }
+    }
+
+    /// Sectors of a command are programmed; a version never replaces a newer one.
+    pub fn programmed(&mut self, spool: &Spool, logged: &Logged, command: u32, (first, end): (u64, u64)) {
+        self.under_way.retain(|(other, sector, _)| (*other, *sector) != (command, first));
+        let version = Version::from(command) + 1;
+        for sector in first..end {
+            if self.version(sector) < version {
+                let block = self.versions.entry(sector / BLOCK).or_default();
+                block[(sector % BLOCK) as usize] = version;
+                Arc::make_mut(&mut self.contents).set(spool, sector, logged.source_of(sector));
+                if self.missing.get(&sector).is_some_and(|(promised, _)| *promised <= version) {
+                    self.missing.remove(&sector);
+                }
+            }
+        }
+    }
+
+    /// Sectors are promised to hold a version or a newer one.
+    pub fn promised(&mut self, (first, end): (u64, u64), version: Version, promise: Promise) {
+        for sector in first..end {
+            if self.version(sector) < version {
+                self.missing.insert(sector, (version, promise));
+            }
+        }
+    }
+
+    /// The promises that the cells do not keep, neighbours together; with tears, reliable writes of which a cut leaves a part too.
+    pub fn broken(&self, reliable: impl Fn(u32) -> bool) -> Vec<Broken> {
+        let mut all: Vec<Broken> = Vec::new();
+        for (sector, (version, promise)) in &self.missing {
+            let found = self.version(*sector);
+            match all.last_mut() {
+                Some(last)
+                    if last.sector + last.sectors == *sector
+                        && (last.promise, last.version, last.found) == (*promise, *version, found) =>
+                {
+                    last.sectors += 1;
+                }
+                _ => all.push(Broken {
+                    promise: *promise,
+                    sector: *sector,
+                    sectors: 1,
+                    version: *version,
+                    found,
+                }),
+            }
+        }
+        let torn = self.under_way.iter().filter(|(command, _, sectors)| *sectors > 1 && reliable(*command));
+        all.extend(torn.map(|(command, sector, sectors)| Broken {
+            promise: Promise::Whole,
+            sector: *sector,
+            sectors: u64::from(*sectors),
+            version: Version::from(*command) + 1,
+            found: self.version(*sector),
+        }));
+        all
+    }
+
+    /// Blocks that differ from the contents because programs under way leave the first half of their sectors.
+    pub fn torn(&self, commands: &[Logged]) -> BTreeMap<u64, Block> {
+        let mut changes = BTreeMap::new();
+        for (command, first, sectors) in &self.under_way {
+            for sector in *first..first + u64::from(sectors / 2) {
+                if self.version(sector) <= Version::from(*command) {
+                    let block = changes
+                        .entry(sector / BLOCK)
+                        .or_insert_with(|| self.contents.block(sector / BLOCK));
+                    block[(sector % BLOCK) as usize] = commands[*command as usize].source_of(sector);
+                }
+            }
+        }
+        changes
+    }
+}

@@ -1,0 +1,345 @@
+//! Goes along a run and leaves the states of each cut, one after the other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use emmclab_base::{Error, Kind, Nanos, Result, SECTOR_BYTES};
+use emmclab_device::contract::{Rules, Version};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use rustc_hash::FxHashSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::choice::{Levels, Unpromised, Way, Ways, choose};
+use crate::contents::{BLOCK, Block, Contents};
+use crate::durable::{Broken, Durable, Promise};
+use crate::layered::HostView;
+use crate::legal::Legal;
+use crate::log::Port;
+use crate::run::{Run, What};
+use crate::view::View;
+
+/// What is explored, and how.
+#[derive(Clone, Debug)]
+pub struct ExploreOptions {
+    /// Most moments at which power is cut; all where there are fewer.
+    pub cuts: usize,
+    /// How states are chosen.
+    pub ways: Ways,
+    /// Decides which cuts and which states are tried.
+    pub seed: u64,
+    /// Sectors that are written as a whole or not at all.
+    pub atom: u64,
+    /// The mark after which power may go; from the beginning where there is none.
+    pub from: Option<String>,
+    /// Exactly this cut, and of it exactly this state.
+    pub only: Option<(usize, Option<u32>)>,
+    /// This share of the states: its number from 0, and how many there are.
+    pub share: (u64, u64),
+}
+
+impl Default for ExploreOptions {
+    fn default() -> Self {
+        Self { cuts: 1000, ways: Ways::default(), seed: 1, atom: 8, from: None, only: None, share: (0, 1) }
+    }
+}
+
+/// A state that a cut may leave.
+#[derive(Clone)]
+pub struct State {
+    /// The moment, by its place in [`Run::moments`], after which power went.
+    pub cut: usize,
+    /// Its number among the states of the cut.
+    pub number: u32,
+    /// Its number among all states.
+    pub index: u64,
+    /// When power went.
+    pub at: Nanos,
+    /// How it was chosen.
+    pub way: Way,
+    /// Lines of the workload that came before the cut.
+    pub acknowledged: usize,
+    /// Promises that the device of the run has not kept.
+    pub broken: Vec<Broken>,
+    base: Arc<Contents>,
+    changes: Arc<BTreeMap<u64, Block>>,
+    /// How many of the writes beyond the promises are there, atom by atom; none for the state of the device.
+    levels: Option<Levels>,
+}
+
+/// What was covered.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Covered {
+    /// Moments at which power could be cut.
+    pub moments: u64,
+    /// Cuts that were tried so far.
+    pub cuts: u64,
+    /// States of those cuts that the contract allows, at most.
+    pub legal: f64,
+    /// States that were chosen, this share's and others.
+    pub chosen: u64,
+    /// Of these, such as had the contents and the acknowledgements of an earlier one.
+    pub equal: u64,
+    /// Most writes beyond the promises at a cut.
+    pub most_unpromised: u64,
+}
+
+/// An exploration of a run.
+pub struct Explorer {
+    run: Arc<Run>,
+    options: ExploreOptions,
+    cuts: VecDeque<usize>,
+    /// Moments before this one have happened.
+    place: usize,
+    durable: Durable,
+    legal: Legal,
+    /// The promises of the layers, where there are any.
+    host: Option<Legal>,
+    acknowledged: usize,
+    /// Contents and acknowledgements that were chosen.
+    seen: FxHashSet<(u128, usize)>,
+    chosen: VecDeque<State>,
+    next_index: u64,
+    covered: Covered,
+}
+
+impl Explorer {
+    /// Begins an exploration.
+    ///
+    /// # Errors
+    /// For a run without moments to cut at, and for options that do not fit it.
+    pub fn new(run: &Arc<Run>, options: &ExploreOptions) -> Result<Self> {
+        let facts = &run.header().device;
+        let rules = facts.rules();
+        if ![1, 8].contains(&options.atom) {
+            return Err(Error::new(Kind::Config, "an atom is a sector or 4 KiB").in_field("tear"));
+        }
+        let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
+        let all = run.moments().len();
+        if from >= all {
+            return Err(Error::new(Kind::Empty, "the log has no moment at which power could be cut")
+                .hint("the workload wrote nothing"));
+        }
+        let cuts = match options.only {
+            Some((cut, _)) if cut < all => [cut].into(),
+            Some((cut, _)) => {
+                return Err(Error::new(Kind::Config, format!("the log has moments 0 to {}", all - 1))
+                    .of_field("cut", 0, cut.to_string().as_bytes()));
+            }
+            None => sample(from, all, options.cuts, options.seed),
+        };
+        Ok(Self {
+            run: run.clone(),
+            options: options.clone(),
+            cuts,
+            place: 0,
+            durable: Durable::new(run.base()),
+            legal: Legal::new(run, Port::Device, rules, options.atom),
+            host: (!run.header().layers.is_empty()).then(|| {
+                let rules = Rules { write_through: false, fifo: false, unit_sectors: 1 };
+                Legal::new(run, Port::Host, rules, 1)
+            }),
+            acknowledged: 0,
+            seen: FxHashSet::default(),
+            chosen: VecDeque::new(),
+            next_index: 0,
+            covered: Covered { moments: (all - from) as u64, ..Covered::default() },
+        })
+    }
+
+    /// The run.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// What was covered so far.
+    pub fn covered(&self) -> Covered {
+        self.covered
+    }
+
+    /// Cuts that are to come.
+    pub fn cuts_left(&self) -> usize {
+        self.cuts.len()
+    }
+
+    /// The disk of a state.
+    pub fn view(&self, state: &State) -> View {
+        View::new(&self.run, &state.base, &state.changes, self.run.header().device.sectors)
+    }
+
+    /// The next state of this share; `None` at the end.
+    pub fn next_state(&mut self) -> Option<State> {
+        loop {
+            if let Some(state) = self.chosen.pop_front() {
+                return Some(state);
+            }
+            let cut = self.cuts.pop_front()?;
+            self.go_to(cut);
+            self.choose(cut);
+        }
+    }
+
+    /// What is wrong with the sectors that layers show after recovery from a state of the present cut, if anything: a sector that holds
+    /// neither what they promised nor anything written since.
+    pub(crate) fn host_fault(&self, view: &HostView) -> Option<String> {
+        let legal = self.host.as_ref()?;
+        let written: Vec<u64> = legal.promised().blocks().map(|(block, _)| block).collect();
+        let loose = legal.atoms().map(|(first, _)| first / BLOCK);
+        let mut blocks: Vec<u64> = written.into_iter().chain(loose).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let mut buffer = vec![0; (BLOCK * SECTOR_BYTES) as usize];
+        for block in blocks {
+            let first = block * BLOCK;
+            let sectors = (view.sectors() - first).min(BLOCK);
+            let buffer = &mut buffer[..(sectors * SECTOR_BYTES) as usize];
+            if let Err(error) = view.read(first, buffer) {
+                return Some(format!("sector {first} cannot be read: {error}"));
+            }
+            for (sector, data) in (first..).zip(buffer.chunks_exact(SECTOR_BYTES as usize)) {
+                if legal.contradicts(&self.run, sector, xxh3_64(data)) {
+                    return Some(format!("sector {sector} holds neither what was promised nor what was written since"));
+                }
+            }
+        }
+        None
+    }
+
+    /// Has everything up to a moment happen, that moment included.
+    fn go_to(&mut self, cut: usize) {
+        let run = self.run.clone();
+        let commands = run.commands(Port::Device);
+        let spool = run.spool();
+        while self.place <= cut {
+            let moment = run.moments()[self.place];
+            self.place += 1;
+            match moment.what {
+                What::Arrives(Port::Device, command) => self.legal.arrives(&run, command),
+                What::Completes(Port::Device, command) => {
+                    let own = commands[command as usize].command;
+                    let durable = &mut self.durable;
+                    self.legal.completes(&run, command, moment.at, |(first, end, version)| {
+                        let promise = match (version == Version::from(command) + 1, own.modifiers.durable()) {
+                            _ if own.op == emmclab_base::Op::SecureErase => Promise::Erased,
+                            (true, true) => Promise::Fua,
+                            (true, false) => Promise::Completion,
+                            (false, _) => Promise::Flush,
+                        };
+                        durable.promised((first, end), version, promise);
+                    });
+                }
+                What::Begins { command, sector, sectors } => self.durable.begins(command, sector, sectors),
+                What::Programmed { command, sector, sectors } => {
+                    let range = (sector, sector + u64::from(sectors));
+                    self.durable.programmed(spool, &commands[command as usize], command, range);
+                    for (first, end, version) in self.legal.implied_by(Version::from(command) + 1) {
+                        self.durable.promised((first, end), version, Promise::Order);
+                    }
+                }
+                What::Discarded { command, sector, sectors } => {
+                    self.durable.discarded(spool, command, (sector, sector + sectors));
+                }
+                What::Acknowledged(_) => self.acknowledged += 1,
+                What::Arrives(Port::Host, command) => {
+                    if let Some(host) = &mut self.host {
+                        host.arrives(&run, command);
+                    }
+                }
+                What::Completes(Port::Host, command) => {
+                    if let Some(host) = &mut self.host {
+                        host.completes(&run, command, moment.at, |_| {});
+                    }
+                }
+                What::Mark(_) => {}
+            }
+        }
+    }
+
+    /// Chooses the states of a cut.
+    fn choose(&mut self, cut: usize) {
+        let run = self.run.clone();
+        let unpromised: Vec<Vec<Unpromised>> =
+            self.legal.unpromised().into_iter().map(<[Unpromised]>::to_vec).collect();
+        let writes: Vec<&[Unpromised]> = unpromised.iter().map(Vec::as_slice).collect();
+        self.covered.cuts += 1;
+        self.covered.legal += self.legal.count();
+        let most = writes.iter().map(|writes| writes.len() as u64).sum();
+        self.covered.most_unpromised = self.covered.most_unpromised.max(most);
+        let mut number = 0;
+        for (way, most) in self.options.ways.clone().iter() {
+            if way == Way::Device {
+                let commands = run.commands(Port::Device);
+                let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
+                let broken = self.durable.broken(reliable);
+                let changes = self.durable.torn(commands);
+                self.keep(cut, &mut number, way, (self.durable.contents().clone(), changes, None), broken);
+                continue;
+            }
+            let seed = self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            for mut levels in choose(way, most, &writes, seed) {
+                self.legal.close(&mut levels);
+                let changes = self.legal.changes(&run, &levels);
+                let parts = (self.legal.promised().clone(), changes, Some(levels));
+                self.keep(cut, &mut number, way, parts, Vec::new());
+            }
+        }
+    }
+
+    /// Adds a state unless an equal one was chosen before.
+    fn keep(
+        &mut self,
+        cut: usize,
+        number: &mut u32,
+        way: Way,
+        (base, changes, levels): (Arc<Contents>, BTreeMap<u64, Block>, Option<Levels>),
+        broken: Vec<Broken>,
+    ) {
+        let own = *number;
+        *number += 1;
+        let only = self.options.only.and_then(|(_, number)| number);
+        if only.is_some_and(|only| only != own) {
+            return;
+        }
+        self.covered.chosen += 1;
+        let spool = self.run.spool();
+        let sum = changes.iter().fold(base.sum(), |sum, (block, sources)| {
+            base.sum_with(spool, sum, *block, sources)
+        });
+        if !self.seen.insert((sum, self.acknowledged)) && broken.is_empty() {
+            self.covered.equal += 1;
+            return;
+        }
+        let index = self.next_index;
+        self.next_index += 1;
+        let (share, shares) = self.options.share;
+        if index % shares != share {
+            return;
+        }
+        self.chosen.push_back(State {
+            cut,
+            number: own,
+            index,
+            at: self.run.moments()[cut].at,
+            way,
+            acknowledged: self.acknowledged,
+            broken,
+            base,
+            changes: Arc::new(changes),
+            levels,
+        });
+    }
+}
+
+/// At most `most` moments of `from..end`, each as likely as the others, in order.
+fn sample(from: usize, end: usize, most: usize, seed: u64) -> VecDeque<usize> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut wanted = most.min(end - from);
+    let mut chosen = VecDeque::with_capacity(wanted);
+    for cut in from..end {
+        if (random.next_u64() % (end - cut) as u64) < wanted as u64 {
+            chosen.push_back(cut);
+            wanted -= 1;
+        }
+    }
+    chosen
+}

@@ -1,0 +1,131 @@
+//! Recovers a state in this process, and looks into its files.
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_ext4::{Filesystem, Recovery};
+
+use crate::explorer::{Explorer, State};
+use crate::layered::HostView;
+
+/// Who made a promise; the lowest that broke one is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The device: its contract.
+    Device,
+    /// A layer between file system and device.
+    Layer,
+    /// The journal of the file system: its rules of order.
+    Journal,
+    /// The file system.
+    FileSystem,
+    /// The software above.
+    Application,
+}
+
+impl Level {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Layer => "layer",
+            Self::Journal => "journal",
+            Self::FileSystem => "filesystem",
+            Self::Application => "application",
+        }
+    }
+}
+
+/// A promise that a state breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Whose promise.
+    pub level: Level,
+    /// The promise, a word.
+    pub promise: &'static str,
+    /// What was found.
+    pub detail: String,
+}
+
+/// What recovery made of a state.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// The first problem, from below.
+    pub problem: Option<Problem>,
+    /// The contents of the files that were asked for; none where there is no such file, or a problem.
+    pub files: Vec<Option<Vec<u8>>>,
+    /// Transactions that were replayed.
+    pub transactions: u32,
+    /// Writes that the recovery of layers did.
+    pub layer_writes: usize,
+}
+
+/// Longest file that is read, bytes.
+const MOST_FILE: usize = 1 << 30;
+
+/// Recovers states, one after the other; what it knows of checksums goes from one to the next.
+#[derive(Default)]
+pub struct Judge {
+    recovery: Recovery,
+}
+
+impl Judge {
+    /// Has layers and journal recover a state of `explorer`, of which it is the present, and reads files. With `cut_after`, power
+    /// goes again after so many writes of the layers' recovery.
+    ///
+    /// # Errors
+    /// Where something is there that this tool does not know: a fault of nobody.
+    pub fn recover(
+        &mut self,
+        explorer: &Explorer,
+        state: &State,
+        wanted: &[&str],
+        cut_after: Option<usize>,
+    ) -> Result<Recovered> {
+        let header = explorer.run().header();
+        let view = explorer.view(state);
+        let broken = |level, promise, detail| {
+            let problem = Some(Problem { level, promise, detail });
+            Ok(Recovered { problem, ..Recovered::default() })
+        };
+        let host = match HostView::recover(view, &header.layers, header.sectors, cut_after)? {
+            Ok(host) => host,
+            Err(error) => return broken(Level::Layer, "recovery", format!("the layers do not recover: {error}")),
+        };
+        let layer_writes = host.recovery_writes();
+        if let Some(detail) = explorer.host_fault(&host) {
+            return broken(Level::Layer, "contents", detail);
+        }
+        let mut recovered = match self.files(&host, wanted) {
+            Ok(recovered) => recovered,
+            Err(error) if error.kind() == Kind::Unsupported => return Err(error),
+            Err(error) => return broken(Level::FileSystem, "mountable", one_line(&error)),
+        };
+        recovered.layer_writes = layer_writes;
+        Ok(recovered)
+    }
+
+    /// Replays the journal of a disk and reads files of it.
+    ///
+    /// # Errors
+    /// Where structures of the file system are damaged, or not known.
+    pub fn files(&mut self, host: &HostView, wanted: &[&str]) -> Result<Recovered> {
+        let replayed = self.recovery.replay(host)?;
+        let replay = replayed.replay();
+        if let Some(refused) = &replay.refused {
+            let detail = one_line(refused);
+            let problem = Some(Problem { level: Level::FileSystem, promise: "mountable", detail });
+            return Ok(Recovered { problem, ..Recovered::default() });
+        }
+        let transactions = replay.end.wrapping_sub(replay.first);
+        let files = Filesystem::open(&replayed)?;
+        let mut found = Vec::with_capacity(wanted.len());
+        for path in wanted {
+            let inode = files.lookup(path)?;
+            found.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
+        }
+        Ok(Recovered { files: found, transactions, ..Recovered::default() })
+    }
+}
+
+fn one_line(error: &Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,179 @@
+//! The disk above the layers, once they have recovered from a state of the device.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use emmclab_base::{Op, Result, SECTOR_BYTES};
+use emmclab_device::Modifiers;
+use emmclab_ext4::Blocks;
+use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
+
+use crate::view::View;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// Sectors that are written over a view, in memory.
+#[derive(Clone, Default)]
+struct Overlay(BTreeMap<u64, Box<[u8]>>);
+
+impl Overlay {
+    fn write(&mut self, sector: u64, data: &[u8]) {
+        for (sector, part) in (sector..).zip(data.chunks_exact(SECTOR)) {
+            self.0.insert(sector, part.into());
+        }
+    }
+
+    fn patch(&self, sector: u64, buffer: &mut [u8]) {
+        let end = sector + (buffer.len() / SECTOR) as u64;
+        for (at, data) in self.0.range(sector..end) {
+            let from = (at - sector) as usize * SECTOR;
+            buffer[from..from + SECTOR].copy_from_slice(data);
+        }
+    }
+}
+
+/// A state of the device that recovery writes to.
+struct StateDisk {
+    view: View,
+    overlay: Overlay,
+    /// What recovery writes, in order.
+    writes: Vec<(u64, Box<[u8]>)>,
+}
+
+impl Disk for StateDisk {
+    fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.view.read(sector, buffer)?;
+        self.overlay.patch(sector, buffer);
+        Ok(())
+    }
+
+    fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
+        self.overlay.write(sector, data);
+        self.writes.push((sector, data.into()));
+        Ok(())
+    }
+
+    fn discard(&mut self, sector: u64, sectors: u32, _: bool) -> io::Result<()> {
+        let zeros = vec![0; sectors as usize * SECTOR];
+        self.write(sector, &zeros, Modifiers::empty())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a host sees of a state: the state itself, or what its layers make of it.
+pub struct HostView {
+    source: Source,
+    sectors: u64,
+}
+
+enum Source {
+    Plain(View),
+    Layered(Box<RefCell<Executor<StateDisk>>>),
+}
+
+impl HostView {
+    /// Has the layers recover from a state, of whose recovery power cut short an earlier attempt after `cut_after` writes, if any.
+    ///
+    /// # Errors
+    /// Where the layers cannot be built, or cannot recover.
+    pub fn recover(
+        view: View,
+        layers: &[LayerConfig],
+        sectors: u64,
+        cut_after: Option<usize>,
+    ) -> Result<io::Result<Self>> {
+        if layers.is_empty() {
+            return Ok(Ok(Self { source: Source::Plain(view), sectors }));
+        }
+        let start = |overlay: Overlay| {
+            let below = Below { main: view.sectors(), second: None };
+            let layers = build_stack(layers, &below)?;
+            let disk = StateDisk { view: view.clone(), overlay, writes: Vec::new() };
+            Ok(Executor::start(layers, vec![disk], true))
+        };
+        let mut started: io::Result<Executor<StateDisk>> = start(Overlay::default())?;
+        if let (Some(writes), Ok(executor)) = (cut_after, &mut started) {
+            let mut left = Overlay::default();
+            for (sector, data) in executor.disks().iter().flat_map(|disk| disk.writes.iter().take(writes)) {
+                left.write(*sector, data);
+            }
+            started = start(left)?;
+        }
+        Ok(started.map(|executor| Self { source: Source::Layered(Box::new(executor.into())), sectors }))
+    }
+
+    /// Writes that recovery did.
+    pub fn recovery_writes(&self) -> usize {
+        match &self.source {
+            Source::Plain(_) => 0,
+            Source::Layered(executor) => executor.borrow_mut().disks().iter().map(|disk| disk.writes.len()).sum(),
+        }
+    }
+
+    /// Size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Fills `buffer` with whole sectors from `sector` on.
+    ///
+    /// # Errors
+    /// Beyond the end, and as the state gives them.
+    pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if sector.saturating_add((buffer.len() / SECTOR) as u64) > self.sectors {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match &self.source {
+            Source::Plain(view) => view.read(sector, buffer),
+            Source::Layered(executor) => executor.borrow_mut().submit(Op::Read, sector, buffer),
+        }
+    }
+
+    /// The ranges of sectors that may hold something, in order.
+    pub fn written(&self) -> Vec<Range<u64>> {
+        match &self.source {
+            Source::Plain(view) => {
+                let blocks = view.written().into_iter().map(|block| block * 8..block * 8 + 8);
+                blocks.map(|range| range.start..range.end.min(self.sectors)).collect()
+            }
+            // Layers keep a sector anywhere.
+            Source::Layered(_) => {
+                (0..self.sectors).step_by(2048).map(|first| first..(first + 2048).min(self.sectors)).collect()
+            }
+        }
+    }
+}
+
+impl Blocks for HostView {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.sectors * SECTOR_BYTES)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let sector = SECTOR_BYTES;
+        if offset.is_multiple_of(sector) && (buffer.len() as u64).is_multiple_of(sector) {
+            return self.read(offset / sector, buffer);
+        }
+        let (first, end) = (offset / sector, (offset + buffer.len() as u64).div_ceil(sector));
+        let mut whole = vec![0; ((end - first) * sector) as usize];
+        self.read(first, &mut whole)?;
+        let from = (offset - first * sector) as usize;
+        buffer.copy_from_slice(&whole[from..from + buffer.len()]);
+        Ok(())
+    }
+
+    fn content(&self, offset: u64, length: usize) -> Option<u64> {
+        let (sector, length) = (SECTOR_BYTES, length as u64);
+        match &self.source {
+            Source::Plain(view) if offset.is_multiple_of(sector) && length.is_multiple_of(sector) => {
+                Some(view.identity(offset / sector, length / sector))
+            }
+            _ => None,
+        }
+    }
+}

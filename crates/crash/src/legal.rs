@@ -1,0 +1,282 @@
+//! What any device that keeps the contract may have left: for each atom, what is promised or something newer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emmclab_base::{Nanos, Op};
+use emmclab_device::{Command, Modifiers};
+use emmclab_device::contract::{Promises, Rules, Version};
+
+use crate::choice::{Levels, Unpromised};
+use crate::contents::{BLOCK, Block, Contents};
+use crate::log::Port;
+use crate::run::{Logged, Run};
+
+/// Atoms that a discard may cover and still be tried both ways, done and not done. A longer one counts as done once it is complete,
+/// which the contract allows.
+const MOST_DISCARDED: u64 = 256;
+
+/// Sectors and the version that is promised of them: first, end, version.
+pub(crate) type Extent = (u64, u64, Version);
+
+/// The promises of a run so far, and the writes beyond them.
+pub(crate) struct Legal {
+    promises: Promises,
+    port: Port,
+    /// Sectors of an atom: what is written as a whole or not at all.
+    atom: u64,
+    /// By atom, the writes that are not promised, in order of their versions.
+    atoms: BTreeMap<u64, Vec<Unpromised>>,
+    promised: Arc<Contents>,
+    /// Commands that are complete.
+    completed: u32,
+    /// Writes in flight whose flush comes first, each with the number of commands that were complete when it came.
+    preflushes: BTreeMap<Version, u32>,
+}
+
+impl Legal {
+    pub fn new(run: &Run, port: Port, rules: Rules, atom: u64) -> Self {
+        // Sectors of the host's port are others than the device's.
+        let promised = if port == Port::Host { Arc::default() } else { run.base().clone() };
+        Self {
+            promises: Promises::new(rules),
+            port,
+            atom,
+            atoms: BTreeMap::new(),
+            promised,
+            completed: 0,
+            preflushes: BTreeMap::new(),
+        }
+    }
+
+    /// The digests that sectors of a disk may have which keeps the promises: where `found` is none of them, the sector.
+    pub fn contradicts(&self, run: &Run, sector: u64, found: u64) -> bool {
+        let spool = run.spool();
+        if spool.digest(self.promised.sector(sector)) == found {
+            return false;
+        }
+        let writes = self.atoms.get(&(sector / self.atom)).into_iter().flatten();
+        let commands = run.commands(self.port);
+        !writes
+            .map(|write| &commands[write.version as usize - 1])
+            .filter(|logged| part(logged, (sector, sector + 1)).count() == 1)
+            .any(|logged| spool.digest(logged.source_of(sector)) == found)
+    }
+
+    /// What is promised.
+    pub fn promised(&self) -> &Arc<Contents> {
+        &self.promised
+    }
+
+    /// The writes that are not promised, atom by atom.
+    pub fn unpromised(&self) -> Vec<&[Unpromised]> {
+        self.atoms.values().map(Vec::as_slice).collect()
+    }
+
+    /// The atoms of which there are such writes: first sector and end.
+    pub fn atoms(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.atoms.keys().map(|atom| (atom * self.atom, (atom + 1) * self.atom))
+    }
+
+    /// A command comes.
+    pub fn arrives(&mut self, run: &Run, place: u32) {
+        let logged = &run.commands(self.port)[place as usize];
+        let first_of_pack = place == 0 || run.commands(self.port)[place as usize - 1].packed_after == 0;
+        if logged.packed_after > 0 && first_of_pack {
+            let end = place as usize + 1 + usize::from(logged.packed_after);
+            let entries = run.commands(self.port).get(place as usize..end).unwrap_or_default();
+            let entries: Vec<Command> = entries.iter().map(|entry| entry.command).collect();
+            self.promises.arrived_packed(&entries);
+        } else if first_of_pack {
+            self.promises.arrived(&logged.command);
+        }
+        let (first, end) = (logged.command.sector, logged.end());
+        let wide = self.is_wide(logged);
+        let changes = match logged.command.op {
+            Op::Write => true,
+            Op::Discard | Op::SecureErase => !wide,
+            Op::Read | Op::Flush => false,
+        };
+        if logged.command.modifiers.contains(Modifiers::PREFLUSH) {
+            self.preflushes.insert(Version::from(place) + 1, self.completed);
+        }
+        if changes {
+            for atom in first / self.atom..end.div_ceil(self.atom) {
+                let writes = self.atoms.entry(atom).or_default();
+                writes.push(Unpromised { version: Version::from(place) + 1, complete: 0 });
+            }
+        }
+    }
+
+    /// A command is complete; `promised` hears of what is promised by that.
+    pub fn completes(&mut self, run: &Run, place: u32, at: Nanos, mut promised: impl FnMut(Extent)) {
+        let logged = &run.commands(self.port)[place as usize];
+        let (first, end) = (logged.command.sector, logged.end());
+        let version = Version::from(place) + 1;
+        self.promises.completed(version, at);
+        self.completed += 1;
+        self.preflushes.remove(&version);
+        let (own, whole) = ((first, end), (0, u64::MAX));
+        let modifiers = logged.command.modifiers;
+        match logged.command.op {
+            Op::Write => {
+                self.note_complete(own, version);
+                if modifiers.contains(Modifiers::PREFLUSH) {
+                    self.fold_promised(run, whole, &mut promised);
+                } else if modifiers.durable() || self.promises.promised(first) >= version {
+                    self.fold_promised(run, own, &mut promised);
+                }
+            }
+            Op::Flush => self.fold_promised(run, whole, &mut promised),
+            Op::Discard if !self.is_wide(logged) => self.note_complete(own, version),
+            // Erased for security: what was there is not there any more. A discard of this length counts as done.
+            Op::Discard | Op::SecureErase => {
+                self.fold_nothing(run, own, version);
+                if logged.command.op == Op::SecureErase {
+                    promised((first, end, version));
+                }
+            }
+            Op::Read => {}
+        }
+    }
+
+    fn is_wide(&self, logged: &Logged) -> bool {
+        u64::from(logged.command.sectors) / self.atom > MOST_DISCARDED
+    }
+
+    fn note_complete(&mut self, (first, end): (u64, u64), version: Version) {
+        let number = self.completed;
+        for (_, writes) in self.atoms.range_mut(first / self.atom..end.div_ceil(self.atom)) {
+            writes.iter_mut().filter(|write| write.version == version).for_each(|write| write.complete = number);
+        }
+    }
+
+    /// Takes what is promised by now out of the writes of the atoms that the range touches.
+    fn fold_promised(&mut self, run: &Run, (first, end): (u64, u64), promised: &mut impl FnMut(Extent)) {
+        let Self { promises, atoms, atom: size, promised: contents, port, .. } = self;
+        let commands = run.commands(*port);
+        let contents = Arc::make_mut(contents);
+        let end = if end == u64::MAX { end } else { end.div_ceil(*size) };
+        let mut empty = Vec::new();
+        for (atom, writes) in atoms.range_mut(first / *size..end) {
+            let sectors = (atom * *size, (atom + 1) * *size);
+            let is_promised = |write: &Unpromised| {
+                let part = part(&commands[write.version as usize - 1], sectors);
+                part.clone().next().is_some_and(|sector| promises.promised(sector) >= write.version)
+            };
+            let Some(last) = writes.iter().rposition(is_promised) else { continue };
+            for write in writes.drain(..=last) {
+                let logged = &commands[write.version as usize - 1];
+                for sector in part(logged, sectors) {
+                    contents.set(run.spool(), sector, logged.source_of(sector));
+                    if promises.promised(sector) == write.version {
+                        promised((sector, sector + 1, write.version));
+                    }
+                }
+            }
+            if writes.is_empty() {
+                empty.push(*atom);
+            }
+        }
+        for atom in empty {
+            atoms.remove(&atom);
+        }
+    }
+
+    /// Sectors hold nothing from now on, nor what was written to them before.
+    fn fold_nothing(&mut self, run: &Run, (first, end): (u64, u64), version: Version) {
+        Arc::make_mut(&mut self.promised).clear(run.spool(), first, end);
+        let atoms = first.div_ceil(self.atom)..end / self.atom;
+        if atoms.is_empty() {
+            return;
+        }
+        for (_, writes) in self.atoms.range_mut(atoms) {
+            writes.retain(|write| write.version > version);
+        }
+        self.atoms.retain(|_, writes| !writes.is_empty());
+    }
+
+    /// How many states there are, at most: orders among writes forbid some.
+    pub fn count(&self) -> f64 {
+        self.atoms.values().map(|writes| writes.len() as f64 + 1.0).product()
+    }
+
+    /// What must be durable where a version is.
+    pub fn implied_by(&self, version: Version) -> Vec<Extent> {
+        let orders = self.promises.orders().filter(|order| order.after.contains(&version));
+        orders.flat_map(|order| self.promises.owed_by(&order).collect::<Vec<_>>()).collect()
+    }
+
+    /// Adds what must be there because of what is there.
+    pub fn close(&self, levels: &mut Levels) {
+        loop {
+            let mut changed = self.close_preflushes(levels);
+            for order in self.promises.orders() {
+                let mut all = self.atoms.values().zip(levels.iter());
+                let there = all.any(|(writes, level)| {
+                    writes[..usize::from(*level)].iter().any(|write| order.after.contains(&write.version))
+                });
+                if !there {
+                    continue;
+                }
+                for (first, end, version) in self.promises.owed_by(&order) {
+                    let atoms = first / self.atom..end.div_ceil(self.atom);
+                    for ((atom, writes), level) in self.atoms.iter().zip(levels.iter_mut()) {
+                        let needed = writes.iter().filter(|write| write.version <= version).count() as u16;
+                        if atoms.contains(atom) && *level < needed {
+                            *level = needed;
+                            changed = true;
+                        }
+                    }
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// A write with PREFLUSH is there only with everything that was complete when it came; whether that added anything.
+    fn close_preflushes(&self, levels: &mut Levels) -> bool {
+        let mut changed = false;
+        for (version, complete) in &self.preflushes {
+            let mut all = self.atoms.values().zip(levels.iter());
+            let there = |(writes, level): (&Vec<Unpromised>, &u16)| {
+                writes[..usize::from(*level)].iter().any(|write| write.version == *version)
+            };
+            if !all.any(there) {
+                continue;
+            }
+            for (writes, level) in self.atoms.values().zip(levels.iter_mut()) {
+                let before = |write: &Unpromised| (1..=*complete).contains(&write.complete);
+                let needed = writes.iter().rposition(before).map_or(0, |place| place as u16 + 1);
+                changed |= *level < needed;
+                *level = needed.max(*level);
+            }
+        }
+        changed
+    }
+
+    /// The blocks in which a state differs from what is promised.
+    pub fn changes(&self, run: &Run, levels: &Levels) -> BTreeMap<u64, Block> {
+        let commands = run.commands(self.port);
+        let mut changes = BTreeMap::new();
+        for ((atom, writes), level) in self.atoms.iter().zip(levels) {
+            let sectors = (atom * self.atom, (atom + 1) * self.atom);
+            for write in &writes[..usize::from(*level)] {
+                let logged = &commands[write.version as usize - 1];
+                for sector in part(logged, sectors) {
+                    let block =
+                        changes.entry(sector / BLOCK).or_insert_with(|| self.promised.block(sector / BLOCK));
+                    block[(sector % BLOCK) as usize] = logged.source_of(sector);
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// The sectors of a command among others.
+fn part(logged: &Logged, (first, end): (u64, u64)) -> std::ops::Range<u64> {
+    logged.command.sector.max(first)..logged.end().min(end)
+}

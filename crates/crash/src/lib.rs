@@ -1,0 +1,29 @@
+//! Power cuts: a log of a run, the states that a cut may leave, and whose promise a state breaks.
+//!
+//! A live device writes a [log](mod@log) of every command with its data, of what its cells hold when, and of what the workload was told is
+//! safe. A [`Run`] is such a log in order of time. An [`Explorer`] goes along it and leaves, for each moment at which power may go,
+//! what this device would have left, and a choice of what any device may leave that keeps the contract
+//! ([`emmclab_device::contract`]). A [`View`] reads such a disk without a copy.
+
+mod choice;
+mod contents;
+mod durable;
+mod explorer;
+mod judge;
+mod layered;
+mod legal;
+pub mod log;
+mod rules;
+mod run;
+mod spool;
+mod view;
+
+pub use choice::{Way, Ways};
+pub use durable::{Broken, Promise};
+pub use explorer::{Covered, ExploreOptions, Explorer, State};
+pub use judge::{Judge, Level, Problem, Recovered};
+pub use layered::HostView;
+pub use rules::{RuleBreak, journal_rules};
+pub use run::{Logged, Moment, Run, What};
+pub use spool::{Source, Spool};
+pub use view::View;

@@ -1,0 +1,249 @@
+//! The log of the kernel's device-mapper target `log-writes`, read and written, so that its tools work on ours and the other way round.
+//!
+//! Source: Linux `drivers/md/dm-log-writes.c` and `Documentation/admin-guide/device-mapper/log-writes.rst`. All numbers are
+//! little-endian. Sector 0 holds magic, version, number of entries (`u64` each) and the sector size (`u32`). Each entry has a sector of
+//! its own, with sector, sectors, flags and length of inline data (`u64` each), then that data; the entry's sectors follow, but for
+//! a discard. The target logs what is complete, and writes that wait for a flush before the flush itself.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::Path;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_device::Modifiers;
+
+use super::{DeviceFacts, LogHeader, Port, Record};
+use crate::run::{Run, RunBuilder, What};
+
+const MAGIC: u64 = 0x6a_7366_7773_6872;
+const VERSION: u64 = 1;
+const FLUSH: u64 = 1;
+const FUA: u64 = 1 << 1;
+const DISCARD: u64 = 1 << 2;
+const MARK: u64 = 1 << 3;
+const METADATA: u64 = 1 << 4;
+/// Most sectors of an entry: the kernel's largest request is far below.
+const MOST_SECTORS: u64 = 1 << 20;
+
+/// Whether the bytes are the beginning of such a log.
+pub(crate) fn recognizes(first: &[u8]) -> bool {
+    first.starts_with(&MAGIC.to_le_bytes())
+}
+
+struct Input<'a> {
+    file: BufReader<File>,
+    path: &'a Path,
+    offset: u64,
+}
+
+impl Input<'_> {
+    /// Fills the buffer; false where the file ends before.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<bool> {
+        match self.file.read_exact(buffer) {
+            Ok(()) => {
+                self.offset += buffer.len() as u64;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(Error::io(self.path, error)),
+        }
+    }
+
+    fn wrong(&self, problem: &str, field: &str, value: u64) -> Error {
+        Error::new(Kind::Value, problem).in_file(self.path).at_offset(self.offset).of_field(
+            field,
+            0,
+            value.to_string().as_bytes(),
+        )
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// Reads such a log of a device of `sectors` sectors; marks count as what the workload was told is safe.
+///
+/// # Errors
+/// Where the file cannot be read or is no such log.
+pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run> {
+    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let mut input = Input { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };
+    let mut head = [0; SECTOR_BYTES as usize];
+    let short = || Error::new(Kind::Truncated, "the log ends in its first sector").in_file(path);
+    if !input.fill(&mut head)? {
+        return Err(short());
+    }
+    let (version, entries) = (word(&head, 8), word(&head, 16));
+    let sector_bytes = word(&head, 24) & 0xffff_ffff;
+    if word(&head, 0) != MAGIC || version != VERSION {
+        return Err(input.wrong("the log is of another version", "version", version));
+    }
+    if !sector_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 16).contains(&sector_bytes) {
+        return Err(input.wrong("a sector of the log has an impossible size", "sector size", sector_bytes));
+    }
+    if !input.fill(&mut vec![0; (sector_bytes - SECTOR_BYTES) as usize])? {
+        return Err(short());
+    }
+    let device = DeviceFacts {
+        name: "dm-log-writes".to_owned(),
+        sectors,
+        unit_sectors: 1,
+        lies: "none".to_owned(),
+        ..DeviceFacts::default()
+    };
+    let header = LogHeader { device, sectors, writer: "dm-log-writes".to_owned(), ..LogHeader::default() };
+    let mut builder = RunBuilder::new(&header)?;
+    if let Some(base) = base {
+        read_base(base, sectors, &mut builder)?;
+    }
+    let scale = sector_bytes / SECTOR_BYTES;
+    let (mut entry, mut data) = (vec![0; sector_bytes as usize], Vec::new());
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    let mut truncated = false;
+    for number in 0..entries {
+        if !input.fill(&mut entry)? {
+            truncated = true;
+            break;
+        }
+        hash.update(&entry[..32]);
+        let (sector, length) = (word(&entry, 0).saturating_mul(scale), word(&entry, 8).saturating_mul(scale));
+        let (flags, inline) = (word(&entry, 16), word(&entry, 24));
+        if length > MOST_SECTORS && flags & DISCARD == 0 || length > u64::from(u32::MAX) {
+            return Err(input.wrong("an entry of the log has an impossible length", "sectors", length));
+        }
+        let at = Nanos::from_micros(2 * number as i64);
+        let done = at + Nanos::from_micros(1);
+        if flags & MARK != 0 {
+            let most = entry.len() - 32;
+            let text = &entry[32..32 + usize::try_from(inline).unwrap_or(most).min(most)];
+            let text = String::from_utf8_lossy(text);
+            let text = text.trim_end_matches('\0');
+            builder.add(&Record::Mark { at, text })?;
+            builder.add(&Record::Acknowledged { at, text })?;
+        }
+        let has_data = length > 0 && flags & DISCARD == 0;
+        data.resize(if has_data { (length * SECTOR_BYTES) as usize } else { 0 }, 0);
+        if has_data && !input.fill(&mut data)? {
+            truncated = true;
+            break;
+        }
+        let op = match (flags & DISCARD != 0, has_data, flags & FLUSH != 0) {
+            (true, ..) => Op::Discard,
+            (_, true, _) => Op::Write,
+            (_, _, true) => Op::Flush,
+            _ => continue,
+        };
+        let mut modifiers = Modifiers::empty();
+        modifiers.set(Modifiers::PREFLUSH, has_data && flags & FLUSH != 0);
+        modifiers.set(Modifiers::RELIABLE, flags & FUA != 0 && has_data);
+        modifiers.set(Modifiers::META, flags & METADATA != 0 && has_data);
+        let (port, flags) = (Port::Device, modifiers.bits());
+        let length = length as u32;
+        builder
+            .add(&Record::Command {
+                port,
+                number,
+                at,
+                op,
+                sector,
+                sectors: length,
+                flags,
+                packed_after: 0,
+                data: &data,
+            })
+            .map_err(|error| error.in_file(path).at_offset(input.offset))?;
+        builder.add(&Record::Complete { port, number, at: done })?;
+    }
+    builder.finish(header, hash.digest(), truncated)
+}
+
+/// What the device held when the log began.
+fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> {
+    const AT_ONCE: usize = 1 << 20;
+    let fail = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(fail)?;
+    let mut buffer = vec![0; AT_ONCE];
+    let mut sector = 0;
+    while sector < sectors {
+        let mut have = 0;
+        while have < AT_ONCE {
+            match file.read(&mut buffer[have..]).map_err(fail)? {
+                0 => break,
+                read => have += read,
+            }
+        }
+        let whole = have as u64 / SECTOR_BYTES;
+        if whole == 0 {
+            break;
+        }
+        let data = &buffer[..(whole.min(sectors - sector) * SECTOR_BYTES) as usize];
+        if data.iter().any(|byte| *byte != 0) {
+            builder.add(&Record::Base { sector, data })?;
+        }
+        sector += whole;
+    }
+    Ok(())
+}
+
+/// Writes the commands of a run at its device, in order of completion, as such a log.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn write(run: &Run, path: &Path) -> Result<()> {
+    let fail = |error| Error::io(path, error);
+    let file = File::create(path).map_err(fail)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    out.write_all(&[0; SECTOR_BYTES as usize]).map_err(fail)?;
+    let mut entries: u64 = 0;
+    let mut data = Vec::new();
+    let mut put = |fields: [u64; 4], inline: &[u8], data: &[u8]| {
+        let mut entry = [0; SECTOR_BYTES as usize];
+        for (place, field) in entry.chunks_exact_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        entry[32..32 + inline.len()].copy_from_slice(inline);
+        entries += 1;
+        out.write_all(&entry).and_then(|()| out.write_all(data)).map_err(fail)
+    };
+    for moment in run.moments() {
+        match moment.what {
+            What::Completes(Port::Device, command) => {
+                let logged = &run.commands(Port::Device)[command as usize];
+                let asks = |modifier| logged.command.modifiers.contains(modifier);
+                let flags = match logged.command.op {
+                    Op::Write => {
+                        u64::from(asks(Modifiers::PREFLUSH)) * FLUSH
+                            | u64::from(logged.command.modifiers.durable()) * FUA
+                            | u64::from(asks(Modifiers::META)) * METADATA
+                    }
+                    Op::Discard | Op::SecureErase => DISCARD,
+                    Op::Flush => FLUSH,
+                    Op::Read => continue,
+                };
+                let sectors = u64::from(logged.command.sectors);
+                data.clear();
+                if logged.command.op == Op::Write {
+                    data.resize((sectors * SECTOR_BYTES) as usize, 0);
+                    let sources: Vec<_> = (0..sectors).map(|i| logged.source.plus(i)).collect();
+                    run.spool().read(&sources, &mut data).map_err(fail)?;
+                }
+                put([logged.command.sector, sectors, flags, 0], &[], &data)?;
+            }
+            What::Acknowledged(line) => {
+                let text = run.acknowledgements()[line as usize].as_bytes();
+                let text = &text[..text.len().min(SECTOR_BYTES as usize - 32)];
+                put([0, 0, MARK, text.len() as u64], text, &[])?;
+            }
+            _ => {}
+        }
+    }
+    let mut file = out.into_inner().map_err(|error| fail(error.into_error()))?;
+    let mut head = Vec::with_capacity(28);
+    for field in [MAGIC, VERSION, entries] {
+        head.extend(field.to_le_bytes());
+    }
+    head.extend((SECTOR_BYTES as u32).to_le_bytes());
+    std::io::Seek::rewind(&mut file).map_err(fail)?;
+    file.write_all(&head).and_then(|()| file.sync_data()).map_err(fail)
+}

@@ -1,0 +1,189 @@
+//! Reads a log, a block at a time.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use emmclab_base::{Error, Kind, Result};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{LogHeader, MARK, MOST_BLOCK, Record, VERSION};
+
+/// A log being read.
+pub struct LogReader {
+    input: Box<dyn Read>,
+    path: PathBuf,
+    header: LogHeader,
+    offset: u64,
+    block: Vec<u8>,
+    stored: Vec<u8>,
+    hash: Xxh3,
+    truncated: bool,
+}
+
+/// The records of a block.
+pub struct Records<'a> {
+    rest: &'a [u8],
+    path: &'a Path,
+    offset: u64,
+}
+
+impl LogReader {
+    /// Whether the bytes are the beginning of such a log.
+    pub fn recognizes(first: &[u8]) -> bool {
+        first.starts_with(MARK)
+    }
+
+    /// Opens a log and reads its header.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is no log, or was written by another version.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        Self::new(Box::new(BufReader::with_capacity(1 << 20, file)), path)
+    }
+
+    /// Reads a log from bytes; `path` names it in errors.
+    ///
+    /// # Errors
+    /// As [`LogReader::open`].
+    pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
+        let mut start = [0; 12];
+        let fail = |problem: &str| Error::new(Kind::UnknownFormat, problem).in_file(path);
+        let no_log = || fail("this is no crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
+        match input.read_exact(&mut start) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_log()),
+            Err(error) => return Err(Error::io(path, error)),
+        }
+        if !Self::recognizes(&start) {
+            return Err(no_log());
+        }
+        if start[8..] != VERSION.to_le_bytes() {
+            return Err(fail("the crash log is of another version").at_offset(8).of_field(
+                "version",
+                0,
+                u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes(),
+            ));
+        }
+        let mut reader = Self {
+            input,
+            path: path.to_owned(),
+            header: LogHeader::default(),
+            offset: 12,
+            block: Vec::new(),
+            stored: Vec::new(),
+            hash: Xxh3::new(),
+            truncated: false,
+        };
+        if !reader.read_block()? {
+            return Err(Error::new(Kind::Truncated, "the crash log ends in its header").in_file(path));
+        }
+        reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
+            Error::new(Kind::Syntax, format!("the header of the crash log: {error}")).in_file(path).at_offset(24)
+        })?;
+        Ok(reader)
+    }
+
+    /// What the log says of the run.
+    pub fn header(&self) -> &LogHeader {
+        &self.header
+    }
+
+    /// Whether the log ends in the middle of a block, known after its last [`LogReader::next_block`].
+    pub fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// A number that tells this log from others: a hash of what was read so far.
+    pub fn identity(&self) -> u64 {
+        self.hash.digest()
+    }
+
+    /// The records of the next block; `None` at the end.
+    ///
+    /// # Errors
+    /// Where the file cannot be read; a damaged block is an error, a missing end is not.
+    pub fn next_block(&mut self) -> Result<Option<Records<'_>>> {
+        let offset = self.offset;
+        if !self.read_block()? {
+            return Ok(None);
+        }
+        Ok(Some(Records { rest: &self.block, path: &self.path, offset }))
+    }
+
+    fn read_block(&mut self) -> Result<bool> {
+        let mut head = [0; 12];
+        if !self.fill_head(&mut head)? {
+            return Ok(false);
+        }
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (stored, raw, crc) = (word(0), word(4), word(8));
+        if stored > MOST_BLOCK || raw > MOST_BLOCK {
+            return Err(self.damaged("an impossible length"));
+        }
+        self.stored.clear();
+        let read = (&mut self.input)
+            .take(u64::from(stored))
+            .read_to_end(&mut self.stored)
+            .map_err(|error| Error::io(&self.path, error))?;
+        if read < stored as usize {
+            self.truncated = true;
+            return Ok(false);
+        }
+        if crc32c::crc32c(&self.stored) != crc {
+            return Err(self.damaged("a wrong checksum"));
+        }
+        self.block = zstd::bulk::decompress(&self.stored, raw as usize)
+            .map_err(|_| self.damaged("bytes that cannot be decompressed"))?;
+        if self.block.len() != raw as usize {
+            return Err(self.damaged("another length than it says"));
+        }
+        self.hash.update(&crc.to_le_bytes());
+        self.offset += 12 + u64::from(stored);
+        Ok(true)
+    }
+
+    /// Reads the head of a block; false at the end of the file.
+    fn fill_head(&mut self, head: &mut [u8; 12]) -> Result<bool> {
+        let mut have = 0;
+        while have < head.len() {
+            match self.input.read(&mut head[have..]) {
+                Ok(0) => break,
+                Ok(read) => have += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&self.path, error)),
+            }
+        }
+        self.truncated = have > 0 && have < head.len();
+        Ok(have == head.len())
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        Error::new(Kind::Syntax, format!("a block of the crash log has {what}"))
+            .in_file(&self.path)
+            .at_offset(self.offset)
+            .hint("what stands before it can be used: cut the file off there")
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        match postcard::take_from_bytes::<Record<'a>>(self.rest) {
+            Ok((record, rest)) => {
+                self.rest = rest;
+                Some(Ok(record))
+            }
+            Err(error) => {
+                self.rest = &[];
+                let problem = format!("a record of the crash log cannot be read: {error}");
+                Some(Err(Error::new(Kind::Syntax, problem).in_file(self.path).at_offset(self.offset)))
+            }
+        }
+    }
+}

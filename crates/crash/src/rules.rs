@@ -1,0 +1,272 @@
+//! The rules of a journal, checked on the commands of a run: what must be durable before what.
+//!
+//! JBD2 promises to the file system, and needs from the device (Linux `fs/jbd2/{commit,checkpoint,recovery}.c`): every block of a
+//! transaction is durable before its commit block can be; home blocks of a transaction are written only once its commit block is
+//! durable; the tail moves past a transaction only once its home blocks are durable.
+
+use std::sync::Arc;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_device::Modifiers;
+use emmclab_device::contract::{Promises, Rules, Version};
+use emmclab_ext4::{
+    Filesystem, JournalFeatures, JournalSuperblock, Location, LogFormat, RecordKind, TagFlags,
+};
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::contents::Contents;
+use crate::layered::HostView;
+use crate::log::Port;
+use crate::run::{Logged, Run, What};
+use crate::spool::Source;
+use crate::view::View;
+
+/// A rule of the journal that a command breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleBreak {
+    /// The moment of the command, by its place in [`Run::moments`].
+    pub moment: usize,
+    /// The rule, a word.
+    pub rule: &'static str,
+    /// The transaction.
+    pub transaction: u32,
+    /// What was found.
+    pub detail: String,
+}
+
+/// A block that a transaction logged.
+struct LoggedBlock {
+    transaction: u32,
+    digest: u64,
+}
+
+/// A transaction in the log.
+#[derive(Default)]
+struct Transaction {
+    /// Where its descriptors, logged blocks and revokes lie, as sectors of the disk, with the version that wrote each.
+    blocks: Vec<(u64, Version)>,
+    commit: Option<(u64, Version)>,
+}
+
+struct Checker<'a> {
+    run: &'a Run,
+    location: Location,
+    format: LogFormat,
+    superblock: JournalSuperblock,
+    block_sectors: u64,
+    promises: Promises,
+    /// Completions so far, and for each write that is not promised when it was complete.
+    complete: FxHashMap<Version, Nanos>,
+    transactions: FxHashMap<u32, Transaction>,
+    /// By home block.
+    newest: FxHashMap<u64, LoggedBlock>,
+    /// Tags of the last descriptor that wait for their blocks: journal block, home, escaped, transaction.
+    expected: FxHashMap<u64, (u64, bool, u32)>,
+    breaks: Vec<RuleBreak>,
+}
+
+/// Checks the commands of a run against the rules of the ext4 journal that is there at moment `from`. Empty where there is no
+/// journal inside the file system.
+///
+/// # Errors
+/// Where the file system at that moment cannot be read.
+pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
+    let layered = !run.header().layers.is_empty();
+    let port = if layered { Port::Host } else { Port::Device };
+    let rules = if layered {
+        Rules { write_through: false, fifo: false, unit_sectors: 1 }
+    } else {
+        run.header().device.rules()
+    };
+    let mut contents = if layered { Contents::default() } else { (**run.base()).clone() };
+    for moment in &run.moments()[..from] {
+        let What::Arrives(at, place) = moment.what else { continue };
+        let logged = &run.commands(at)[place as usize];
+        match logged.command.op {
+            Op::Write if at == port => {
+                for sector in logged.command.sector..logged.end() {
+                    contents.set(run.spool(), sector, logged.source_of(sector));
+                }
+            }
+            Op::Discard | Op::SecureErase if at == port => {
+                contents.clear(run.spool(), logged.command.sector, logged.end());
+            }
+            _ => {}
+        }
+    }
+    let sectors = run.header().sectors;
+    let view = View::new(run, &Arc::new(contents), &Arc::default(), sectors);
+    let Ok(disk) = HostView::recover(view, &[], sectors, None)? else { return Ok(Vec::new()) };
+    let filesystem = Filesystem::open(&disk)?;
+    let Some(location) = Location::inside(&filesystem)? else { return Ok(Vec::new()) };
+    let superblock = location.superblock(&disk)?;
+    if superblock.features.contains(JournalFeatures::FAST_COMMIT) {
+        return Err(Error::new(Kind::Unsupported, "the journal has fast commits, whose rules are not checked")
+            .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
+    }
+    let mut checker = Checker {
+        run,
+        format: LogFormat::new(&superblock),
+        block_sectors: u64::from(filesystem.superblock().block_size) / SECTOR_BYTES,
+        superblock,
+        location,
+        promises: Promises::new(rules),
+        complete: FxHashMap::default(),
+        transactions: FxHashMap::default(),
+        newest: FxHashMap::default(),
+        expected: FxHashMap::default(),
+        breaks: Vec::new(),
+    };
+    // A transaction may have begun before.
+    for (place, moment) in run.moments().iter().enumerate() {
+        match moment.what {
+            What::Arrives(at, command) if at == port => {
+                let logged = &run.commands(port)[command as usize];
+                checker.promises.arrived(&logged.command);
+                if logged.command.op == Op::Write {
+                    checker.written(place, logged, Version::from(command) + 1)?;
+                }
+            }
+            What::Completes(at, command) if at == port => {
+                checker.promises.completed(Version::from(command) + 1, moment.at);
+                checker.complete.insert(Version::from(command) + 1, moment.at);
+            }
+            _ => {}
+        }
+    }
+    checker.breaks.retain(|found| found.moment >= from);
+    Ok(checker.breaks)
+}
+
+impl Checker<'_> {
+    fn written(&mut self, moment: usize, logged: &Logged, version: Version) -> Result<()> {
+        let size = self.block_sectors;
+        let mut bytes = vec![0; (size * SECTOR_BYTES) as usize];
+        let first = logged.command.sector.div_ceil(size);
+        for block in first..logged.end() / size {
+            let sector = block * size;
+            let sources: Vec<Source> = (sector..sector + size).map(|sector| logged.source_of(sector)).collect();
+            self.run
+                .spool()
+                .read(&sources, &mut bytes)
+                .map_err(|error| Error::io(&std::env::temp_dir(), error))?;
+            match self.location.block_at(sector * SECTOR_BYTES) {
+                Some(0) => self.tail(moment, logged, &bytes),
+                Some(place) => self.journaled(moment, logged, version, (place, sector), &bytes),
+                None => self.home(moment, block, &bytes),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a version is durable by the time that the command `by` can be.
+    fn settled(&self, sector: u64, version: Version, by: &Logged) -> bool {
+        if self.promises.base(sector) >= version {
+            return true;
+        }
+        let flushes = by.command.modifiers.contains(Modifiers::PREFLUSH);
+        flushes && self.complete.get(&version).is_some_and(|at| *at <= by.command.arrival)
+    }
+
+    /// A block of the log is written.
+    fn journaled(
+        &mut self,
+        moment: usize,
+        logged: &Logged,
+        version: Version,
+        (place, sector): (u64, u64),
+        bytes: &[u8],
+    ) {
+        if let Some((home, escaped, transaction)) = self.expected.remove(&place) {
+            let digest = if escaped {
+                let mut whole = bytes.to_vec();
+                whole[..4].copy_from_slice(&0xC03B_3998_u32.to_be_bytes());
+                xxh3_64(&whole)
+            } else {
+                xxh3_64(bytes)
+            };
+            self.newest.insert(home, LoggedBlock { transaction, digest });
+            self.transactions.entry(transaction).or_default().blocks.push((sector, version));
+            return;
+        }
+        let Some(record) = self.format.record(bytes) else { return };
+        let transaction = record.sequence;
+        match record.kind {
+            RecordKind::Descriptor(tags) => {
+                self.transactions.entry(transaction).or_default().blocks.push((sector, version));
+                let mut at = place;
+                for tag in tags {
+                    at += 1;
+                    if at >= u64::from(self.superblock.end) {
+                        at = u64::from(self.superblock.first);
+                    }
+                    let escaped = tag.flags.contains(TagFlags::ESCAPE);
+                    self.expected.insert(at, (tag.block, escaped, transaction));
+                }
+            }
+            RecordKind::Revoke(_) => {
+                self.transactions.entry(transaction).or_default().blocks.push((sector, version));
+            }
+            RecordKind::Commit(_) => {
+                let known = self.transactions.remove(&transaction).unwrap_or_default();
+                if !self.superblock.features.contains(JournalFeatures::ASYNC_COMMIT) {
+                    let loose = |(sector, version): &&(u64, Version)| !self.settled(*sector, *version, logged);
+                    let loose = known.blocks.iter().filter(loose).count();
+                    if loose > 0 {
+                        let detail = format!(
+                            "the commit block is written while {loose} of {} blocks of its transaction may still be lost",
+                            known.blocks.len()
+                        );
+                        self.broken(moment, "commit", transaction, detail);
+                    }
+                }
+                self.transactions.insert(transaction, Transaction { commit: Some((sector, version)), ..known });
+            }
+        }
+    }
+
+    /// A block outside of the journal is written.
+    fn home(&mut self, moment: usize, block: u64, bytes: &[u8]) {
+        let Some(LoggedBlock { transaction, digest }) = self.newest.get(&block) else { return };
+        if *digest != xxh3_64(bytes) {
+            return;
+        }
+        let transaction = *transaction;
+        let commit = self.transactions.get(&transaction).and_then(|known| known.commit);
+        if commit.is_some_and(|(sector, version)| self.promises.base(sector) >= version) {
+            return;
+        }
+        let detail = format!("block {block} is written home before the commit of its transaction is durable");
+        self.broken(moment, "home", transaction, detail);
+    }
+
+    /// The journal superblock is written: transactions before its tail are replayed no more.
+    fn tail(&mut self, moment: usize, logged: &Logged, bytes: &[u8]) {
+        let Ok(superblock) = JournalSuperblock::parse(bytes, 0) else { return };
+        let tail = superblock.sequence;
+        let gone = |transaction: u32| (transaction.wrapping_sub(tail) as i32) < 0;
+        let mut loose = None;
+        for (home, newest) in self.newest.iter().filter(|(_, newest)| gone(newest.transaction)) {
+            let sector = home * self.block_sectors;
+            let pending = self.promises.pending().find(|extent| {
+                extent.op == Op::Write && extent.first <= sector && sector < extent.end
+            });
+            if let Some(pending) = pending
+                && !self.settled(sector, pending.version, logged)
+            {
+                loose = Some(newest.transaction.min(loose.unwrap_or(u32::MAX)));
+            }
+        }
+        if let Some(transaction) = loose {
+            let detail = format!("the tail moves to {tail} while home blocks may still be lost");
+            self.broken(moment, "tail", transaction, detail);
+        }
+        self.newest.retain(|_, newest| !gone(newest.transaction));
+        self.transactions.retain(|transaction, _| !gone(*transaction));
+    }
+
+    fn broken(&mut self, moment: usize, rule: &'static str, transaction: u32, detail: String) {
+        self.breaks.push(RuleBreak { moment, rule, transaction, detail });
+    }
+}

@@ -1,0 +1,333 @@
+//! A log in the order of simulated time: what an exploration goes along.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_device::Command;
+
+use crate::contents::Contents;
+use crate::log::{LogHeader, LogReader, Port, Record, dm};
+use crate::spool::{Source, Spool, SpoolWriter};
+
+/// A command in a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Logged {
+    /// The command.
+    pub command: Command,
+    /// Its number at its port.
+    pub number: u64,
+    /// Entries of the same packed command that follow.
+    pub packed_after: u16,
+    /// Where its data begins; no place where it has none.
+    pub source: Source,
+}
+
+impl Logged {
+    /// The source of one of its sectors.
+    pub fn source_of(&self, sector: u64) -> Source {
+        if self.command.op == Op::Write { self.source.plus(sector - self.command.sector) } else { Source::ZEROS }
+    }
+
+    /// The end of its sectors.
+    pub fn end(&self) -> u64 {
+        self.command.sector + u64::from(self.command.sectors)
+    }
+}
+
+/// What happens at a moment of a run; commands are given by their place in [`Run::commands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A command comes.
+    Arrives(Port, u32),
+    /// A command is complete.
+    Completes(Port, u32),
+    /// Sectors of a command are in programmed cells.
+    Programmed {
+        /// The command.
+        command: u32,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+    },
+    /// A program of such sectors begins; it ends later.
+    Begins {
+        /// The command.
+        command: u32,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+    },
+    /// Sectors hold nothing any more.
+    Discarded {
+        /// The command.
+        command: u32,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+    },
+    /// The workload was told that something is safe: the place of its line.
+    Acknowledged(u32),
+    /// The place of a mark.
+    Mark(u32),
+}
+
+/// A moment of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When.
+    pub at: Nanos,
+    /// What happens.
+    pub what: What,
+}
+
+/// A log, indexed. Memory: some 60 bytes per command, and 12 per sector of data, which itself lies in a temporary file.
+pub struct Run {
+    header: LogHeader,
+    identity: u64,
+    truncated: bool,
+    spool: Spool,
+    base: Arc<Contents>,
+    commands: [Vec<Logged>; 2],
+    moments: Vec<Moment>,
+    acknowledgements: Vec<Box<str>>,
+    marks: Vec<Box<str>>,
+}
+
+/// A run being put together.
+pub(crate) struct RunBuilder {
+    spool: SpoolWriter,
+    base: Vec<(u64, u64, Source)>,
+    commands: [Vec<Logged>; 2],
+    moments: Vec<Moment>,
+    acknowledgements: Vec<Box<str>>,
+    marks: Vec<Box<str>>,
+    limits: [u64; 2],
+    /// Whether the beginnings of programs matter: a device that tears leaves a part of those under way.
+    tears: bool,
+}
+
+impl Run {
+    /// Reads a log of a live device.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is damaged, or contradicts itself.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut reader = LogReader::open(path)?;
+        Self::read(&mut reader).map_err(|error| error.in_file(path))
+    }
+
+    /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, which held what `base` holds when the log began.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open_dm(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Self> {
+        dm::read(path, sectors, base)
+    }
+
+    /// Whether the file is a log of `dm-log-writes`.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn is_dm(path: &Path) -> Result<bool> {
+        let mut first = [0; 8];
+        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        Ok(file.read_exact(&mut first).is_ok() && dm::recognizes(&first))
+    }
+
+    pub(crate) fn read(reader: &mut LogReader) -> Result<Self> {
+        let header = reader.header().clone();
+        let mut builder = RunBuilder::new(&header)?;
+        while let Some(records) = reader.next_block()? {
+            for record in records {
+                builder.add(&record?)?;
+            }
+        }
+        builder.finish(header, reader.identity(), reader.truncated())
+    }
+
+    /// What the log says of the run.
+    pub fn header(&self) -> &LogHeader {
+        &self.header
+    }
+
+    /// A number that tells this run from others.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Whether the log ended early.
+    pub fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// The data.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    pub(crate) fn base(&self) -> &Arc<Contents> {
+        &self.base
+    }
+
+    /// The commands at a port, in order of arrival. Where there are no layers, those of the host are those of the device.
+    pub fn commands(&self, port: Port) -> &[Logged] {
+        &self.commands[port as usize]
+    }
+
+    /// Everything that happens, in order of time.
+    pub fn moments(&self) -> &[Moment] {
+        &self.moments
+    }
+
+    /// The lines of the workload.
+    pub fn acknowledgements(&self) -> &[Box<str>] {
+        &self.acknowledgements
+    }
+
+    /// The names of marks.
+    pub fn marks(&self) -> &[Box<str>] {
+        &self.marks
+    }
+
+    /// The moment after a mark; the first one where there is no such mark.
+    pub fn after_mark(&self, name: &str) -> usize {
+        let is = |moment: &Moment| matches!(moment.what, What::Mark(mark) if &*self.marks[mark as usize] == name);
+        self.moments.iter().position(is).map_or(0, |place| place + 1)
+    }
+}
+
+impl RunBuilder {
+    pub fn new(header: &LogHeader) -> Result<Self> {
+        Ok(Self {
+            spool: SpoolWriter::new()?,
+            base: Vec::new(),
+            commands: [Vec::new(), Vec::new()],
+            moments: Vec::new(),
+            acknowledgements: Vec::new(),
+            marks: Vec::new(),
+            limits: [header.sectors, header.device.sectors],
+            tears: header.device.lies == "tear",
+        })
+    }
+
+    pub fn add(&mut self, record: &Record<'_>) -> Result<()> {
+        match *record {
+            Record::Base { sector, data } => {
+                self.fits(Port::Device, sector, data.len() as u64 / SECTOR_BYTES)?;
+                let source = self.spool.add(data)?;
+                self.base.push((sector, data.len() as u64 / SECTOR_BYTES, source));
+            }
+            Record::Command { port, number, at, op, sector, sectors, packed_after, data, .. } => {
+                self.fits(port, sector, u64::from(sectors))?;
+                let source = if op == Op::Write {
+                    if data.len() as u64 != u64::from(sectors) * SECTOR_BYTES {
+                        let problem = format!("a write of {sectors} sectors has {} bytes of data", data.len());
+                        return Err(Error::new(Kind::Value, problem).in_field("data"));
+                    }
+                    self.spool.add(data)?
+                } else {
+                    Source::ZEROS
+                };
+                let Some(command) = record.command() else { return Ok(()) };
+                let all = &self.commands[port as usize];
+                if all.last().is_some_and(|last| last.number >= number || last.command.arrival > at) {
+                    return Err(Error::new(Kind::Order, "a command comes before the one before it")
+                        .of_field("number", 0, number.to_string().as_bytes()));
+                }
+                let place = all.len() as u32;
+                self.commands[port as usize].push(Logged { command, number, packed_after, source });
+                self.moment(at, What::Arrives(port, place));
+            }
+            Record::Complete { port, number, at } => {
+                let Some(command) = self.find(port, number)? else { return Ok(()) };
+                self.moment(at, What::Completes(port, command));
+            }
+            Record::Programmed { number, sector, sectors, begin, end } => {
+                let Some(command) = self.find(Port::Device, number)? else { return Ok(()) };
+                let logged = &self.commands[Port::Device as usize][command as usize];
+                if logged.command.op != Op::Write
+                    || sector < logged.command.sector
+                    || sector.saturating_add(u64::from(sectors)) > logged.end()
+                    || begin > end
+                {
+                    return Err(Error::new(Kind::Value, "a program writes what its command did not give")
+                        .of_field("number", 0, number.to_string().as_bytes()));
+                }
+                if self.tears {
+                    self.moment(begin, What::Begins { command, sector, sectors });
+                }
+                self.moment(end, What::Programmed { command, sector, sectors });
+            }
+            Record::Discarded { number, sector, sectors, at } => {
+                self.fits(Port::Device, sector, sectors)?;
+                let Some(command) = self.find(Port::Device, number)? else { return Ok(()) };
+                self.moment(at, What::Discarded { command, sector, sectors });
+            }
+            Record::Acknowledged { at, text } => {
+                let place = self.acknowledgements.len() as u32;
+                self.acknowledgements.push(text.into());
+                self.moment(at, What::Acknowledged(place));
+            }
+            Record::Mark { at, text } => {
+                let place = self.marks.len() as u32;
+                self.marks.push(text.into());
+                self.moment(at, What::Mark(place));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn finish(self, header: LogHeader, identity: u64, truncated: bool) -> Result<Run> {
+        let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
+        // What is programmed at a moment was programmed before anything else of that moment.
+        let rank = |what: &What| !matches!(what, What::Programmed { .. });
+        moments.sort_by_key(|moment| (moment.at, rank(&moment.what)));
+        let spool = spool.finish()?;
+        let mut contents = Contents::default();
+        for (first, sectors, source) in base {
+            for i in 0..sectors {
+                contents.set(&spool, first + i, source.plus(i));
+            }
+        }
+        Ok(Run {
+            header,
+            identity,
+            truncated,
+            spool,
+            base: Arc::new(contents),
+            commands,
+            moments,
+            acknowledgements,
+            marks,
+        })
+    }
+
+    fn moment(&mut self, at: Nanos, what: What) {
+        self.moments.push(Moment { at, what });
+    }
+
+    fn fits(&self, port: Port, sector: u64, sectors: u64) -> Result<()> {
+        if sector.checked_add(sectors).is_some_and(|end| end <= self.limits[port as usize]) {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Value, "a record reaches beyond the end of the device")
+            .of_field("sector", 0, sector.to_string().as_bytes()))
+    }
+
+    /// The place of a command, by its number; none where it came before the log began.
+    fn find(&self, port: Port, number: u64) -> Result<Option<u32>> {
+        let all = &self.commands[port as usize];
+        match all.binary_search_by_key(&number, |logged| logged.number) {
+            Ok(place) => Ok(Some(place as u32)),
+            Err(0) => Ok(None),
+            Err(_) => Err(Error::new(Kind::Value, "a record names a command that the log does not have")
+                .of_field("number", 0, number.to_string().as_bytes())),
+        }
+    }
+}

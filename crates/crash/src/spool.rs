@@ -1,0 +1,97 @@
+//! The data of a log, out of memory: sectors in a file without a name, with a digest of each.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+
+use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+use xxhash_rust::xxh3::xxh3_64;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+static ZEROS: [u8; SECTOR] = [0; SECTOR];
+
+/// Where a sector's contents are found: a place in the [`Spool`], or no place, which reads as zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source(u32);
+
+impl Source {
+    /// A sector that holds nothing.
+    pub const ZEROS: Self = Self(0);
+
+    /// The contents that were put in `ahead` sectors later, in the same data.
+    #[must_use]
+    pub fn plus(self, ahead: u64) -> Self {
+        Self(self.0 + ahead as u32)
+    }
+}
+
+/// Takes the data of a log in.
+pub(crate) struct SpoolWriter {
+    file: BufWriter<File>,
+    digests: Vec<u64>,
+}
+
+/// The data of a log.
+pub struct Spool {
+    file: File,
+    /// By source: the digest of its contents.
+    digests: Vec<u64>,
+}
+
+fn fail(error: std::io::Error) -> Error {
+    Error::io(&std::env::temp_dir(), error).hint("set TMPDIR to a folder with room for the data of the log")
+}
+
+impl SpoolWriter {
+    pub fn new() -> Result<Self> {
+        let file = tempfile::tempfile().map_err(fail)?;
+        Ok(Self { file: BufWriter::with_capacity(1 << 20, file), digests: vec![xxh3_64(&ZEROS)] })
+    }
+
+    /// Takes whole sectors; returns the source of the first.
+    pub fn add(&mut self, data: &[u8]) -> Result<Source> {
+        let first = self.digests.len();
+        if first + data.len() / SECTOR > u32::MAX as usize {
+            return Err(Error::new(Kind::Unsupported, "the log holds more than 2 TiB of data"));
+        }
+        self.digests.extend(data.chunks_exact(SECTOR).map(xxh3_64));
+        self.file.write_all(data).map_err(fail)?;
+        Ok(Source(first as u32))
+    }
+
+    pub fn finish(self) -> Result<Spool> {
+        let file = self.file.into_inner().map_err(|error| fail(error.into_error()))?;
+        Ok(Spool { file, digests: self.digests })
+    }
+}
+
+impl Spool {
+    /// A digest of a sector's contents.
+    #[inline]
+    pub fn digest(&self, source: Source) -> u64 {
+        self.digests[source.0 as usize]
+    }
+
+    /// Fills `buffer` with the contents of `sources`, a sector each.
+    ///
+    /// # Errors
+    /// As the file gives them.
+    pub fn read(&self, sources: &[Source], buffer: &mut [u8]) -> std::io::Result<()> {
+        let mut at = 0;
+        while at < sources.len() {
+            let first = sources[at];
+            let follows = |(i, source): &(usize, &Source)| {
+                if first == Source::ZEROS { **source == first } else { **source == first.plus(*i as u64) }
+            };
+            let run = sources[at..].iter().enumerate().take_while(follows).count();
+            let part = &mut buffer[at * SECTOR..(at + run) * SECTOR];
+            if first == Source::ZEROS {
+                part.fill(0);
+            } else {
+                self.file.read_exact_at(part, u64::from(first.0 - 1) * SECTOR_BYTES)?;
+            }
+            at += run;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Logs of a toy device, made by hand.
+#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "each test takes its part")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use emmclab_base::{Nanos, Op};
+use emmclab_crash::Run;
+use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
+use emmclab_device::Modifiers;
+
+pub const SECTOR: usize = 512;
+
+/// Sectors of a block, all with the same byte.
+pub fn filled(byte: u8, sectors: u32) -> Vec<u8> {
+    vec![byte; sectors as usize * SECTOR]
+}
+
+pub fn header(sectors: u64) -> LogHeader {
+    let device = DeviceFacts {
+        name: "toy".to_owned(),
+        sectors,
+        unit_sectors: 8,
+        lies: "none".to_owned(),
+        ..DeviceFacts::default()
+    };
+    LogHeader { device, sectors, writer: "a test".to_owned(), ..LogHeader::default() }
+}
+
+/// Writes a log of a device, a call for each thing that happens.
+pub struct Toy {
+    pub log: LogWriter,
+    pub now: i64,
+    pub next: u64,
+}
+
+impl Toy {
+    pub fn new(path: &Path, header: &LogHeader) -> Self {
+        Self { log: LogWriter::create(path, header).unwrap(), now: 0, next: 0 }
+    }
+
+    pub fn at(&mut self) -> Nanos {
+        self.now += 1000;
+        Nanos(self.now)
+    }
+
+    /// A command comes; returns its number.
+    pub fn comes(&mut self, op: Op, sector: u64, sectors: u32, flags: Modifiers, data: &[u8]) -> u64 {
+        let (number, at) = (self.next, self.at());
+        self.next += 1;
+        let flags = flags.bits();
+        let port = Port::Device;
+        self.log
+            .add(&Record::Command { port, number, at, op, sector, sectors, flags, packed_after: 0, data })
+            .unwrap();
+        number
+    }
+
+    pub fn write(&mut self, sector: u64, byte: u8, flags: Modifiers) -> u64 {
+        self.comes(Op::Write, sector, 8, flags, &filled(byte, 8))
+    }
+
+    pub fn complete(&mut self, number: u64) {
+        let at = self.at();
+        self.log.add(&Record::Complete { port: Port::Device, number, at }).unwrap();
+    }
+
+    pub fn programmed(&mut self, number: u64, sector: u64, sectors: u32) {
+        let (begin, end) = (Nanos(self.now), self.at());
+        self.log.add(&Record::Programmed { number, sector, sectors, begin, end }).unwrap();
+    }
+
+    pub fn flush(&mut self) -> u64 {
+        self.comes(Op::Flush, 0, 0, Modifiers::empty(), &[])
+    }
+
+    pub fn acknowledge(&mut self, text: &str) {
+        let at = self.at();
+        self.log.add(&Record::Acknowledged { at, text }).unwrap();
+    }
+
+    pub fn run(mut self, path: &Path) -> Arc<Run> {
+        self.log.finish().unwrap();
+        Arc::new(Run::open(path).unwrap())
+    }
+}

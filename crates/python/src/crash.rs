@@ -1,0 +1,288 @@
+//! The exploration of power cuts.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use emmclab_crash::log::dm;
+use emmclab_crash::{Broken, Explorer, ExploreOptions, HostView, Judge, Problem, Run, State, journal_rules};
+use emmclab_trace::{Error, Kind, SECTOR_BYTES};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::{Deserialize, Serialize};
+
+use crate::errors::{run, to_python};
+use crate::json::{from_json, to_json};
+
+/// A log of a run, indexed.
+#[pyclass(name = "CrashRun", module = "emmclab._core", frozen)]
+pub(crate) struct PyCrashRun {
+    run: Arc<Run>,
+}
+
+#[derive(Serialize)]
+struct Facts<'a> {
+    identity: String,
+    device: &'a str,
+    lies: &'a str,
+    layers: Vec<&'a str>,
+    writer: &'a str,
+    moments: usize,
+    commands: usize,
+    acknowledgements: usize,
+    truncated: bool,
+}
+
+/// The options of an exploration, as Python gives them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    cuts: usize,
+    states: String,
+    seed: u64,
+    atom_sectors: u64,
+    from_mark: Option<String>,
+    only: Option<(usize, Option<u32>)>,
+    share: (u64, u64),
+}
+
+#[derive(Serialize)]
+struct Chosen<'a> {
+    cut: usize,
+    number: u32,
+    index: u64,
+    at_ns: i64,
+    way: &'a str,
+    acknowledged: usize,
+    /// The first promise of the device that is broken.
+    problem: Option<Told>,
+}
+
+/// A promise that is broken, for Python.
+#[derive(Serialize)]
+struct Told {
+    level: &'static str,
+    promise: &'static str,
+    detail: String,
+}
+
+impl From<Problem> for Told {
+    fn from(problem: Problem) -> Self {
+        Self { level: problem.level.name(), promise: problem.promise, detail: problem.detail }
+    }
+}
+
+impl From<&Broken> for Told {
+    fn from(broken: &Broken) -> Self {
+        let Broken { promise, sector, sectors, version, found } = broken;
+        let detail = format!(
+            "{sectors} sectors from {sector} on hold version {found}, command {version} is promised to be there"
+        );
+        Self { level: "device", promise: promise.name(), detail }
+    }
+}
+
+#[pymethods]
+impl PyCrashRun {
+    /// A log of a served device, or of dm-log-writes for a device of `sectors` sectors that held what `base` holds.
+    #[new]
+    #[pyo3(signature = (path, *, sectors=None, base=None))]
+    fn new(py: Python<'_>, path: PathBuf, sectors: Option<u64>, base: Option<PathBuf>) -> PyResult<Self> {
+        run(py, || {
+            let read = if Run::is_dm(&path)? {
+                let sectors = match (sectors, &base) {
+                    (Some(sectors), _) => sectors,
+                    (None, Some(base)) => {
+                        let fail = |error| Error::io(base, error);
+                        File::open(base).and_then(|file| file.metadata()).map_err(fail)?.len() / SECTOR_BYTES
+                    }
+                    (None, None) => {
+                        return Err(Error::new(Kind::Config, "a log of dm-log-writes does not say how large the device is")
+                            .in_file(&path)
+                            .hint("name its image before the log: --base IMAGE"));
+                    }
+                };
+                Run::open_dm(&path, sectors, base.as_deref())?
+            } else {
+                Run::open(&path)?
+            };
+            Ok(Self { run: Arc::new(read) })
+        })
+    }
+
+    /// What the log says of itself, as JSON.
+    fn facts(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || {
+            let header = self.run.header();
+            to_json(&Facts {
+                identity: format!("{:016x}", self.run.identity()),
+                device: &header.device.name,
+                lies: &header.device.lies,
+                layers: header.layers.iter().map(|layer| layer.name.as_str()).collect(),
+                writer: &header.writer,
+                moments: self.run.moments().len(),
+                commands: self.run.commands(emmclab_crash::log::Port::Device).len(),
+                acknowledgements: self.run.acknowledgements().len(),
+                truncated: self.run.truncated(),
+            })
+        })
+    }
+
+    /// The lines of the workload.
+    fn acknowledgements(&self) -> Vec<String> {
+        self.run.acknowledgements().iter().map(ToString::to_string).collect()
+    }
+
+    /// Where the commands break a rule of the journal: moment, rule, transaction, detail.
+    #[pyo3(signature = (from_mark=None))]
+    fn journal_rules(
+        &self,
+        py: Python<'_>,
+        from_mark: Option<&str>,
+    ) -> PyResult<Vec<(usize, &'static str, u32, String)>> {
+        run(py, || {
+            let from = from_mark.map_or(0, |mark| self.run.after_mark(mark));
+            let breaks = journal_rules(&self.run, from)?;
+            Ok(breaks.into_iter().map(|one| (one.moment, one.rule, one.transaction, one.detail)).collect())
+        })
+    }
+
+    /// Writes the commands as a log of dm-log-writes.
+    fn write_dm(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        run(py, || dm::write(&self.run, &path))
+    }
+}
+
+/// Goes along a run and leaves states.
+#[pyclass(name = "Explorer", module = "emmclab._core", unsendable)]
+pub(crate) struct PyExplorer {
+    explorer: Explorer,
+    judge: Judge,
+    state: Option<State>,
+}
+
+impl PyExplorer {
+    fn state(&self) -> Result<&State, Error> {
+        self.state.as_ref().ok_or_else(|| Error::new(Kind::Config, "there is no state: ask for the next one first"))
+    }
+}
+
+#[pymethods]
+impl PyExplorer {
+    #[new]
+    fn new(run_: &PyCrashRun, options: &str) -> PyResult<Self> {
+        Python::attach(|py| {
+            let log = run_.run.clone();
+            run(py, || {
+                let options: Options = from_json(options)?;
+                let options = ExploreOptions {
+                    cuts: options.cuts,
+                    ways: options.states.parse()?,
+                    seed: options.seed,
+                    atom: options.atom_sectors,
+                    from: options.from_mark,
+                    only: options.only,
+                    share: options.share,
+                };
+                Explorer::new(&log, &options)
+            })
+        })
+        .map(|explorer| Self { explorer, judge: Judge::default(), state: None })
+    }
+
+    /// The next state of this share, as JSON; `None` at the end.
+    fn next_state(&mut self) -> PyResult<Option<String>> {
+        self.state = self.explorer.next_state();
+        let Some(state) = &self.state else { return Ok(None) };
+        let chosen = Chosen {
+            cut: state.cut,
+            number: state.number,
+            index: state.index,
+            at_ns: state.at.0,
+            way: state.way.name(),
+            acknowledged: state.acknowledged,
+            problem: state.broken.first().map(Told::from),
+        };
+        Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
+    }
+
+    /// Has layers and journal recover the state, and reads files: the problem as JSON, the files, writes of the layers' recovery.
+    #[pyo3(signature = (wanted, *, cut_after=None))]
+    fn recover<'py>(
+        &mut self,
+        py: Python<'py>,
+        wanted: Vec<String>,
+        cut_after: Option<usize>,
+    ) -> PyResult<(Option<String>, Vec<Option<Bound<'py, PyBytes>>>, usize)> {
+        let Self { explorer, judge, state } = self;
+        let Some(state) = state else { return Ok((None, Vec::new(), 0)) };
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        let recovered = judge
+            .recover(explorer, state, &wanted, cut_after)
+            .map_err(|error| to_python(py, &error))?;
+        let problem = recovered.problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()?;
+        let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
+        Ok((problem, files.collect(), recovered.layer_writes))
+    }
+
+    /// Writes what the host sees of the state to an image, which is made anew.
+    fn write_image(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let write = || {
+            let state = self.state()?;
+            let header = self.explorer.run().header();
+            let fail = |error| Error::io(&path, error);
+            let view = self.explorer.view(state);
+            let host = HostView::recover(view, &header.layers, header.sectors, None)?.map_err(fail)?;
+            let file = File::create(&path).map_err(fail)?;
+            file.set_len(header.sectors * SECTOR_BYTES).map_err(fail)?;
+            let mut buffer = Vec::new();
+            for range in host.written() {
+                buffer.resize(((range.end - range.start) * SECTOR_BYTES) as usize, 0);
+                host.read(range.start, &mut buffer).map_err(fail)?;
+                if buffer.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(&buffer, range.start * SECTOR_BYTES).map_err(fail)?;
+                }
+            }
+            Ok(())
+        };
+        // The state is not shared between threads, so the lock of Python stays.
+        write().map_err(|error| to_python(py, &error))
+    }
+
+    /// What was covered so far: moments, cuts, states that are legal at most, chosen, equal ones, most writes beyond promises.
+    fn covered(&self) -> (u64, u64, f64, u64, u64, u64) {
+        let covered = self.explorer.covered();
+        (
+            covered.moments,
+            covered.cuts,
+            covered.legal,
+            covered.chosen,
+            covered.equal,
+            covered.most_unpromised,
+        )
+    }
+
+    /// Cuts that are to come.
+    fn cuts_left(&self) -> usize {
+        self.explorer.cuts_left()
+    }
+}
+
+/// Files of an ext4 image, with what its journal holds.
+#[pyfunction]
+pub(crate) fn read_ext4<'py>(
+    py: Python<'py>,
+    image: PathBuf,
+    wanted: Vec<String>,
+) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+    let found = run(py, || {
+        let file = File::open(&image).map_err(|error| Error::io(&image, error))?;
+        let mut recovery = emmclab_ext4::Recovery::new();
+        let replayed = recovery.replay(&file)?;
+        let files = emmclab_ext4::Filesystem::open(&replayed)?;
+        let read = |path: &String| files.lookup(path)?.map(|inode| files.contents(&inode, 1 << 30)).transpose();
+        wanted.iter().map(read).collect::<Result<Vec<_>, Error>>()
+    })?;
+    Ok(found.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data))).collect())
+}

@@ -1,0 +1,339 @@
+"""`emmclab crash`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emmclab import _core
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
+from emmclab.cli.studies import RESULTS, ResultsFolder
+from emmclab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from emmclab.crash import Exploration, Options
+    from emmclab.crash.finding import Finding
+    from emmclab.crash.session import Kept
+
+#: Exit status where a promise was broken.
+FOUND = 4
+_RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000[/]   "
+        "[cyan]emmclab crash --device nexus5 --layer advil --check ./check.sh -- ./workload.sh[/]   "
+        "[cyan]emmclab crash --again c3f2:8812:17[/]"
+    )(with_groups(crash))
+
+
+def _option(help_: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
+
+
+def crash(
+    *,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- CMD...",
+            help="Workload to run in the mounted folder; each line that it prints says what it was told is safe.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        _option(
+            "The device: a preset (`emmclab devices`) or a TOML file.",
+            _RUN,
+            metavar="DEVICE",
+            autocompletion=device_names,
+        ),
+    ] = None,
+    settings: Settings = [],  # noqa: B006
+    capacity: Annotated[
+        str,
+        _option("Scale the device to this capacity; a small one is explored faster.", _RUN, metavar="SIZE"),
+    ] = "256MB",
+    layers: Layers = [],  # noqa: B006
+    fs: Annotated[
+        str,
+        _option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
+    ] = "ext4",
+    mkfs_options: Annotated[
+        list[str],
+        _option("One more option of mkfs; repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
+    ] = [],  # noqa: B006
+    mount_options: Annotated[str | None, _option("As `mount -o` takes them.", _RUN, metavar="LIST")] = None,
+    workload: Annotated[
+        str | None,
+        _option(
+            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL].", _RUN, metavar="NAME"
+        ),
+    ] = None,
+    operations: Annotated[
+        int, _option("Operations of such a workload.", _RUN, metavar="N", min=1)
+    ] = 200,
+    timeout: Annotated[
+        float, _option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
+    ] = 300.0,
+    check: Annotated[
+        str | None,
+        _option(
+            "What judges the files: sqlite, files, append-log, or a shell command that is run where they are mounted, with "
+            "EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails where something is lost.",
+            _RUN,
+            metavar="NAME|CMD",
+        ),
+    ] = None,
+    cuts: Annotated[
+        int, _option("Most moments at which power is cut.", _STATES, metavar="N", min=1)
+    ] = 1000,
+    states: Annotated[
+        str,
+        _option(
+            "How the states of a cut are chosen, each with a number or without: device, boundary, omit1, only1, pairs, random.",
+            _STATES,
+            metavar="LIST",
+        ),
+    ] = "device,boundary,omit1,only1,pairs,random",
+    seed: Annotated[int, _option("Decides the cuts and states that are tried.", _STATES, metavar="N")] = 1,
+    tear: Annotated[
+        str,
+        _option("none: 4 KiB are written as a whole or not at all; sector: 512 bytes.", _STATES, metavar="none|sector"),
+    ] = "none",
+    recovery: Annotated[
+        str,
+        _option(
+            "How the file system recovers: process (ours, fast), e2fsck, or mount.",
+            _STATES,
+            metavar="process|e2fsck|mount",
+        ),
+    ] = "process",
+    recovery_cuts: Annotated[
+        int,
+        _option("Of each state, cuts during the recovery of layers.", _STATES, metavar="N", min=0),
+    ] = 2,
+    jobs: Annotated[
+        int, _option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)
+    ] = 0,
+    shard: Annotated[
+        str, _option("Only this part of the states, from 1.", _STATES, metavar="I/N")
+    ] = "1/1",
+    log: Annotated[
+        Path | None,
+        _option("Explore this log, of an earlier run or of dm-log-writes.", _LOGS, metavar="FILE"),
+    ] = None,
+    base: Annotated[
+        Path | None,
+        _option("What the device held before a log of dm-log-writes began.", _LOGS, metavar="IMAGE"),
+    ] = None,
+    again: Annotated[
+        str | None,
+        _option("Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE"),
+    ] = None,
+    save_log: Annotated[
+        Path | None, _option("Also write the log here.", _LOGS, metavar="FILE")
+    ] = None,
+    save_dm_log: Annotated[
+        Path | None,
+        _option("Also write the commands as a log of dm-log-writes.", _LOGS, metavar="FILE"),
+    ] = None,
+    save_image: Annotated[
+        Path | None, _option("With --again: write the disk of this state.", _LOGS, metavar="FILE")
+    ] = None,
+    results: ResultsFolder = RESULTS,
+    html: Annotated[Path | None, _option("Also write the page of the findings.", _LOGS, metavar="FILE")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cut the power of a device under real software, and name who loses what was said to be safe.
+
+    Runs a workload on a file system on a simulated device, then tries the states that a cut of power may leave.
+    Exit status 4: a promise was broken.
+    """
+    from emmclab.crash.explore import Options
+    from emmclab.crash.session import Session
+
+    own, layer_settings = layered(settings, layers)
+    session = Session(results / "crash")
+    if again is not None:
+        kept = session.again(again)
+        _show_again(session, kept, as_json, save_image)
+        return
+    options = Options(
+        cuts=cuts,
+        states=states,
+        seed=seed,
+        tear=tear,
+        recovery=recovery,
+        check=_check_named(check, workload),
+        recovery_cuts=recovery_cuts,
+        share=_share(shard),
+    )
+    options.core()
+    if log is not None:
+        kept = session.take(log, base)
+    else:
+        from emmclab.crash.recording import Workload
+
+        if device is None:
+            raise ConfigError("there is no device", kind="config", field="device", hint="--device emmc51-cache")
+        chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
+        chosen.arguments()
+        kept = session.record(
+            configured(device, own, capacity),
+            chosen,
+            layers=layers,
+            layer_settings=layer_settings,
+            file_system=fs,
+            mkfs_options=mkfs_options,
+            mount_options=mount_options,
+            said=say,
+        )
+    for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
+        if path is not None:
+            write(kept, path)
+    found = _explored(kept, options, jobs or (os.cpu_count() or 1))
+    _show(kept, options, found, as_json)
+    if html is not None:
+        from emmclab.report.crash import write_crash_report
+
+        write_crash_report(kept, options, found, html)
+        say(f"report: {html}")
+    raise typer.Exit(FOUND if found.findings() else 0)
+
+
+def _check_named(check: str | None, workload: str | None) -> str | None:
+    """Give the check; a workload that comes with emmclab has its own."""
+    from emmclab.crash import workloads
+
+    if check == "sqlite":
+        own = workload if workload is not None and workloads.sqlite_setting(workload) else None
+        return own or "sqlite"
+    return check or workload
+
+
+def _share(shard: str) -> tuple[int, int]:
+    number, _, of = shard.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise ConfigError(f"`{shard}` is no part", kind="config", field="shard", hint="as in --shard 3/16")
+    return int(number) - 1, int(of)
+
+
+def _copy(kept: Kept, path: Path) -> None:
+    from emmclab.files import write_whole
+
+    write_whole(path, kept.log.read_bytes())
+    say(f"log: {path}")
+
+
+def _copy_dm(kept: Kept, path: Path) -> None:
+    from emmclab.crash.explore import open_run
+
+    open_run(str(kept.log), base=kept.base)[0].write_dm(str(path))
+    say(f"log of dm-log-writes: {path}")
+
+
+def _explored(kept: Kept, options: Options, jobs: int) -> Exploration:
+    lines = kept.facts["acknowledgements"]
+    say(
+        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines said to be safe; "
+        f"exploring {options.cuts:,} cuts"
+    )
+
+    def told(found: Exploration, done: int, shares: int) -> None:
+        if done < shares:
+            say(f"{done} of {shares} processes are done: {found.states:,} states, {len(found.findings())} findings")
+
+    return kept.explore(options, jobs, told)
+
+
+def _show(kept: Kept, options: Options, found: Exploration, as_json: bool) -> None:
+    if as_json:
+        print_json(summary(kept, options, found))
+        return
+    console = stdout()
+
+    def put(line: str, style: str | None = None) -> None:
+        console.print(line, markup=False, soft_wrap=True, style=style)
+
+    covered, findings = found.covered, found.findings()
+    lies = f", which breaks a promise on purpose ({kept.facts['lies']})" if kept.facts["lies"] != "none" else ""
+    put(f"{kept.facts['device']}{lies}: {verdict(found)}", "red" if findings else "green")
+    rate = found.states / found.took_s if found.took_s else 0.0
+    put(
+        f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); {covered['moments']:,} moments, "
+        f"{covered['equal']:,} equal states left out; the contract allows up to {covered['legal']:.3g} states at these cuts"
+    )
+    for one in findings:
+        put(f"{one.level}: {one.promise}: {one.detail}", "bold")
+        again = f"{kept.short}:{one.cut}:{one.state}"
+        put(f"  {one.count:,} states; the first: emmclab crash --again {again}")
+    for one in found.findings(documented=True):
+        put(f"documented, no defect: {one.detail} ({one.count:,} states): {one.documented}", "yellow")
+
+
+def verdict(found: Exploration) -> str:
+    """Say in a phrase what came of an exploration."""
+    findings = found.findings()
+    if not findings:
+        return "nothing that was said to be safe was lost"
+    levels = ", ".join(dict.fromkeys(one.level for one in findings))
+    return f"promises were broken by: {levels}"
+
+
+def summary(kept: Kept, options: Options, found: Exploration) -> dict[str, Any]:
+    """Give everything that was found as JSON."""
+
+    def shown(one: Finding) -> dict[str, Any]:
+        return {
+            "promise": one.promise,
+            "level": one.level,
+            "cut": one.cut,
+            "state": one.state,
+            "again": f"{kept.short}:{one.cut}:{one.state}",
+            "states": one.count,
+            "detail": one.detail,
+            "chosen_by": one.way,
+            "at_ns": one.at_ns,
+            "acknowledged": one.acknowledged,
+        } | ({"documented": one.documented} if one.documented else {})
+
+    return {
+        "cuts": found.covered.get("cuts", 0),
+        "states": found.states,
+        "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
+        "findings": [shown(one) for one in found.findings()],
+        "documented": [shown(one) for one in found.findings(documented=True)],
+        "covered": found.covered,
+        "seed": options.seed,
+        "log": {**kept.facts, "path": str(kept.log)},
+        "run": dict(kept.made),
+        "options": asdict(options),
+    }
+
+
+def _show_again(kept: Kept, as_json: bool, save_image: Path | None) -> None:
+    """Try exactly one state, and say what it is."""
+    from emmclab.crash.explore import explore, open_run
+
+    assert kept.options is not None
+    run, _ = open_run(str(kept.log), base=kept.base)
+    found = explore(run, kept.options)
+    if save_image is not None:
+        explorer = _core.Explorer(run, kept.options.core())
+        if explorer.next_state() is not None:
+            explorer.write_image(str(save_image))
+            say(f"image: {save_image}")
+    if found.states == 0:
+        raise ConfigError("this cut has no such state", kind="config", field="again")
+    _show(kept, kept.options, found, as_json)
+    raise typer.Exit(FOUND if found.findings() else 0)

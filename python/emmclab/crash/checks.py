@@ -1,0 +1,215 @@
+"""Checks of what a workload was told is safe against what a cut left."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from emmclab.crash import workloads
+
+
+class Files(Protocol):
+    """The file system that a cut left, after recovery."""
+
+    def read(self, path: str) -> bytes | None:
+        """Give the contents of a file; `None` where there is none."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A promise that a state breaks."""
+
+    promise: str
+    level: str
+    detail: str
+    #: Why this is no defect: where the software says that it does not promise it.
+    documented: str | None = None
+
+
+class Check(Protocol):
+    """Judges files by what the workload said."""
+
+    def wanted(self, lines: Sequence[str]) -> list[str]:
+        """Name the files that it needs."""
+
+    def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
+        """Give the promise that they break, if any."""
+
+
+
+#: Suffixes of the files that belong to a database.
+_SUFFIXES = ("", "-journal", "-wal")
+
+
+def _last_safe(lines: Sequence[str], name: str) -> int:
+    numbers = [int(line.split()[2]) for line in lines if line.startswith(f"safe {name} ")]
+    return max(numbers, default=-1)
+
+
+class CheckFiles:
+    """Each file holds what was last said to be safe, or what was begun since."""
+
+    def wanted(self, lines: Sequence[str]) -> list[str]:
+        """Name every file that was spoken of."""
+        safe, begun = _states(lines)
+        return [f"/{name}" for name in sorted(safe.keys() | begun.keys())]
+
+    def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
+        """Judge a state."""
+        safe, begun = _states(lines)
+        for name in sorted(safe.keys() | begun.keys()):
+            data, before = files.read(f"/{name}"), safe.get(name, "gone")
+            if _described(data) == before or _is_begun(data, before, *begun.get(name, ("", ""))):
+                continue
+            detail = f"{name}: found {_short(_described(data))}, safe is {_short(before)}"
+            return Lost("fsync", "filesystem", detail)
+        return None
+
+
+def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Give what is safe of each file, and what was begun since."""
+    safe: dict[str, str] = {}
+    begun: dict[str, tuple[str, str]] = {}
+    for line in lines:
+        words = line.split(maxsplit=2)
+        if len(words) != 3:
+            continue
+        verb, name, what = words
+        if verb == "safe":
+            safe[name] = what
+            begun.pop(name, None)
+        else:
+            begun[name] = (verb, what)
+    return safe, begun
+
+
+def _described(data: bytes | None) -> str:
+    return "gone" if data is None else f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+
+def _is_begun(data: bytes | None, before: str, verb: str, what: str) -> bool:
+    """Whether a file is on its way from what it was to what it is to be."""
+    if _described(data) == what:
+        return True
+    if data is None or verb not in ("makes", "grows"):
+        return False
+    old_size, new_size = (0 if state == "gone" else int(state.split()[0]) for state in (before, what))
+    kept = verb == "makes" or _described(data[:old_size]) == before
+    return kept and old_size <= len(data) <= new_size
+
+
+def _short(what: str) -> str:
+    size, _, digest = what.partition(" ")
+    return f"{size} bytes ({digest[:8]})" if digest else what
+
+
+class CheckLog:
+    """Every record that was safe is there, in order."""
+
+    def wanted(self, _lines: Sequence[str]) -> list[str]:
+        """Name the log."""
+        return [f"/{workloads.LOG}"]
+
+    def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
+        """Judge a state."""
+        safe = _last_safe(lines, workloads.LOG)
+        data = files.read(f"/{workloads.LOG}") or b""
+        for number in range(1, safe + 1):
+            found = data[(number - 1) * workloads.RECORD : number * workloads.RECORD]
+            if found != _record(number):
+                return Lost("fdatasync", "filesystem", f"record {number} of {safe} is damaged or missing")
+        return None
+
+
+@functools.cache
+def _record(number: int) -> bytes:
+    return workloads.record(number)
+
+
+class CheckSqlite:
+    """A database opens, is sound, and has every row whose transaction was committed."""
+
+    def __init__(self, mode: str | None, level: str | None) -> None:
+        """Know what SQLite promises in this mode; nothing is known to be documented without."""
+        self._mode, self._level = mode, level
+        self._verdicts: dict[bytes, tuple[str | None, int]] = {}
+        memory = Path("/dev/shm")
+        self._folder = tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+
+    def wanted(self, _lines: Sequence[str]) -> list[str]:
+        """Name the database and what belongs to it."""
+        return [f"/{workloads.DATABASE}{suffix}" for suffix in _SUFFIXES]
+
+    def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
+        """Judge a state."""
+        safe = _last_safe(lines, workloads.DATABASE)
+        parts = {suffix: files.read(f"/{workloads.DATABASE}{suffix}") for suffix in _SUFFIXES}
+        if parts[""] is None:
+            return Lost("commit", "application", "there is no database") if safe >= 0 else None
+        digest = hashlib.sha256()
+        for part in parts.values():
+            digest.update(b"-" if part is None else len(part).to_bytes(8, "little") + part)
+        key = digest.digest()
+        if key not in self._verdicts:
+            self._verdicts[key] = self._open(parts)
+        fault, last = self._verdicts[key]
+        if safe < 0:
+            return None
+        if fault is not None:
+            return Lost("integrity", "application", fault, self._documented(None))
+        if last < safe:
+            detail = f"row {safe} was committed, the last one found is {last}"
+            return Lost("commit", "application", detail, self._documented(safe - last))
+        return None
+
+    def _open(self, parts: dict[str, bytes | None]) -> tuple[str | None, int]:
+        folder = Path(self._folder.name)
+        for suffix in (*_SUFFIXES, "-shm"):
+            path = folder / f"d{suffix}"
+            path.unlink(missing_ok=True)
+            if (part := parts.get(suffix)) is not None:
+                path.write_bytes(part)
+        try:
+            database = sqlite3.connect(folder / "d", isolation_level=None)
+            try:
+                database.execute("PRAGMA synchronous=off")
+                verdict = database.execute("PRAGMA integrity_check").fetchone()[0]
+                if verdict != "ok":
+                    return f"integrity_check: {verdict.splitlines()[-1]}", 0
+                if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 't'").fetchone():
+                    return None, -1
+                count, last = database.execute("SELECT count(*), coalesce(max(n), 0) FROM t").fetchone()
+            finally:
+                database.close()
+        except sqlite3.Error as error:
+            return str(error), 0
+        return (f"{last - count} rows are missing before row {last}", 0) if count != last else (None, last)
+
+    def _documented(self, rows: int | None) -> str | None:
+        """Say where SQLite's documentation excludes a loss of so many rows; `None` rows = the database is damaged."""
+        if rows is None or self._mode is None:
+            return None
+        if self._mode == "wal" and self._level == "normal":
+            return "WAL with synchronous=NORMAL does not sync at commit (sqlite.org/pragma.html#pragma_synchronous)"
+        if self._mode == "delete" and self._level in ("normal", "full") and rows == 1:
+            return (
+                "without synchronous=EXTRA the folder is not synced after the journal is removed, so that the last "
+                "transaction may roll back (sqlite.org/pragma.html#pragma_synchronous)"
+            )
+        return None
+
+
+def check_for(workload: str) -> Check:
+    """Give the check that belongs to a workload."""
+    if workload == "files":
+        return CheckFiles()
+    if workload == "append-log":
+        return CheckLog()
+    return CheckSqlite(*(workloads.sqlite_setting(workload) or (None, None)))

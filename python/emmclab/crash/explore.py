@@ -1,0 +1,177 @@
+"""Explores a crash log: every state of this share is recovered and judged."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from emmclab import _core
+from emmclab.crash.checks import Lost
+from emmclab.crash.finding import LEVELS, Finding
+from emmclab.crash.judging import Judge
+from emmclab.crash.recording import MOUNTED
+from emmclab.errors import ConfigError
+
+#: Time between two reports of progress, seconds.
+_REPORT_S = 0.5
+#: Sectors of what is written as a whole or not at all.
+ATOMS = {"none": 8, "sector": 1}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is explored, and how.
+
+    Attributes:
+        cuts: most moments at which power is cut.
+        states: how states of a cut are chosen, as `device,boundary,omit1:64,random:50`.
+        seed: decides which cuts and states are tried.
+        tear: `none`: 4 KiB are written as a whole or not at all; `sector`: 512 bytes are.
+        recovery: `process`, `e2fsck` or `mount`.
+        check: a workload's name, whose check judges files; a command; or `None`.
+        recovery_cuts: of each state, most cuts during the recovery of layers.
+        share: this share of the states, from 0, and how many there are.
+        only: exactly this cut, and of it exactly this state.
+    """
+
+    cuts: int = 1000
+    states: str = "device,boundary,omit1,only1,pairs,random"
+    seed: int = 1
+    tear: str = "none"
+    recovery: str = "process"
+    check: str | None = None
+    recovery_cuts: int = 0
+    share: tuple[int, int] = (0, 1)
+    only: tuple[int, int | None] | None = None
+
+    def core(self) -> str:
+        """Give the options of the core, as JSON."""
+        if self.tear not in ATOMS:
+            raise ConfigError(
+                f"`{self.tear}` is no way to tear", kind="config", field="tear", hint=", ".join(ATOMS)
+            )
+        return json.dumps(
+            {
+                "cuts": self.cuts,
+                "states": self.states,
+                "seed": self.seed,
+                "atom_sectors": ATOMS[self.tear],
+                "from_mark": MOUNTED,
+                "only": self.only,
+                "share": self.share,
+            }
+        )
+
+
+@dataclass
+class Exploration:
+    """What came of an exploration, of one share or of all."""
+
+    states: int = 0
+    #: Number of the last state that was judged; -1 = none.
+    last: int = -1
+    took_s: float = 0.0
+    covered: dict[str, Any] = field(default_factory=dict)
+    #: By level, promise and whether documentation excludes it.
+    kinds: dict[tuple[str, str, bool], Finding] = field(default_factory=dict)
+    #: For each cut: how many of its states broke a promise.
+    verdicts: dict[int, int] = field(default_factory=dict)
+    finished: bool = False
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding; of its kind, the first state is kept."""
+        key = (finding.level, finding.promise, finding.documented is not None)
+        known = self.kinds.get(key)
+        if known is None:
+            self.kinds[key] = finding
+        elif finding.index < known.index:
+            self.kinds[key] = replace(finding, count=known.count + finding.count)
+        else:
+            known.count += finding.count
+
+    def merge(self, other: Exploration) -> None:
+        """Add another share."""
+        self.states += other.states
+        self.took_s = max(self.took_s, other.took_s)
+        self.covered = other.covered or self.covered
+        self.finished &= other.finished
+        for finding in other.kinds.values():
+            self.add(replace(finding))
+        for cut, broken in other.verdicts.items():
+            self.verdicts[cut] = self.verdicts.get(cut, 0) + broken
+
+    def findings(self, *, documented: bool = False) -> list[Finding]:
+        """Give the findings, the lowest level first; with `documented`, instead, what the software says it does not promise."""
+        chosen = [one for one in self.kinds.values() if (one.documented is not None) == documented]
+        return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
+
+
+def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict[str, Any]]:
+    """Open a crash log, or one of dm-log-writes for the device that held `base`; give it with what it says of itself."""
+    run = _core.CrashRun(log, base=base)
+    facts: dict[str, Any] = json.loads(run.facts())
+    return run, facts
+
+
+def explore(
+    run: _core.CrashRun,
+    options: Options,
+    *,
+    told: Callable[[Exploration, int], bool] | None = None,
+    before: Exploration | None = None,
+) -> Exploration:
+    """Try the states of a share of a run.
+
+    Args:
+        run: a crash log, from `open_run`.
+        options: what is tried.
+        told: is told every half second what came of it so far, and how many cuts are left; false ends the exploration.
+        before: what an earlier exploration with these options found before it was interrupted.
+    """
+    lines = run.acknowledgements()
+    explorer = _core.Explorer(run, options.core())
+    found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
+    done = found.last
+    reported = begun
+    with Judge(run, explorer, options.check, options.recovery, options.recovery_cuts) as judge:
+        while (text := explorer.next_state()) is not None:
+            state = json.loads(text)
+            if state["index"] <= done:
+                continue
+            found.states += 1
+            found.last = state["index"]
+            lost = judge.verdict(state, lines[: state["acknowledged"]])
+            if lost is not None:
+                found.verdicts[state["cut"]] = found.verdicts.get(state["cut"], 0) + 1
+                found.add(_finding(state, lost))
+            if told is not None and (now := time.monotonic()) - reported > _REPORT_S:
+                reported = now
+                found.took_s = now - begun
+                if not told(found, explorer.cuts_left()):
+                    break
+        else:
+            found.finished = True
+        for finding in judge.rules_broken() if options.share[0] == 0 and options.only is None else ():
+            found.add(finding)
+    found.took_s = time.monotonic() - begun
+    names = ("moments", "cuts", "legal", "chosen", "equal", "most_unpromised")
+    found.covered = dict(zip(names, explorer.covered(), strict=True))
+    return found
+
+
+def _finding(state: Mapping[str, Any], lost: Lost) -> Finding:
+    return Finding(
+        promise=lost.promise,
+        level=lost.level,
+        cut=state["cut"],
+        state=state["number"],
+        index=state["index"],
+        detail=lost.detail,
+        way=state["way"],
+        at_ns=state["at_ns"],
+        acknowledged=state["acknowledged"],
+        documented=lost.documented,
+    )

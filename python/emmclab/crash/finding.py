@@ -1,0 +1,25 @@
+"""A promise that a state breaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Levels from below, as findings are sorted.
+LEVELS = ("device", "layer", "journal", "filesystem", "application")
+
+
+@dataclass
+class Finding:
+    """A promise that a state breaks; the first one of its kind stands for all."""
+
+    promise: str
+    level: str
+    cut: int
+    state: int
+    index: int
+    detail: str
+    way: str
+    at_ns: int
+    acknowledged: int
+    documented: str | None = None
+    count: int = 1

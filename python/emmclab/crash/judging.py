@@ -1,0 +1,228 @@
+"""Recovers a state and judges it, from below: device, layers, journal, file system, application."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from emmclab import _core
+from emmclab.crash import workloads
+from emmclab.crash.checks import Check, Lost, check_for
+from emmclab.crash.finding import Finding
+from emmclab.crash.recording import MOUNTED
+from emmclab.errors import ConfigError, EmmclabError
+
+#: Ways to recover a file system.
+RECOVERIES = ("process", "e2fsck", "mount")
+#: Time for a check or a recovery by a program, seconds.
+_PATIENCE_S = 120.0
+_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+
+
+class _InProcess:
+    """Files that the core read already."""
+
+    def __init__(self, files: Mapping[str, bytes | None]) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes | None:
+        return self._files[path]
+
+
+class _Image:
+    """Files of an image that e2fsck has recovered."""
+
+    def __init__(self, image: Path) -> None:
+        self._image = image
+
+    def read(self, path: str) -> bytes | None:
+        return _core.read_ext4(str(self._image), [path])[0]
+
+
+class _Mounted:
+    """Files of a mounted image."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return (self._folder / path.lstrip("/")).read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+class Judge:
+    """Judges the states of an explorer; a context manager that leaves nothing behind."""
+
+    def __init__(
+        self,
+        run: _core.CrashRun,
+        explorer: _core.Explorer,
+        check: str | None,
+        recovery: str,
+        recovery_cuts: int,
+    ) -> None:
+        """Know how to recover and what to check.
+
+        Raises:
+            ConfigError: the recovery is not known, or this user or machine cannot do it.
+        """
+        if recovery not in RECOVERIES:
+            raise ConfigError(
+                f"`{recovery}` is no recovery", kind="config", field="recovery", hint=", ".join(RECOVERIES)
+            )
+        self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
+        self._command: list[str] | None = None
+        self._check: Check | None = None
+        if check is not None and (check == "sqlite" or workloads.is_known(check)):
+            self._check = check_for(check)
+        elif check is not None:
+            self._command = ["/bin/sh", "-c", check]
+            self._recovery = "mount"
+        if self._recovery == "mount" and os.geteuid() != 0:
+            raise ConfigError("only root can mount what a cut left", kind="config", field="recovery")
+        if self._recovery == "e2fsck" and shutil.which("e2fsck", path=_PATH["PATH"]) is None:
+            raise ConfigError(
+                "e2fsck is not installed", kind="config", field="recovery", hint="apt-get install e2fsprogs"
+            )
+        self._rules = _rules(run)
+        self._folder = Path(tempfile.mkdtemp(prefix="emmclab-crash-"))
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def verdict(self, state: Mapping[str, Any], lines: Sequence[str]) -> Lost | None:
+        """Give the promise that a state breaks, the lowest one; `None` where it breaks none."""
+        if state["problem"] is not None:
+            return Lost(**state["problem"])
+        lost = self._in_process(lines) if self._recovery == "process" else self._by_program(lines)
+        if lost is None or lost.level not in ("filesystem", "application"):
+            return lost
+        broken = next((one for one in self._rules if one[0] <= state["cut"]), None)
+        if broken is None:
+            return lost
+        _, rule, transaction, detail = broken
+        return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
+
+    def rules_broken(self) -> list[Finding]:
+        """Give the first break of each rule of the journal, whatever states show."""
+        first: dict[str, Finding] = {}
+        for moment, rule, transaction, detail in self._rules:
+            known = first.get(rule)
+            if known is not None:
+                known.count += 1
+                continue
+            detail = f"transaction {transaction}: {detail}"
+            first[rule] = Finding(
+                rule, "journal", moment, 0, 1 << 62, detail, "commands", 0, acknowledged=0
+            )
+        return list(first.values())
+
+    def _in_process(self, lines: Sequence[str]) -> Lost | None:
+        wanted = [] if self._check is None else self._check.wanted(lines)
+        problem, files, writes = self._explorer.recover(wanted)
+        if problem is not None:
+            return Lost(**json.loads(problem))
+        lost = self._checked(dict(zip(wanted, files, strict=True)), lines)
+        if lost is not None or not writes:
+            return lost
+        # Power goes again while the layers recover.
+        step = max(1, writes // max(1, self._recovery_cuts))
+        for cut_after in range(0, writes, step) if self._recovery_cuts else ():
+            problem, files, _ = self._explorer.recover(wanted, cut_after=cut_after)
+            if problem is not None:
+                return Lost(**json.loads(problem))
+            lost = self._checked(dict(zip(wanted, files, strict=True)), lines)
+            if lost is not None:
+                return Lost(lost.promise, lost.level, f"{lost.detail} (cut again after {cut_after} writes of recovery)")
+        return None
+
+    def _checked(self, files: Mapping[str, bytes | None], lines: Sequence[str]) -> Lost | None:
+        return None if self._check is None else self._check(_InProcess(files), lines)
+
+    def _by_program(self, lines: Sequence[str]) -> Lost | None:
+        image = self._folder / "state.img"
+        self._explorer.write_image(str(image))
+        if self._recovery == "e2fsck":
+            lost = _fsck(image)
+            if lost is None and self._check is not None:
+                lost = self._check(_Image(image), lines)
+            return lost
+        mount = self._folder / "mount"
+        mount.mkdir(exist_ok=True)
+        done = _run(["mount", "-o", "loop", str(image), str(mount)])
+        if done.returncode:
+            return Lost("mountable", "filesystem", _last_line(done.stderr))
+        try:
+            if self._command is not None:
+                return self._asked(mount, lines)
+            return None if self._check is None else self._check(_Mounted(mount), lines)
+        finally:
+            _run(["umount", str(mount)])
+
+    def _asked(self, mount: Path, lines: Sequence[str]) -> Lost | None:
+        """Run the user's check in the mounted folder; it finds the lines in the file that `EMMCLAB_ACKNOWLEDGED` names."""
+        told = self._folder / "acknowledged"
+        told.write_text("".join(f"{line}\n" for line in lines))
+        try:
+            done = _run(self._command or [], cwd=mount, more={"EMMCLAB_ACKNOWLEDGED": str(told)})
+        except subprocess.TimeoutExpired:
+            return Lost("check", "application", f"the check did not end within {_PATIENCE_S:g} s")
+        if done.returncode == 0:
+            return None
+        said = _last_line(done.stdout) or _last_line(done.stderr)
+        return Lost("check", "application", said or f"exit status {done.returncode}")
+
+
+def _rules(run: _core.CrashRun) -> list[tuple[int, str, int, str]]:
+    """Give the breaks of the journal's rules; none where there is no ext4 to check."""
+    try:
+        return run.journal_rules(MOUNTED)
+    except EmmclabError:
+        return []
+
+
+def _fsck(image: Path) -> Lost | None:
+    """Replay the journal, then check all."""
+    replayed = _run(["e2fsck", "-E", "journal_only", "-y", str(image)])
+    if replayed.returncode > 2:
+        return Lost("mountable", "filesystem", f"e2fsck: {_last_line(replayed.stdout or replayed.stderr)}")
+    checked = _run(["e2fsck", "-fn", str(image)])
+    if checked.returncode == 0:
+        return None
+    faults = [line for line in checked.stdout.splitlines() if "?" in line or "WARNING" in line]
+    return Lost("consistent", "filesystem", f"e2fsck: {faults[0] if faults else _last_line(checked.stdout)}")
+
+
+def _run(
+    command: Sequence[str], *, cwd: Path | None = None, more: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=os.environ | _PATH | dict(more or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""

@@ -1,0 +1,225 @@
+"""Runs a workload on a served device and writes the log that is explored."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from emmclab.crash import workloads
+from emmclab.device import Device
+from emmclab.errors import ConfigError
+from emmclab.layers import Setting
+from emmclab.live import LiveDevice, serve
+
+#: The mark in a log after which power may go: the file system is made and mounted.
+MOUNTED = "mounted"
+#: Longest line that is taken as one, bytes; most lines.
+_MOST_LINE, _MOST_LINES = 4096, 1_000_000
+#: Options of mkfs.ext4: blocks of 4 KiB, a small journal that wraps, and no work left for later, which would differ from run to run.
+_MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What runs on the file system.
+
+    Attributes:
+        name: a workload that comes with emmclab, or `""` where there is a command.
+        command: a command of the user's, run in the mounted folder.
+        operations: how many operations a workload of emmclab does.
+        seed: of its choices.
+        timeout_s: after this time it is ended; what was logged counts.
+    """
+
+    name: str = ""
+    command: tuple[str, ...] = ()
+    operations: int = 200
+    seed: int = 1
+    timeout_s: float = 300.0
+
+    def arguments(self) -> list[str]:
+        """Give the command line.
+
+        Raises:
+            ConfigError: there is no such workload.
+
+        >>> from emmclab.crash import Workload
+        >>> Workload(command=("sync",)).arguments()
+        ['sync']
+        """
+        if self.command:
+            return list(self.command)
+        if not workloads.is_known(self.name):
+            raise ConfigError(
+                f"there is no workload `{self.name}`",
+                kind="config",
+                field="workload",
+                hint=f"these come with emmclab: {', '.join(workloads.ABOUT)}; or give a command after --",
+            )
+        program = str(Path(workloads.__file__))
+        return [sys.executable, "-I", program, self.name, str(self.operations), str(self.seed)]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How a run ended."""
+
+    status: int | None
+    lines: int
+    notes: tuple[str, ...] = field(default=())
+
+
+def record_run(
+    device: Device | str,
+    workload: Workload,
+    log: str | PathLike[str],
+    *,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    file_system: str = "ext4",
+    mkfs_options: Sequence[str] = (),
+    mount_options: str | None = None,
+    said: Callable[[str], None] = lambda _line: None,
+) -> Recorded:
+    """Run a workload on a file system on a served device, in free time, and log every command with its data.
+
+    Each line that the workload prints stands for something that it was told is safe, behind the last completion that was sent
+    before the line was read.
+
+    Args:
+        device: the device, or the name of a preset or TOML file.
+        workload: what runs.
+        log: the crash log to write.
+        layers: names of layers above the device.
+        layer_settings: their settings.
+        file_system: as `emmclab serve --mkfs` knows it.
+        mkfs_options: more options of mkfs.
+        mount_options: as `mount -o` takes them.
+        said: is told what goes on.
+
+    Raises:
+        ConfigError: the device, a layer, the file system or the workload is impossible, or this user may not mount.
+
+    >>> from emmclab.crash import Workload, record_run
+    >>> record_run("small-1gb", Workload("no-such"), "run.log")
+    Traceback (most recent call last):
+    ...
+    emmclab.errors.ConfigError: there is no workload `no-such`
+    """
+    arguments = workload.arguments()
+    with TemporaryDirectory(prefix="emmclab-crash-") as folder:
+        mount = Path(folder) / "mount"
+        mount.mkdir()
+        said(f"making {file_system}")
+        with serve(
+            device,
+            layers=layers,
+            layer_settings=layer_settings,
+            loop=True,
+            mkfs=file_system,
+            mkfs_options=[*_MKFS.get(file_system, ()), *mkfs_options],
+            overwrite=True,
+            mount=mount,
+            mount_options=mount_options,
+            clock="free",
+            log=log,
+        ) as disk:
+            disk.mark(MOUNTED)
+            said(f"running {' '.join(workload.command) or workload.name}")
+            recorded = _run(disk, arguments, mount, workload)
+            disk.end_log()
+    return recorded
+
+
+def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
+    """Run the workload; every line of its output is an acknowledgement."""
+    timeout_s, answered = workload.timeout_s, not workload.command
+    # Programs write whole lines at once to a terminal, and blocks to a pipe.
+    ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    try:
+        process = subprocess.Popen(
+            arguments,
+            cwd=folder,
+            stdin=subprocess.PIPE if answered else subprocess.DEVNULL,
+            stdout=theirs,
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(ours)
+        raise ConfigError(
+            f"{arguments[0]} cannot be run: {error.strerror}", kind="config", field="command"
+        ) from None
+    finally:
+        os.close(theirs)
+    try:
+        lines, late = _acknowledge(disk, ours, process, timeout_s)
+    finally:
+        os.close(ours)
+        if process.stdin is not None:
+            process.stdin.close()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        status = process.wait()
+    notes = []
+    if late:
+        notes.append(f"the workload was ended after {timeout_s:g} s; what it did until then counts")
+    elif status != 0:
+        how = f"exit status {status}" if status > 0 else f"signal {-status}"
+        notes.append(f"the workload failed ({how}); what it did until then counts")
+    if lines == 0:
+        notes.append("the workload said of nothing that it is safe: only device, layers and file system are judged")
+    return Recorded(None if late else status, lines, tuple(notes))
+
+
+def _acknowledge(
+    disk: LiveDevice, ours: int, process: subprocess.Popen[bytes], timeout_s: float
+) -> tuple[int, bool]:
+    """Pass lines on to the log as they come; give their number, and whether time ran out."""
+    pending, lines = b"", 0
+    end = time.monotonic() + timeout_s
+    while True:
+        left = end - time.monotonic()
+        if left <= 0:
+            return lines, True
+        over = process.poll() is not None
+        ready, _, _ = select.select([ours], [], [], 0.0 if over else min(left, 0.1))
+        if not ready:
+            if over:
+                return lines, False
+            continue
+        try:
+            data = os.read(ours, 1 << 16)
+        except OSError:  # The other end of the terminal is closed.
+            data = b""
+        if not data:
+            if over:
+                return lines, False
+            time.sleep(0.01)
+            continue
+        pending += data
+        *whole, pending = pending.split(b"\n")
+        if len(pending) > _MOST_LINE:
+            pending = b""
+        for line in whole:
+            if line.strip() and lines < _MOST_LINES:
+                lines += 1
+                disk.acknowledge(line[:_MOST_LINE].decode(errors="replace").strip())
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):  # The workload is gone.
+                    os.write(process.stdin.fileno(), b".")

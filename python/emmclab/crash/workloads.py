@@ -1,0 +1,150 @@
+"""Workloads for power cuts: each prints a line for what it is about to do, and one for what it was told is safe.
+
+A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in the folder to work in.
+Each line is answered by a byte on the standard input, or by its end.
+
+Lines: `safe NAME WHAT` once the system said that it is durable; before that, for a file, `makes NAME WHAT` (it may be there in
+part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is the old one or the new one). For a file, `WHAT`
+is its size and SHA-256, or `gone`; for a log and a database, the number of the last record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sqlite3
+import sys
+from collections.abc import Callable
+
+#: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
+MODES = ("delete", "truncate", "persist", "wal")
+LEVELS = ("off", "normal", "full", "extra")
+#: Workloads that come with emmclab, with one line on each; SQLite's are `sqlite-MODE[-LEVEL]`.
+ABOUT = {
+    "files": "create, append, replace by rename, and remove files, each followed by fsync of file and folder",
+    "append-log": "append records to one file, each followed by fdatasync",
+    "sqlite-MODE[-LEVEL]": f"insert rows, each a transaction; MODE {', '.join(MODES)}; LEVEL {', '.join(LEVELS)}",
+}
+#: The file of the log, and of the database.
+LOG, DATABASE = "log", "test.db"
+#: Bytes of a record of the log.
+RECORD = 256
+
+
+def sqlite_setting(name: str) -> tuple[str, str] | None:
+    """Give journal mode and level of a workload of SQLite; `None` where the name is no such workload's."""
+    parts = name.split("-")
+    if parts[0] != "sqlite" or not 2 <= len(parts) <= 3:
+        return None
+    mode, level = parts[1], parts[2] if len(parts) == 3 else "full"
+    return (mode, level) if mode in MODES and level in LEVELS else None
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a workload of this name."""
+    return name in ("files", "append-log") or sqlite_setting(name) is not None
+
+
+def record(number: int) -> bytes:
+    """Give a record of the log: its number, filling, and a digest of both."""
+    body = number.to_bytes(8, "little") + bytes(number * 7 % 251 for _ in range(RECORD - 40))
+    return body + hashlib.sha256(body).digest()
+
+
+def _say(line: str) -> None:
+    """Print a line, and wait until it is taken note of, so that what is about to be done is known before it is done."""
+    print(line, flush=True)
+    os.read(0, 1)
+
+
+def _sync_folder() -> None:
+    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def _write(path: str, data: bytes, flags: int) -> None:
+    file = os.open(path, flags | os.O_WRONLY, 0o644)
+    while data:
+        data = data[os.write(file, data) :]
+    os.fsync(file)
+    os.close(file)
+
+
+def _described(data: bytes) -> str:
+    return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+
+def files(operations: int, dice: random.Random) -> None:
+    """Change small files, one at a time."""
+    held: dict[str, bytes] = {}
+    for number in range(operations):
+        choice = dice.random()
+        fresh = dice.randbytes(dice.choice((0, 100, 4096, 5000, 20_000)))
+        name = dice.choice(sorted(held)) if held and choice > 0.4 else f"f{number}"
+        if choice <= 0.4 or not held:
+            _say(f"makes {name} {_described(fresh)}")
+            _write(name, fresh, os.O_CREAT | os.O_EXCL)
+            held[name] = fresh
+        elif choice <= 0.6:
+            held[name] += fresh
+            _say(f"grows {name} {_described(held[name])}")
+            _write(name, fresh, os.O_APPEND)
+        elif choice <= 0.85:
+            held[name] = fresh
+            _say(f"turns {name} {_described(fresh)}")
+            _write("new", fresh, os.O_CREAT | os.O_TRUNC)
+            os.rename("new", name)
+        else:
+            del held[name]
+            _say(f"turns {name} gone")
+            os.unlink(name)
+        _sync_folder()
+        _say(f"safe {name} {_described(held[name]) if name in held else 'gone'}")
+
+
+def append_log(operations: int, _dice: random.Random) -> None:
+    """Append records to one file."""
+    file = os.open(LOG, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
+    os.fsync(file)
+    _sync_folder()
+    for number in range(1, operations + 1):
+        os.write(file, record(number))
+        os.fdatasync(file)
+        _say(f"safe {LOG} {number}")
+
+
+def sqlite(mode: str, level: str, operations: int, dice: random.Random) -> None:
+    """Insert rows, each in a transaction of its own."""
+    database = sqlite3.connect(DATABASE, isolation_level=None)
+    found = database.execute(f"PRAGMA journal_mode={mode}").fetchone()[0]
+    if found != mode:
+        raise RuntimeError(f"SQLite has journal mode {found}, not {mode}")
+    database.execute(f"PRAGMA synchronous={level}")
+    database.execute("PRAGMA wal_autocheckpoint=50")
+    database.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, data BLOB)")
+    _sync_folder()
+    _say(f"safe {DATABASE} 0")
+    for number in range(1, operations + 1):
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("INSERT INTO t VALUES (?, ?)", (number, dice.randbytes(dice.randrange(20, 3000))))
+        database.execute("COMMIT")
+        _say(f"safe {DATABASE} {number}")
+    database.close()
+
+
+def main(name: str, operations: int, seed: int) -> None:
+    """Run a workload here."""
+    plain: dict[str, Callable[[int, random.Random], None]] = {"files": files, "append-log": append_log}
+    dice = random.Random(seed)
+    if name in plain:
+        plain[name](operations, dice)
+    elif (setting := sqlite_setting(name)) is not None:
+        sqlite(*setting, operations, dice)
+    else:
+        raise SystemExit(f"there is no workload {name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
