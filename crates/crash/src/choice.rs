@@ -155,11 +155,7 @@ pub(crate) fn choose(way: Way, most: usize, atoms: &[&[Unpromised]], seed: u64) 
     chosen
 }
 
-fn boundary(
-    atoms: &[&[Unpromised]],
-    all: &dyn Fn() -> Levels,
-    none: &dyn Fn() -> Levels,
-) -> Vec<Levels> {
+fn boundary(atoms: &[&[Unpromised]], all: &dyn Fn() -> Levels, none: &dyn Fn() -> Levels) -> Vec<Levels> {
     let complete = |writes: &&[Unpromised]| {
         writes.iter().rposition(|write| write.complete > 0).map_or(0, |place| place as u16 + 1)
     };
@@ -173,12 +169,14 @@ type Omission = Vec<(usize, u16)>;
 
 /// Each write of an atom, and each command of several atoms.
 fn omissions(atoms: &[&[Unpromised]]) -> Vec<Omission> {
-    let single = atoms.iter().enumerate().flat_map(|(atom, writes)| {
-        (0..writes.len()).map(move |level| vec![(atom, level as u16)])
-    });
+    let single = atoms
+        .iter()
+        .enumerate()
+        .flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));
     let mut by_version: Vec<(Version, usize, u16)> = Vec::new();
     for (atom, writes) in atoms.iter().enumerate() {
-        by_version.extend(writes.iter().enumerate().map(|(level, write)| (write.version, atom, level as u16)));
+        by_version
+            .extend(writes.iter().enumerate().map(|(level, write)| (write.version, atom, level as u16)));
     }
     by_version.sort_unstable();
     let whole = by_version.chunk_by(|one, other| one.0 == other.0).filter(|parts| parts.len() > 1);
@@ -187,7 +185,8 @@ fn omissions(atoms: &[&[Unpromised]]) -> Vec<Omission> {
 }
 
 fn versions(atoms: &[&[Unpromised]]) -> Vec<Version> {
-    let mut all: Vec<Version> = atoms.iter().flat_map(|writes| writes.iter().map(|write| write.version)).collect();
+    let mut all: Vec<Version> =
+        atoms.iter().flat_map(|writes| writes.iter().map(|write| write.version)).collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -54,10 +54,8 @@ impl Contents {
         let place = &mut self.blocks.entry(sector / BLOCK).or_default()[(sector % BLOCK) as usize];
         let before = std::mem::replace(place, source);
         if before != source {
-            self.sum = self
-                .sum
-                .wrapping_sub(term(spool, sector, before))
-                .wrapping_add(term(spool, sector, source));
+            self.sum =
+                self.sum.wrapping_sub(term(spool, sector, before)).wrapping_add(term(spool, sector, source));
         }
     }
 

@@ -170,9 +170,8 @@ impl Durable {
         for (command, first, sectors) in &self.under_way {
             for sector in *first..first + u64::from(sectors / 2) {
                 if self.version(sector) <= Version::from(*command) {
-                    let block = changes
-                        .entry(sector / BLOCK)
-                        .or_insert_with(|| self.contents.block(sector / BLOCK));
+                    let block =
+                        changes.entry(sector / BLOCK).or_insert_with(|| self.contents.block(sector / BLOCK));
                     block[(sector % BLOCK) as usize] = commands[*command as usize].source_of(sector);
                 }
             }

@@ -67,6 +67,17 @@ pub struct State {
     levels: Option<Levels>,
 }
 
+/// A write that a state lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Omitted {
+    /// The command, by its place in [`Run::commands`] at the device.
+    pub command: u32,
+    /// First sector that is lacking.
+    pub sector: u64,
+    /// Length in sectors.
+    pub sectors: u64,
+}
+
 /// What was covered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Covered {
@@ -179,6 +190,41 @@ impl Explorer {
         }
     }
 
+    /// The writes that a state of the present cut lacks, atom by atom: the oldest that is lacking stands for those after it. Empty for
+    /// the state of the device.
+    pub fn omitted(&self, state: &State) -> Vec<Omitted> {
+        let levels = state.levels.iter().flatten().map(|level| usize::from(*level));
+        let commands = self.run.commands(Port::Device);
+        let atoms = self.legal.atoms().zip(self.legal.unpromised());
+        let lacking = atoms.zip(levels).filter_map(|(((first, end), writes), level)| {
+            let command = writes.get(level)?.version as u32 - 1;
+            let logged = &commands[command as usize];
+            let (from, to) = (first.max(logged.command.sector), end.min(logged.end()));
+            Some(Omitted { command, sector: from, sectors: to - from })
+        });
+        lacking.collect()
+    }
+
+    /// A state of the present cut that lacks, of what `state` lacks ([`Explorer::omitted`]), only the writes of these places; and what
+    /// the contract has fall with them.
+    pub fn with_omitted(&self, state: &State, places: &[usize]) -> State {
+        let Some(levels) = &state.levels else { return state.clone() };
+        let mut place = 0;
+        let mut chosen: Levels = Vec::with_capacity(levels.len());
+        for (writes, level) in self.legal.unpromised().iter().zip(levels) {
+            let all = writes.len() as u16;
+            if *level == all {
+                chosen.push(all);
+                continue;
+            }
+            chosen.push(if places.contains(&place) { *level } else { all });
+            place += 1;
+        }
+        self.legal.close(&mut chosen);
+        let changes = Arc::new(self.legal.changes(&self.run, &chosen));
+        State { changes, levels: Some(chosen), ..state.clone() }
+    }
+
     /// What is wrong with the sectors that layers show after recovery from a state of the present cut, if anything: a sector that holds
     /// neither what they promised nor anything written since.
     pub(crate) fn host_fault(&self, view: &HostView) -> Option<String> {
@@ -198,7 +244,9 @@ impl Explorer {
             }
             for (sector, data) in (first..).zip(buffer.chunks_exact(SECTOR_BYTES as usize)) {
                 if legal.contradicts(&self.run, sector, xxh3_64(data)) {
-                    return Some(format!("sector {sector} holds neither what was promised nor what was written since"));
+                    return Some(format!(
+                        "sector {sector} holds neither what was promised nor what was written since"
+                    ));
                 }
             }
         }
@@ -302,9 +350,9 @@ impl Explorer {
         }
         self.covered.chosen += 1;
         let spool = self.run.spool();
-        let sum = changes.iter().fold(base.sum(), |sum, (block, sources)| {
-            base.sum_with(spool, sum, *block, sources)
-        });
+        let sum = changes
+            .iter()
+            .fold(base.sum(), |sum, (block, sources)| base.sum_with(spool, sum, *block, sources));
         if !self.seen.insert((sum, self.acknowledged)) && broken.is_empty() {
             self.covered.equal += 1;
             return;

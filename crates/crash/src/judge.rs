@@ -88,7 +88,9 @@ impl Judge {
         };
         let host = match HostView::recover(view, &header.layers, header.sectors, cut_after)? {
             Ok(host) => host,
-            Err(error) => return broken(Level::Layer, "recovery", format!("the layers do not recover: {error}")),
+            Err(error) => {
+                return broken(Level::Layer, "recovery", format!("the layers do not recover: {error}"));
+            }
         };
         let layer_writes = host.recovery_writes();
         if let Some(detail) = explorer.host_fault(&host) {

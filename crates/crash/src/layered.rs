@@ -111,7 +111,9 @@ impl HostView {
     pub fn recovery_writes(&self) -> usize {
         match &self.source {
             Source::Plain(_) => 0,
-            Source::Layered(executor) => executor.borrow_mut().disks().iter().map(|disk| disk.writes.len()).sum(),
+            Source::Layered(executor) => {
+                executor.borrow_mut().disks().iter().map(|disk| disk.writes.len()).sum()
+            }
         }
     }
 

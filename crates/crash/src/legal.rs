@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Modifiers};
 use emmclab_device::contract::{Promises, Rules, Version};
+use emmclab_device::{Command, Modifiers};
 
 use crate::choice::{Levels, Unpromised};
 use crate::contents::{BLOCK, Block, Contents};
@@ -147,7 +147,10 @@ impl Legal {
     fn note_complete(&mut self, (first, end): (u64, u64), version: Version) {
         let number = self.completed;
         for (_, writes) in self.atoms.range_mut(first / self.atom..end.div_ceil(self.atom)) {
-            writes.iter_mut().filter(|write| write.version == version).for_each(|write| write.complete = number);
+            writes
+                .iter_mut()
+                .filter(|write| write.version == version)
+                .for_each(|write| write.complete = number);
         }
     }
 

@@ -20,7 +20,7 @@ mod view;
 
 pub use choice::{Way, Ways};
 pub use durable::{Broken, Promise};
-pub use explorer::{Covered, ExploreOptions, Explorer, State};
+pub use explorer::{Covered, ExploreOptions, Explorer, Omitted, State};
 pub use judge::{Judge, Level, Problem, Recovered};
 pub use layered::HostView;
 pub use rules::{RuleBreak, journal_rules};

@@ -102,8 +102,11 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
     let Some(location) = Location::inside(&filesystem)? else { return Ok(Vec::new()) };
     let superblock = location.superblock(&disk)?;
     if superblock.features.contains(JournalFeatures::FAST_COMMIT) {
-        return Err(Error::new(Kind::Unsupported, "the journal has fast commits, whose rules are not checked")
-            .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
+        return Err(Error::new(
+            Kind::Unsupported,
+            "the journal has fast commits, whose rules are not checked",
+        )
+        .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
     }
     let mut checker = Checker {
         run,
@@ -146,7 +149,8 @@ impl Checker<'_> {
         let first = logged.command.sector.div_ceil(size);
         for block in first..logged.end() / size {
             let sector = block * size;
-            let sources: Vec<Source> = (sector..sector + size).map(|sector| logged.source_of(sector)).collect();
+            let sources: Vec<Source> =
+                (sector..sector + size).map(|sector| logged.source_of(sector)).collect();
             self.run
                 .spool()
                 .read(&sources, &mut bytes)
@@ -211,7 +215,8 @@ impl Checker<'_> {
             RecordKind::Commit(_) => {
                 let known = self.transactions.remove(&transaction).unwrap_or_default();
                 if !self.superblock.features.contains(JournalFeatures::ASYNC_COMMIT) {
-                    let loose = |(sector, version): &&(u64, Version)| !self.settled(*sector, *version, logged);
+                    let loose =
+                        |(sector, version): &&(u64, Version)| !self.settled(*sector, *version, logged);
                     let loose = known.blocks.iter().filter(loose).count();
                     if loose > 0 {
                         let detail = format!(
@@ -221,7 +226,8 @@ impl Checker<'_> {
                         self.broken(moment, "commit", transaction, detail);
                     }
                 }
-                self.transactions.insert(transaction, Transaction { commit: Some((sector, version)), ..known });
+                self.transactions
+                    .insert(transaction, Transaction { commit: Some((sector, version)), ..known });
             }
         }
     }
@@ -249,9 +255,10 @@ impl Checker<'_> {
         let mut loose = None;
         for (home, newest) in self.newest.iter().filter(|(_, newest)| gone(newest.transaction)) {
             let sector = home * self.block_sectors;
-            let pending = self.promises.pending().find(|extent| {
-                extent.op == Op::Write && extent.first <= sector && sector < extent.end
-            });
+            let pending = self
+                .promises
+                .pending()
+                .find(|extent| extent.op == Op::Write && extent.first <= sector && sector < extent.end);
             if let Some(pending) = pending
                 && !self.settled(sector, pending.version, logged)
             {

@@ -28,7 +28,11 @@ pub struct Logged {
 impl Logged {
     /// The source of one of its sectors.
     pub fn source_of(&self, sector: u64) -> Source {
-        if self.command.op == Op::Write { self.source.plus(sector - self.command.sector) } else { Source::ZEROS }
+        if self.command.op == Op::Write {
+            self.source.plus(sector - self.command.sector)
+        } else {
+            Source::ZEROS
+        }
     }
 
     /// The end of its sectors.
@@ -197,7 +201,8 @@ impl Run {
 
     /// The moment after a mark; the first one where there is no such mark.
     pub fn after_mark(&self, name: &str) -> usize {
-        let is = |moment: &Moment| matches!(moment.what, What::Mark(mark) if &*self.marks[mark as usize] == name);
+        let is =
+            |moment: &Moment| matches!(moment.what, What::Mark(mark) if &*self.marks[mark as usize] == name);
         self.moments.iter().position(is).map_or(0, |place| place + 1)
     }
 }
@@ -227,7 +232,8 @@ impl RunBuilder {
                 self.fits(port, sector, u64::from(sectors))?;
                 let source = if op == Op::Write {
                     if data.len() as u64 != u64::from(sectors) * SECTOR_BYTES {
-                        let problem = format!("a write of {sectors} sectors has {} bytes of data", data.len());
+                        let problem =
+                            format!("a write of {sectors} sectors has {} bytes of data", data.len());
                         return Err(Error::new(Kind::Value, problem).in_field("data"));
                     }
                     self.spool.add(data)?
@@ -316,8 +322,11 @@ impl RunBuilder {
         if sector.checked_add(sectors).is_some_and(|end| end <= self.limits[port as usize]) {
             return Ok(());
         }
-        Err(Error::new(Kind::Value, "a record reaches beyond the end of the device")
-            .of_field("sector", 0, sector.to_string().as_bytes()))
+        Err(Error::new(Kind::Value, "a record reaches beyond the end of the device").of_field(
+            "sector",
+            0,
+            sector.to_string().as_bytes(),
+        ))
     }
 
     /// The place of a command, by its number; none where it came before the log began.

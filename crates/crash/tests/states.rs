@@ -211,7 +211,8 @@ fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
     for lies in [false, true] {
         let run = run_of(&steps, lies, file.path());
         let ways = "device".parse().unwrap();
-        let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let mut explorer =
+            Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
         let mut broken = 0;
         while let Some(state) = explorer.next_state() {
             assert_eq!(state.way, Way::Device);

@@ -5,8 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use emmclab_crash::log::dm;
-use emmclab_crash::{Broken, Explorer, ExploreOptions, HostView, Judge, Problem, Run, State, journal_rules};
+use emmclab_crash::log::{Port, dm};
+use emmclab_crash::{
+    Broken, ExploreOptions, Explorer, HostView, Judge, Problem, Run, State, What, journal_rules,
+};
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -98,9 +100,12 @@ impl PyCrashRun {
                         File::open(base).and_then(|file| file.metadata()).map_err(fail)?.len() / SECTOR_BYTES
                     }
                     (None, None) => {
-                        return Err(Error::new(Kind::Config, "a log of dm-log-writes does not say how large the device is")
-                            .in_file(&path)
-                            .hint("name its image before the log: --base IMAGE"));
+                        return Err(Error::new(
+                            Kind::Config,
+                            "a log of dm-log-writes does not say how large the device is",
+                        )
+                        .in_file(&path)
+                        .hint("name its image before the log: --base IMAGE"));
                     }
                 };
                 Run::open_dm(&path, sectors, base.as_deref())?
@@ -122,7 +127,7 @@ impl PyCrashRun {
                 layers: header.layers.iter().map(|layer| layer.name.as_str()).collect(),
                 writer: &header.writer,
                 moments: self.run.moments().len(),
-                commands: self.run.commands(emmclab_crash::log::Port::Device).len(),
+                commands: self.run.commands(Port::Device).len(),
                 acknowledgements: self.run.acknowledgements().len(),
                 truncated: self.run.truncated(),
             })
@@ -132,6 +137,39 @@ impl PyCrashRun {
     /// The lines of the workload.
     fn acknowledgements(&self) -> Vec<String> {
         self.run.acknowledgements().iter().map(ToString::to_string).collect()
+    }
+
+    /// Commands at the device that came from one moment to another, in order: number, operation, first sector, sectors, flags as words,
+    /// arrival and completion in nanoseconds.
+    #[expect(clippy::type_complexity, reason = "a row of a table for Python")]
+    fn commands(
+        &self,
+        from: usize,
+        to: usize,
+    ) -> Vec<(u64, &'static str, u64, u32, Vec<&'static str>, i64, Option<i64>)> {
+        let commands = self.run.commands(Port::Device);
+        let moments = self.run.moments().get(from..to.min(self.run.moments().len())).unwrap_or_default();
+        let mut rows = Vec::new();
+        let mut places = rustc_hash::FxHashMap::default();
+        for moment in moments {
+            match moment.what {
+                What::Arrives(Port::Device, place) => {
+                    let logged = &commands[place as usize];
+                    let command = &logged.command;
+                    let flags = command.modifiers.iter_names().map(|(name, _)| name).collect();
+                    places.insert(place, rows.len());
+                    let (sector, sectors) = (command.sector, command.sectors);
+                    rows.push((logged.number, command.op.name(), sector, sectors, flags, moment.at.0, None));
+                }
+                What::Completes(Port::Device, place) => {
+                    if let Some(row) = places.get(&place) {
+                        rows[*row].6 = Some(moment.at.0);
+                    }
+                }
+                _ => {}
+            }
+        }
+        rows
     }
 
     /// Where the commands break a rule of the journal: moment, rule, transaction, detail.
@@ -164,7 +202,9 @@ pub(crate) struct PyExplorer {
 
 impl PyExplorer {
     fn state(&self) -> Result<&State, Error> {
-        self.state.as_ref().ok_or_else(|| Error::new(Kind::Config, "there is no state: ask for the next one first"))
+        self.state
+            .as_ref()
+            .ok_or_else(|| Error::new(Kind::Config, "there is no state: ask for the next one first"))
     }
 }
 
@@ -218,12 +258,30 @@ impl PyExplorer {
         let Self { explorer, judge, state } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        let recovered = judge
-            .recover(explorer, state, &wanted, cut_after)
-            .map_err(|error| to_python(py, &error))?;
-        let problem = recovered.problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()?;
+        let recovered =
+            judge.recover(explorer, state, &wanted, cut_after).map_err(|error| to_python(py, &error))?;
+        let problem =
+            recovered.problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()?;
         let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
         Ok((problem, files.collect(), recovered.layer_writes))
+    }
+
+    /// The writes that the state lacks: number of the command, when it came, first sector, sectors.
+    fn omitted(&self, py: Python<'_>) -> PyResult<Vec<(u64, i64, u64, u64)>> {
+        let state = self.state().map_err(|error| to_python(py, &error))?;
+        let commands = self.explorer.run().commands(Port::Device);
+        let told = |omitted: &emmclab_crash::Omitted| {
+            let logged = &commands[omitted.command as usize];
+            (logged.number, logged.command.arrival.0, omitted.sector, omitted.sectors)
+        };
+        Ok(self.explorer.omitted(state).iter().map(told).collect())
+    }
+
+    /// From now on the state lacks only the writes of these places of what it lacks.
+    fn keep_omitted(&mut self, py: Python<'_>, places: Vec<usize>) -> PyResult<()> {
+        let state = self.state().map_err(|error| to_python(py, &error))?;
+        self.state = Some(self.explorer.with_omitted(state, &places));
+        Ok(())
     }
 
     /// Writes what the host sees of the state to an image, which is made anew.
@@ -253,14 +311,7 @@ impl PyExplorer {
     /// What was covered so far: moments, cuts, states that are legal at most, chosen, equal ones, most writes beyond promises.
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64) {
         let covered = self.explorer.covered();
-        (
-            covered.moments,
-            covered.cuts,
-            covered.legal,
-            covered.chosen,
-            covered.equal,
-            covered.most_unpromised,
-        )
+        (covered.moments, covered.cuts, covered.legal, covered.chosen, covered.equal, covered.most_unpromised)
     }
 
     /// Cuts that are to come.
@@ -281,7 +332,8 @@ pub(crate) fn read_ext4<'py>(
         let mut recovery = emmclab_ext4::Recovery::new();
         let replayed = recovery.replay(&file)?;
         let files = emmclab_ext4::Filesystem::open(&replayed)?;
-        let read = |path: &String| files.lookup(path)?.map(|inode| files.contents(&inode, 1 << 30)).transpose();
+        let read =
+            |path: &String| files.lookup(path)?.map(|inode| files.contents(&inode, 1 << 30)).transpose();
         wanted.iter().map(read).collect::<Result<Vec<_>, Error>>()
     })?;
     Ok(found.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data))).collect())

@@ -78,7 +78,8 @@ impl PyLive {
             let config = config.settings();
             let replay: ReplayOptions = from_json(options)?;
             let layers = layers.unwrap_or_default().iter().map(layer).collect();
-            let options = LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record, log };
+            let options =
+                LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
             let cache_bytes = u64::from(config.settings().cache.size_kb) * 1024;

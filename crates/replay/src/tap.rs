@@ -59,7 +59,8 @@ impl Tapped {
                     self.tap.programmed(command, (sector, sectors), begin, end);
                 }
                 Change::Discarded { sector, sectors } => {
-                    let of = |(_, first, end): &&(u64, u64, u64)| *first <= sector && sector + sectors <= *end;
+                    let of =
+                        |(_, first, end): &&(u64, u64, u64)| *first <= sector && sector + sectors <= *end;
                     if let Some((number, ..)) = self.discards.iter().find(of) {
                         self.tap.discarded(*number, (sector, sectors), now);
                     }

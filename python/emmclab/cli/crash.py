@@ -19,6 +19,7 @@ from emmclab.errors import ConfigError
 if TYPE_CHECKING:
     from emmclab.crash import Exploration, Options
     from emmclab.crash.finding import Finding
+    from emmclab.crash.minimal import Minimal
     from emmclab.crash.session import Kept
 
 #: Exit status where a promise was broken.
@@ -76,12 +77,12 @@ def crash(
     workload: Annotated[
         str | None,
         _option(
-            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL].", _RUN, metavar="NAME"
+            "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL].",
+            _RUN,
+            metavar="NAME",
         ),
     ] = None,
-    operations: Annotated[
-        int, _option("Operations of such a workload.", _RUN, metavar="N", min=1)
-    ] = 200,
+    operations: Annotated[int, _option("Operations of such a workload.", _RUN, metavar="N", min=1)] = 200,
     timeout: Annotated[
         float, _option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
     ] = 300.0,
@@ -94,9 +95,7 @@ def crash(
             metavar="NAME|CMD",
         ),
     ] = None,
-    cuts: Annotated[
-        int, _option("Most moments at which power is cut.", _STATES, metavar="N", min=1)
-    ] = 1000,
+    cuts: Annotated[int, _option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,
     states: Annotated[
         str,
         _option(
@@ -108,7 +107,11 @@ def crash(
     seed: Annotated[int, _option("Decides the cuts and states that are tried.", _STATES, metavar="N")] = 1,
     tear: Annotated[
         str,
-        _option("none: 4 KiB are written as a whole or not at all; sector: 512 bytes.", _STATES, metavar="none|sector"),
+        _option(
+            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes.",
+            _STATES,
+            metavar="none|sector",
+        ),
     ] = "none",
     recovery: Annotated[
         str,
@@ -122,12 +125,8 @@ def crash(
         int,
         _option("Of each state, cuts during the recovery of layers.", _STATES, metavar="N", min=0),
     ] = 2,
-    jobs: Annotated[
-        int, _option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)
-    ] = 0,
-    shard: Annotated[
-        str, _option("Only this part of the states, from 1.", _STATES, metavar="I/N")
-    ] = "1/1",
+    jobs: Annotated[int, _option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
+    shard: Annotated[str, _option("Only this part of the states, from 1.", _STATES, metavar="I/N")] = "1/1",
     log: Annotated[
         Path | None,
         _option("Explore this log, of an earlier run or of dm-log-writes.", _LOGS, metavar="FILE"),
@@ -140,9 +139,7 @@ def crash(
         str | None,
         _option("Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE"),
     ] = None,
-    save_log: Annotated[
-        Path | None, _option("Also write the log here.", _LOGS, metavar="FILE")
-    ] = None,
+    save_log: Annotated[Path | None, _option("Also write the log here.", _LOGS, metavar="FILE")] = None,
     save_dm_log: Annotated[
         Path | None,
         _option("Also write the commands as a log of dm-log-writes.", _LOGS, metavar="FILE"),
@@ -151,7 +148,9 @@ def crash(
         Path | None, _option("With --again: write the disk of this state.", _LOGS, metavar="FILE")
     ] = None,
     results: ResultsFolder = RESULTS,
-    html: Annotated[Path | None, _option("Also write the page of the findings.", _LOGS, metavar="FILE")] = None,
+    html: Annotated[
+        Path | None, _option("Also write the page of the findings.", _LOGS, metavar="FILE")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut the power of a device under real software, and name who loses what was said to be safe.
@@ -185,7 +184,9 @@ def crash(
         from emmclab.crash.recording import Workload
 
         if device is None:
-            raise ConfigError("there is no device", kind="config", field="device", hint="--device emmc51-cache")
+            raise ConfigError(
+                "there is no device", kind="config", field="device", hint="--device emmc51-cache"
+            )
         chosen = Workload(workload or "", tuple(command or ()), operations, seed, timeout)
         chosen.arguments()
         kept = session.record(
@@ -202,11 +203,12 @@ def crash(
         if path is not None:
             write(kept, path)
     found = _explored(kept, options, jobs or (os.cpu_count() or 1))
-    _show(kept, options, found, as_json)
+    minimal = _minimized(kept, options, found)
+    _show(kept, options, found, minimal, as_json)
     if html is not None:
         from emmclab.report.crash import write_crash_report
 
-        write_crash_report(kept, options, found, html)
+        write_crash_report(summary(kept, options, found, minimal), kept, found, html)
         say(f"report: {html}")
     raise typer.Exit(FOUND if found.findings() else 0)
 
@@ -251,14 +253,32 @@ def _explored(kept: Kept, options: Options, jobs: int) -> Exploration:
 
     def told(found: Exploration, done: int, shares: int) -> None:
         if done < shares:
-            say(f"{done} of {shares} processes are done: {found.states:,} states, {len(found.findings())} findings")
+            say(
+                f"{done} of {shares} processes are done: {found.states:,} states, {len(found.findings())} findings"
+            )
 
     return kept.explore(options, jobs, told)
 
 
-def _show(kept: Kept, options: Options, found: Exploration, as_json: bool) -> None:
+def _minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:
+    """Make each finding smaller, by its number among the findings."""
+    from emmclab.crash.explore import open_run
+    from emmclab.crash.minimal import minimize
+
+    findings = found.findings()
+    if not findings:
+        return {}
+    say(f"making {len(findings)} findings smaller")
+    run, _ = open_run(str(kept.log), base=kept.base)
+    small = {number: minimize(run, options, one) for number, one in enumerate(findings)}
+    return {number: one for number, one in small.items() if one is not None}
+
+
+def _show(
+    kept: Kept, options: Options, found: Exploration, minimal: dict[int, Minimal], as_json: bool
+) -> None:
     if as_json:
-        print_json(summary(kept, options, found))
+        print_json(summary(kept, options, found, minimal))
         return
     console = stdout()
 
@@ -266,19 +286,33 @@ def _show(kept: Kept, options: Options, found: Exploration, as_json: bool) -> No
         console.print(line, markup=False, soft_wrap=True, style=style)
 
     covered, findings = found.covered, found.findings()
-    lies = f", which breaks a promise on purpose ({kept.facts['lies']})" if kept.facts["lies"] != "none" else ""
+    lies = (
+        f", which breaks a promise on purpose ({kept.facts['lies']})" if kept.facts["lies"] != "none" else ""
+    )
     put(f"{kept.facts['device']}{lies}: {verdict(found)}", "red" if findings else "green")
     rate = found.states / found.took_s if found.took_s else 0.0
     put(
         f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); {covered['moments']:,} moments, "
         f"{covered['equal']:,} equal states left out; the contract allows up to {covered['legal']:.3g} states at these cuts"
     )
-    for one in findings:
+    for number, one in enumerate(findings):
         put(f"{one.level}: {one.promise}: {one.detail}", "bold")
         again = f"{kept.short}:{one.cut}:{one.state}"
         put(f"  {one.count:,} states; the first: emmclab crash --again {again}")
+        if (small := minimal.get(number)) is not None:
+            put(f"  {_smallest(small)}")
     for one in found.findings(documented=True):
         put(f"documented, no defect: {one.detail} ({one.count:,} states): {one.documented}", "yellow")
+
+
+def _smallest(small: Minimal) -> str:
+    """Say which state is the smallest that shows a finding."""
+    place = f"smallest: cut {small.cut}"
+    if not small.missing:
+        return place
+    writes = [f"command {one.command} ({one.sectors} sectors from {one.sector} on)" for one in small.missing]
+    more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
+    return f"{place}, without {', '.join(writes[:3])}{more}; everything else sent by then is there"
 
 
 def verdict(found: Exploration) -> str:
@@ -290,7 +324,7 @@ def verdict(found: Exploration) -> str:
     return f"promises were broken by: {levels}"
 
 
-def summary(kept: Kept, options: Options, found: Exploration) -> dict[str, Any]:
+def summary(kept: Kept, options: Options, found: Exploration, minimal: dict[int, Minimal]) -> dict[str, Any]:
     """Give everything that was found as JSON."""
 
     def shown(one: Finding) -> dict[str, Any]:
@@ -311,7 +345,10 @@ def summary(kept: Kept, options: Options, found: Exploration) -> dict[str, Any]:
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
-        "findings": [shown(one) for one in found.findings()],
+        "findings": [
+            shown(one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
+            for number, one in enumerate(found.findings())
+        ],
         "documented": [shown(one) for one in found.findings(documented=True)],
         "covered": found.covered,
         "seed": options.seed,
@@ -328,6 +365,7 @@ def _show_again(kept: Kept, as_json: bool, save_image: Path | None) -> None:
     assert kept.options is not None
     run, _ = open_run(str(kept.log), base=kept.base)
     found = explore(run, kept.options)
+    minimal = _minimized(kept, kept.options, found)
     if save_image is not None:
         explorer = _core.Explorer(run, kept.options.core())
         if explorer.next_state() is not None:
@@ -335,5 +373,5 @@ def _show_again(kept: Kept, as_json: bool, save_image: Path | None) -> None:
             say(f"image: {save_image}")
     if found.states == 0:
         raise ConfigError("this cut has no such state", kind="config", field="again")
-    _show(kept, kept.options, found, as_json)
+    _show(kept, kept.options, found, minimal, as_json)
     raise typer.Exit(FOUND if found.findings() else 0)

@@ -43,7 +43,6 @@ class Check(Protocol):
         """Give the promise that they break, if any."""
 
 
-
 #: Suffixes of the files that belong to a database.
 _SUFFIXES = ("", "-journal", "-wal")
 

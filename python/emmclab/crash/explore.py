@@ -11,7 +11,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash.checks import Lost
 from emmclab.crash.finding import LEVELS, Finding
-from emmclab.crash.judging import Judge
+from emmclab.crash.judging import Judge, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError
 
@@ -136,7 +136,8 @@ def explore(
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done = found.last
     reported = begun
-    with Judge(run, explorer, options.check, options.recovery, options.recovery_cuts) as judge:
+    rules = rules_of(run)
+    with Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts) as judge:
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
             if state["index"] <= done:

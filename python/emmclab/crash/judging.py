@@ -26,6 +26,10 @@ _PATIENCE_S = 120.0
 _PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
+#: A rule of the journal that a command breaks: moment, rule, transaction, detail.
+RuleBreak = tuple[int, str, int, str]
+
+
 class _InProcess:
     """Files that the core read already."""
 
@@ -64,13 +68,13 @@ class Judge:
 
     def __init__(
         self,
-        run: _core.CrashRun,
         explorer: _core.Explorer,
+        rules: Sequence[RuleBreak],
         check: str | None,
         recovery: str,
         recovery_cuts: int,
     ) -> None:
-        """Know how to recover and what to check.
+        """Know how to recover and what to check; `rules` are the breaks of the journal's rules, from `rules_of`.
 
         Raises:
             ConfigError: the recovery is not known, or this user or machine cannot do it.
@@ -93,7 +97,7 @@ class Judge:
             raise ConfigError(
                 "e2fsck is not installed", kind="config", field="recovery", hint="apt-get install e2fsprogs"
             )
-        self._rules = _rules(run)
+        self._rules = rules
         self._folder = Path(tempfile.mkdtemp(prefix="emmclab-crash-"))
 
     def __enter__(self) -> Judge:
@@ -103,6 +107,10 @@ class Judge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def turn_to(self, explorer: _core.Explorer) -> None:
+        """Judge states of another explorer of the same run."""
+        self._explorer = explorer
 
     def verdict(self, state: Mapping[str, Any], lines: Sequence[str]) -> Lost | None:
         """Give the promise that a state breaks, the lowest one; `None` where it breaks none."""
@@ -126,9 +134,7 @@ class Judge:
                 known.count += 1
                 continue
             detail = f"transaction {transaction}: {detail}"
-            first[rule] = Finding(
-                rule, "journal", moment, 0, 1 << 62, detail, "commands", 0, acknowledged=0
-            )
+            first[rule] = Finding(rule, "journal", moment, 0, 1 << 62, detail, "commands", 0, acknowledged=0)
         return list(first.values())
 
     def _in_process(self, lines: Sequence[str]) -> Lost | None:
@@ -147,7 +153,11 @@ class Judge:
                 return Lost(**json.loads(problem))
             lost = self._checked(dict(zip(wanted, files, strict=True)), lines)
             if lost is not None:
-                return Lost(lost.promise, lost.level, f"{lost.detail} (cut again after {cut_after} writes of recovery)")
+                return Lost(
+                    lost.promise,
+                    lost.level,
+                    f"{lost.detail} (cut again after {cut_after} writes of recovery)",
+                )
         return None
 
     def _checked(self, files: Mapping[str, bytes | None], lines: Sequence[str]) -> Lost | None:
@@ -187,7 +197,7 @@ class Judge:
         return Lost("check", "application", said or f"exit status {done.returncode}")
 
 
-def _rules(run: _core.CrashRun) -> list[tuple[int, str, int, str]]:
+def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
     """Give the breaks of the journal's rules; none where there is no ext4 to check."""
     try:
         return run.journal_rules(MOUNTED)

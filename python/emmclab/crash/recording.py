@@ -183,7 +183,9 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
         notes.append(f"the workload failed ({how}); what it did until then counts")
     if lines == 0:
-        notes.append("the workload said of nothing that it is safe: only device, layers and file system are judged")
+        notes.append(
+            "the workload said of nothing that it is safe: only device, layers and file system are judged"
+        )
     return Recorded(None if late else status, lines, tuple(notes))
 
 

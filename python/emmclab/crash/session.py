@@ -132,7 +132,10 @@ class Session:
         parts = state.split(":")
         if len(parts) != 3 or not parts[0] or not all(part.isdecimal() for part in parts[1:]):
             raise ConfigError(
-                f"`{state}` names no state", kind="config", field="again", hint="as a finding does: c3f2:8812:17"
+                f"`{state}` names no state",
+                kind="config",
+                field="again",
+                hint="as a finding does: c3f2:8812:17",
             )
         found = sorted(self._folder.glob(f"{parts[0]}*/run.json"))
         if len(found) != 1:
@@ -144,11 +147,20 @@ class Session:
                 hint="name the folder with --results, or more of the log's name",
             )
         about = json.loads(found[0].read_text(encoding="utf-8"))
-        given = {name: tuple(value) if isinstance(value, list) else value for name, value in about["options"].items()}
+        given = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in about["options"].items()
+        }
         options = replace(Options(**given), only=(int(parts[1]), int(parts[2])), share=(0, 1))
         _, facts = open_run(about["log"], base=about["base"])
         if not facts["identity"].startswith(parts[0]):
             raise EmmclabError(f"{about['log']}: the log is another one now", kind="value", file=about["log"])
         return Kept(
-            found[0].parent, Path(about["log"]), about["base"], facts["identity"], facts, about["made"], options
+            found[0].parent,
+            Path(about["log"]),
+            about["base"],
+            facts["identity"],
+            facts,
+            about["made"],
+            options,
         )

@@ -50,7 +50,8 @@ impl LogReader {
     pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
         let mut start = [0; 12];
         let fail = |problem: &str| Error::new(Kind::UnknownFormat, problem).in_file(path);
-        let no_log = || fail("this is no crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
+        let no_log =
+            || fail("this is no crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
         match input.read_exact(&mut start) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_log()),
@@ -80,7 +81,9 @@ impl LogReader {
             return Err(Error::new(Kind::Truncated, "the crash log ends in its header").in_file(path));
         }
         reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
-            Error::new(Kind::Syntax, format!("the header of the crash log: {error}")).in_file(path).at_offset(24)
+            Error::new(Kind::Syntax, format!("the header of the crash log: {error}"))
+                .in_file(path)
+                .at_offset(24)
         })?;
         Ok(reader)
     }

@@ -36,8 +36,7 @@ impl LogWriter {
         let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(fail)?;
         let mut file = File::create(path).map_err(fail)?;
         file.write_all(MARK).and_then(|()| file.write_all(&VERSION.to_le_bytes())).map_err(fail)?;
-        let mut writer =
-            Self { file, path: path.to_owned(), block: json, since: Instant::now(), compressor };
+        let mut writer = Self { file, path: path.to_owned(), block: json, since: Instant::now(), compressor };
         writer.end_block()?;
         Ok(writer)
     }

@@ -1,0 +1,139 @@
+"""Makes a finding small: the earliest cut that shows it, and the fewest missing writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from emmclab import _core
+from emmclab.crash.explore import Options
+from emmclab.crash.finding import Finding
+from emmclab.crash.judging import Judge, RuleBreak, rules_of
+
+#: Most states that are judged to make one finding smaller.
+_MOST_TRIES = 400
+#: Moments before a cut in which an earlier one is sought.
+_BEFORE = 64
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A write that a state lacks."""
+
+    command: int
+    at_ns: int
+    sector: int
+    sectors: int
+
+
+@dataclass(frozen=True)
+class Minimal:
+    """The smallest state that was found to show a finding."""
+
+    cut: int
+    state: int
+    detail: str
+    #: Writes that are missing, although the file system had sent them; none for what the device itself would have left.
+    missing: tuple[Missing, ...]
+    #: How many writes were missing in the state that was made smaller.
+    before: int
+    tries: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        return asdict(self)
+
+
+def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal | None:
+    """Make a finding smaller; `None` where it is one of commands, not of a state."""
+    if finding.way == "commands":
+        return None
+    lines, rules = run.acknowledgements(), rules_of(run)
+    tries = 0
+
+    def same(cut: int, number: int | None) -> tuple[dict[str, Any], str] | None:
+        """Judge a state, or the first of a cut that shows the finding."""
+        nonlocal tries
+        only = replace(options, only=(cut, number), share=(0, 1))
+        explorer = _core.Explorer(run, only.core())
+        with Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts) as judge:
+            while (text := explorer.next_state()) is not None and tries < _MOST_TRIES:
+                tries += 1
+                state = json.loads(text)
+                if (detail := _shows(judge, state, lines, finding)) is not None:
+                    return state, detail
+        return None
+
+    cut, number, detail = finding.cut, finding.state, finding.detail
+    low = max(0, cut - _BEFORE)
+    # Promises that are broken stay so for a while: halve the moments in which the first is.
+    while low < cut and tries < _MOST_TRIES:
+        middle = (low + cut) // 2
+        shown = same(middle, None)
+        if shown is None:
+            low = middle + 1
+        else:
+            state, detail = shown
+            cut, number = middle, state["number"]
+    return _fewest(
+        run, options, replace(finding, cut=cut, state=number, detail=detail), (lines, rules), tries
+    )
+
+
+def _shows(judge: Judge, state: dict[str, Any], lines: list[str], finding: Finding) -> str | None:
+    lost = judge.verdict(state, lines[: state["acknowledged"]])
+    if lost is None or (lost.level, lost.promise) != (finding.level, finding.promise):
+        return None
+    return lost.detail if (lost.documented is None) == (finding.documented is None) else None
+
+
+def _fewest(
+    run: _core.CrashRun,
+    options: Options,
+    finding: Finding,
+    known: tuple[list[str], list[RuleBreak]],
+    tries: int,
+) -> Minimal:
+    """Leave out as few writes as show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
+    lines, rules = known
+    only = replace(options, only=(finding.cut, finding.state), share=(0, 1))
+    explorer = _core.Explorer(run, only.core())
+    text = explorer.next_state()
+    if text is None:
+        return Minimal(finding.cut, finding.state, finding.detail, (), 0, tries)
+    state = json.loads(text)
+    every = explorer.omitted()
+    with Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts) as judge:
+
+        def shows(places: list[int]) -> bool:
+            nonlocal tries
+            tries += 1
+            # Each trial begins with the state as it was chosen.
+            again = _core.Explorer(run, only.core())
+            again.next_state()
+            again.keep_omitted(places)
+            judge.turn_to(again)
+            return _shows(judge, state, lines, finding) is not None
+
+        places = _delta(list(range(len(every))), shows, lambda: tries < _MOST_TRIES) if every else []
+    missing = tuple(Missing(*every[place]) for place in places)
+    return Minimal(finding.cut, finding.state, finding.detail, missing, len(every), tries)
+
+
+def _delta(places: list[int], shows: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
+    """Give a part of the places that still shows it, of which none can be left away alone."""
+    parts = 2
+    while len(places) >= 2 and may():
+        size = max(1, len(places) // parts)
+        for begin in range(0, len(places), size):
+            rest = places[:begin] + places[begin + size :]
+            if rest and may() and shows(rest):
+                places, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(len(places), parts * 2)
+    return places
