@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,6 @@ from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
     from emmclab.crash import Exploration, Options
-    from emmclab.crash.finding import Finding
     from emmclab.crash.minimal import Minimal
     from emmclab.crash.session import Kept
 
@@ -46,7 +45,7 @@ def crash(
         list[str] | None,
         typer.Argument(
             metavar="-- CMD...",
-            help="Workload to run in the mounted folder; each line that it prints says what it was told is safe.",
+            help="Workload to run in the mounted folder; each line that it prints stands for what is safe.",
             show_default=False,
         ),
     ] = None,
@@ -89,8 +88,8 @@ def crash(
     check: Annotated[
         str | None,
         _option(
-            "What judges the files: sqlite, files, append-log, or a shell command that is run where they are mounted, with "
-            "EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails where something is lost.",
+            "What judges the files: sqlite, files, append-log, or a shell command that is run where they are "
+            "mounted, with EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails if something is lost.",
             _RUN,
             metavar="NAME|CMD",
         ),
@@ -99,7 +98,8 @@ def crash(
     states: Annotated[
         str,
         _option(
-            "How the states of a cut are chosen, each with a number or without: device, boundary, omit1, only1, pairs, random.",
+            "How the states of a cut are chosen, each with its most or without: device, boundary, omit1, "
+            "only1, pairs, random.",
             _STATES,
             metavar="LIST",
         ),
@@ -164,8 +164,8 @@ def crash(
     own, layer_settings = layered(settings, layers)
     session = Session(results / "crash")
     if again is not None:
-        kept = session.again(again)
-        _show_again(session, kept, as_json, save_image)
+        kept, options = session.again(again)
+        _show_again(kept, options, as_json, save_image)
         return
     options = Options(
         cuts=cuts,
@@ -206,6 +206,7 @@ def crash(
     minimal = _minimized(kept, options, found)
     _show(kept, options, found, minimal, as_json)
     if html is not None:
+        from emmclab.crash.summary import summary
         from emmclab.report.crash import write_crash_report
 
         write_crash_report(summary(kept, options, found, minimal), kept, found, html)
@@ -247,15 +248,16 @@ def _copy_dm(kept: Kept, path: Path) -> None:
 def _explored(kept: Kept, options: Options, jobs: int) -> Exploration:
     lines = kept.facts["acknowledgements"]
     say(
-        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines said to be safe; "
-        f"exploring {options.cuts:,} cuts"
+        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines said to be "
+        f"safe; exploring {options.cuts:,} cuts"
     )
 
-    def told(found: Exploration, done: int, shares: int) -> None:
-        if done < shares:
-            say(
-                f"{done} of {shares} processes are done: {found.states:,} states, {len(found.findings())} findings"
-            )
+    begun = time.monotonic()
+
+    def told(found: Exploration) -> None:
+        cuts = found.covered.get("cuts", 0)
+        took = time.monotonic() - begun
+        say(f"{cuts:,} cuts, {found.states:,} states, {len(found.findings())} findings after {took:.0f} s")
 
     return kept.explore(options, jobs, told)
 
@@ -277,101 +279,28 @@ def _minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Mi
 def _show(
     kept: Kept, options: Options, found: Exploration, minimal: dict[int, Minimal], as_json: bool
 ) -> None:
+    from emmclab.cli.show_crash import show_crash
+    from emmclab.crash.summary import summary
+
     if as_json:
         print_json(summary(kept, options, found, minimal))
-        return
-    console = stdout()
-
-    def put(line: str, style: str | None = None) -> None:
-        console.print(line, markup=False, soft_wrap=True, style=style)
-
-    covered, findings = found.covered, found.findings()
-    lies = (
-        f", which breaks a promise on purpose ({kept.facts['lies']})" if kept.facts["lies"] != "none" else ""
-    )
-    put(f"{kept.facts['device']}{lies}: {verdict(found)}", "red" if findings else "green")
-    rate = found.states / found.took_s if found.took_s else 0.0
-    put(
-        f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); {covered['moments']:,} moments, "
-        f"{covered['equal']:,} equal states left out; the contract allows up to {covered['legal']:.3g} states at these cuts"
-    )
-    for number, one in enumerate(findings):
-        put(f"{one.level}: {one.promise}: {one.detail}", "bold")
-        again = f"{kept.short}:{one.cut}:{one.state}"
-        put(f"  {one.count:,} states; the first: emmclab crash --again {again}")
-        if (small := minimal.get(number)) is not None:
-            put(f"  {_smallest(small)}")
-    for one in found.findings(documented=True):
-        put(f"documented, no defect: {one.detail} ({one.count:,} states): {one.documented}", "yellow")
+    else:
+        show_crash(stdout(), kept, found, minimal)
 
 
-def _smallest(small: Minimal) -> str:
-    """Say which state is the smallest that shows a finding."""
-    place = f"smallest: cut {small.cut}"
-    if not small.missing:
-        return place
-    writes = [f"command {one.command} ({one.sectors} sectors from {one.sector} on)" for one in small.missing]
-    more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
-    return f"{place}, without {', '.join(writes[:3])}{more}; everything else sent by then is there"
-
-
-def verdict(found: Exploration) -> str:
-    """Say in a phrase what came of an exploration."""
-    findings = found.findings()
-    if not findings:
-        return "nothing that was said to be safe was lost"
-    levels = ", ".join(dict.fromkeys(one.level for one in findings))
-    return f"promises were broken by: {levels}"
-
-
-def summary(kept: Kept, options: Options, found: Exploration, minimal: dict[int, Minimal]) -> dict[str, Any]:
-    """Give everything that was found as JSON."""
-
-    def shown(one: Finding) -> dict[str, Any]:
-        return {
-            "promise": one.promise,
-            "level": one.level,
-            "cut": one.cut,
-            "state": one.state,
-            "again": f"{kept.short}:{one.cut}:{one.state}",
-            "states": one.count,
-            "detail": one.detail,
-            "chosen_by": one.way,
-            "at_ns": one.at_ns,
-            "acknowledged": one.acknowledged,
-        } | ({"documented": one.documented} if one.documented else {})
-
-    return {
-        "cuts": found.covered.get("cuts", 0),
-        "states": found.states,
-        "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
-        "findings": [
-            shown(one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
-            for number, one in enumerate(found.findings())
-        ],
-        "documented": [shown(one) for one in found.findings(documented=True)],
-        "covered": found.covered,
-        "seed": options.seed,
-        "log": {**kept.facts, "path": str(kept.log)},
-        "run": dict(kept.made),
-        "options": asdict(options),
-    }
-
-
-def _show_again(kept: Kept, as_json: bool, save_image: Path | None) -> None:
+def _show_again(kept: Kept, options: Options, as_json: bool, save_image: Path | None) -> None:
     """Try exactly one state, and say what it is."""
     from emmclab.crash.explore import explore, open_run
 
-    assert kept.options is not None
     run, _ = open_run(str(kept.log), base=kept.base)
-    found = explore(run, kept.options)
-    minimal = _minimized(kept, kept.options, found)
+    found = explore(run, options)
+    minimal = _minimized(kept, options, found)
     if save_image is not None:
-        explorer = _core.Explorer(run, kept.options.core())
+        explorer = _core.Explorer(run, options.core())
         if explorer.next_state() is not None:
             explorer.write_image(str(save_image))
             say(f"image: {save_image}")
     if found.states == 0:
         raise ConfigError("this cut has no such state", kind="config", field="again")
-    _show(kept, kept.options, found, minimal, as_json)
+    _show(kept, options, found, minimal, as_json)
     raise typer.Exit(FOUND if found.findings() else 0)

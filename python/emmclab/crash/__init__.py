@@ -1,4 +1,4 @@
-"""Power cuts: record a run with every command, explore what a cut may leave, and name who broke which promise."""
+"""Power cuts: record a run, explore what a cut may leave, and name who broke which promise."""
 
 from emmclab.crash.explore import Exploration, Options, explore
 from emmclab.crash.recording import Workload, record_run

@@ -43,6 +43,8 @@ class Check(Protocol):
         """Give the promise that they break, if any."""
 
 
+#: Where SQLite says what `synchronous` promises.
+_PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
 #: Suffixes of the files that belong to a database.
 _SUFFIXES = ("", "-journal", "-wal")
 
@@ -139,7 +141,7 @@ class CheckSqlite:
         """Know what SQLite promises in this mode; nothing is known to be documented without."""
         self._mode, self._level = mode, level
         self._verdicts: dict[bytes, tuple[str | None, int]] = {}
-        memory = Path("/dev/shm")
+        memory = Path("/dev/shm")  # noqa: S108 - only as a parent of a private folder.
         self._folder = tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
@@ -192,15 +194,15 @@ class CheckSqlite:
         return (f"{last - count} rows are missing before row {last}", 0) if count != last else (None, last)
 
     def _documented(self, rows: int | None) -> str | None:
-        """Say where SQLite's documentation excludes a loss of so many rows; `None` rows = the database is damaged."""
+        """Say where SQLite's documentation excludes a loss of so many rows; `None` = a damaged database."""
         if rows is None or self._mode is None:
             return None
         if self._mode == "wal" and self._level == "normal":
-            return "WAL with synchronous=NORMAL does not sync at commit (sqlite.org/pragma.html#pragma_synchronous)"
+            return f"WAL with synchronous=NORMAL does not sync at commit ({_PRAGMA})"
         if self._mode == "delete" and self._level in ("normal", "full") and rows == 1:
             return (
-                "without synchronous=EXTRA the folder is not synced after the journal is removed, so that the last "
-                "transaction may roll back (sqlite.org/pragma.html#pragma_synchronous)"
+                "without synchronous=EXTRA the folder is not synced after the journal is removed, so that "
+                f"the last transaction may roll back ({_PRAGMA})"
             )
         return None
 

@@ -104,13 +104,13 @@ class Exploration:
             self.verdicts[cut] = self.verdicts.get(cut, 0) + broken
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
-        """Give the findings, the lowest level first; with `documented`, instead, what the software says it does not promise."""
+        """Give the findings, the lowest level first; with `documented`, what is no defect instead."""
         chosen = [one for one in self.kinds.values() if (one.documented is not None) == documented]
         return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
 
 
 def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict[str, Any]]:
-    """Open a crash log, or one of dm-log-writes for the device that held `base`; give it with what it says of itself."""
+    """Open a crash log, or one of dm-log-writes for a device that held `base`; also give what it says."""
     run = _core.CrashRun(log, base=base)
     facts: dict[str, Any] = json.loads(run.facts())
     return run, facts
@@ -120,7 +120,7 @@ def explore(
     run: _core.CrashRun,
     options: Options,
     *,
-    told: Callable[[Exploration, int], bool] | None = None,
+    told: Callable[[Exploration], None] = lambda _found: None,
     before: Exploration | None = None,
 ) -> Exploration:
     """Try the states of a share of a run.
@@ -128,7 +128,7 @@ def explore(
     Args:
         run: a crash log, from `open_run`.
         options: what is tried.
-        told: is told every half second what came of it so far, and how many cuts are left; false ends the exploration.
+        told: is told every half second what came of it so far.
         before: what an earlier exploration with these options found before it was interrupted.
     """
     lines = run.acknowledgements()
@@ -148,19 +148,20 @@ def explore(
             if lost is not None:
                 found.verdicts[state["cut"]] = found.verdicts.get(state["cut"], 0) + 1
                 found.add(_finding(state, lost))
-            if told is not None and (now := time.monotonic()) - reported > _REPORT_S:
+            if (now := time.monotonic()) - reported > _REPORT_S:
                 reported = now
                 found.took_s = now - begun
-                if not told(found, explorer.cuts_left()):
-                    break
-        else:
-            found.finished = True
+                found.covered = _covered(explorer)
+                told(found)
         for finding in judge.rules_broken() if options.share[0] == 0 and options.only is None else ():
             found.add(finding)
-    found.took_s = time.monotonic() - begun
-    names = ("moments", "cuts", "legal", "chosen", "equal", "most_unpromised")
-    found.covered = dict(zip(names, explorer.covered(), strict=True))
+    found.took_s, found.covered, found.finished = time.monotonic() - begun, _covered(explorer), True
     return found
+
+
+def _covered(explorer: _core.Explorer) -> dict[str, Any]:
+    names = ("moments", "cuts", "legal", "chosen", "equal", "most_unpromised")
+    return dict(zip(names, explorer.covered(), strict=True))
 
 
 def _finding(state: Mapping[str, Any], lost: Lost) -> Finding:

@@ -74,7 +74,7 @@ class Judge:
         recovery: str,
         recovery_cuts: int,
     ) -> None:
-        """Know how to recover and what to check; `rules` are the breaks of the journal's rules, from `rules_of`.
+        """Know how to recover and what to check; `rules` are from `rules_of`.
 
         Raises:
             ConfigError: the recovery is not known, or this user or machine cannot do it.
@@ -184,7 +184,7 @@ class Judge:
             _run(["umount", str(mount)])
 
     def _asked(self, mount: Path, lines: Sequence[str]) -> Lost | None:
-        """Run the user's check in the mounted folder; it finds the lines in the file that `EMMCLAB_ACKNOWLEDGED` names."""
+        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` names a file of the lines."""
         told = self._folder / "acknowledged"
         told.write_text("".join(f"{line}\n" for line in lines))
         try:

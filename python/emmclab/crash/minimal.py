@@ -35,7 +35,7 @@ class Minimal:
     cut: int
     state: int
     detail: str
-    #: Writes that are missing, although the file system had sent them; none for what the device itself would have left.
+    #: Writes that were sent and are missing; none for what the device itself would have left.
     missing: tuple[Missing, ...]
     #: How many writes were missing in the state that was made smaller.
     before: int

@@ -27,7 +27,7 @@ from emmclab.live import LiveDevice, serve
 MOUNTED = "mounted"
 #: Longest line that is taken as one, bytes; most lines.
 _MOST_LINE, _MOST_LINES = 4096, 1_000_000
-#: Options of mkfs.ext4: blocks of 4 KiB, a small journal that wraps, and no work left for later, which would differ from run to run.
+#: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and nothing left for later.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
 
@@ -95,8 +95,8 @@ def record_run(
 ) -> Recorded:
     """Run a workload on a file system on a served device, in free time, and log every command with its data.
 
-    Each line that the workload prints stands for something that it was told is safe, behind the last completion that was sent
-    before the line was read.
+    Each line that the workload prints stands for something that it was told is safe, behind the last
+    completion that was sent before the line was read.
 
     Args:
         device: the device, or the name of a preset or TOML file.
@@ -110,7 +110,7 @@ def record_run(
         said: is told what goes on.
 
     Raises:
-        ConfigError: the device, a layer, the file system or the workload is impossible, or this user may not mount.
+        ConfigError: device, layers, file system or workload are impossible, or this user may not mount.
 
     >>> from emmclab.crash import Workload, record_run
     >>> record_run("small-1gb", Workload("no-such"), "run.log")
@@ -183,9 +183,7 @@ def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Wor
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
         notes.append(f"the workload failed ({how}); what it did until then counts")
     if lines == 0:
-        notes.append(
-            "the workload said of nothing that it is safe: only device, layers and file system are judged"
-        )
+        notes.append("the workload printed no line: only device, layers and file system are judged")
     return Recorded(None if late else status, lines, tuple(notes))
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -34,7 +33,6 @@ class Kept:
     facts: Mapping[str, Any]
     #: How the run was made; empty for a log from elsewhere.
     made: Mapping[str, Any]
-    options: Options | None = None
 
     @property
     def short(self) -> str:
@@ -46,9 +44,7 @@ class Kept:
         about = {"made": self.made, "base": self.base, "options": asdict(options), "log": str(self.log)}
         _core.write_whole(self.folder / "run.json", json.dumps(about, indent=1).encode())
 
-    def explore(
-        self, options: Options, jobs: int, told: Callable[[Exploration, int, int], None]
-    ) -> Exploration:
+    def explore(self, options: Options, jobs: int, told: Callable[[Exploration], None]) -> Exploration:
         """Explore the log, or go on with an exploration that was interrupted."""
         self.keep(options)
         return explore_in_parallel(
@@ -117,14 +113,14 @@ class Session:
         Raises:
             EmmclabError: it cannot be read.
         """
-        named = None if base is None else os.path.abspath(base)
+        named = None if base is None else str(base.absolute())
         _, facts = open_run(str(log), base=named)
         folder = self._folder / facts["identity"][:_SHORT]
         folder.mkdir(parents=True, exist_ok=True)
         return Kept(folder, log.absolute(), named, facts["identity"], facts, {})
 
-    def again(self, state: str) -> Kept:
-        """Find the log and the options that name a state, as `c3f2:8812:17`.
+    def again(self, state: str) -> tuple[Kept, Options]:
+        """Find the log, and the options that name a state, as `c3f2:8812:17`.
 
         Raises:
             ConfigError: the name is none, or there is no such log, or there are several.
@@ -147,20 +143,10 @@ class Session:
                 hint="name the folder with --results, or more of the log's name",
             )
         about = json.loads(found[0].read_text(encoding="utf-8"))
-        given = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in about["options"].items()
-        }
-        options = replace(Options(**given), only=(int(parts[1]), int(parts[2])), share=(0, 1))
+        given: dict[str, Any] = about["options"]
+        options = Options(**given | {"only": (int(parts[1]), int(parts[2])), "share": (0, 1)})
         _, facts = open_run(about["log"], base=about["base"])
         if not facts["identity"].startswith(parts[0]):
             raise EmmclabError(f"{about['log']}: the log is another one now", kind="value", file=about["log"])
-        return Kept(
-            found[0].parent,
-            Path(about["log"]),
-            about["base"],
-            facts["identity"],
-            facts,
-            about["made"],
-            options,
-        )
+        log = Path(about["log"])
+        return Kept(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,18 +56,26 @@ def run_share(share: Share) -> Exploration:
         if before.finished:
             return before
     run, _ = open_run(share.log, base=share.base)
+    latest = before or Exploration()
     next_keep = time.monotonic() + _KEEP_S
 
-    def told(found: Exploration, _left: int) -> bool:
-        nonlocal next_keep
-        if kept is not None and time.monotonic() > next_keep:
+    def told(found: Exploration) -> None:
+        nonlocal latest, next_keep
+        latest = found
+        if time.monotonic() > next_keep:
             next_keep = time.monotonic() + _KEEP_S
-            _core.write_whole(kept, json.dumps(as_json(replace(found, finished=False))).encode())
-        return True
+            keep(replace(found, finished=False))
 
-    found = explore(run, share.options, told=told, before=before)
-    if kept is not None:
-        _core.write_whole(kept, json.dumps(as_json(found)).encode())
+    def keep(found: Exploration) -> None:
+        if kept is not None:
+            _core.write_whole(kept, json.dumps(as_json(found)).encode())
+
+    try:
+        found = explore(run, share.options, told=told, before=before)
+    except KeyboardInterrupt:
+        keep(replace(latest, finished=False))
+        raise
+    keep(found)
     return found
 
 
@@ -76,7 +86,7 @@ def explore_in_parallel(
     base: str | None = None,
     jobs: int = 1,
     folder: Path | None = None,
-    told: Callable[[Exploration, int, int], None] = lambda _found, _done, _shares: None,
+    told: Callable[[Exploration], None] = lambda _found: None,
 ) -> Exploration:
     """Explore a log with several processes; the findings do not depend on their number.
 
@@ -86,7 +96,7 @@ def explore_in_parallel(
         base: what the device held before a log of dm-log-writes began.
         jobs: processes.
         folder: keeps what each process has found, so that an interrupted exploration goes on.
-        told: is told what came of it so far, with the number of shares that are done, and of all.
+        told: is told every few seconds what came of it so far, where there is a folder.
     """
     share, shares = options.share
     tasks = []
@@ -98,8 +108,31 @@ def explore_in_parallel(
             kept = str(folder / f"share-{key}.json")
         tasks.append(Share(log, base, part, kept))
     executor: Executor = Serial() if jobs == 1 else Pool(jobs)
-    all_found = Exploration(finished=True)
-    for done, (_, found) in enumerate(executor.run(run_share, tasks), 1):
-        all_found.merge(found)
-        told(all_found, done, jobs)
-    return all_found
+    every = Exploration(finished=True)
+    with _watched(tasks, told):
+        for _, found in executor.run(run_share, tasks):
+            every.merge(found)
+    return every
+
+
+@contextmanager
+def _watched(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> Iterator[None]:
+    """Report, while shares are explored, what they have kept."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_KEEP_S):
+            so_far = Exploration()
+            for path in filter(None, (task.kept for task in tasks)):
+                if Path(path).exists():
+                    so_far.merge(from_json(json.loads(Path(path).read_text(encoding="utf-8"))))
+            if so_far.states:
+                told(so_far)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,11 +1,12 @@
-"""Workloads for power cuts: each prints a line for what it is about to do, and one for what it was told is safe.
+"""Workloads for power cuts: each prints what it is about to do, and what it was told is safe.
 
-A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in the folder to work in.
-Each line is answered by a byte on the standard input, or by its end.
+A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in
+the folder to work in. Each line is answered by a byte on the standard input, or by its end.
 
-Lines: `safe NAME WHAT` once the system said that it is durable; before that, for a file, `makes NAME WHAT` (it may be there in
-part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is the old one or the new one). For a file, `WHAT`
-is its size and SHA-256, or `gone`; for a log and a database, the number of the last record.
+Lines: `safe NAME WHAT` once the system said that it is durable; before that, for a file, `makes NAME WHAT`
+(it may be there in part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is
+the old one or the new one). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log and a database,
+the number of the last record.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 import sqlite3
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 #: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
 MODES = ("delete", "truncate", "persist", "wal")
@@ -24,7 +26,8 @@ LEVELS = ("off", "normal", "full", "extra")
 ABOUT = {
     "files": "create, append, replace by rename, and remove files, each followed by fsync of file and folder",
     "append-log": "append records to one file, each followed by fdatasync",
-    "sqlite-MODE[-LEVEL]": f"insert rows, each a transaction; MODE {', '.join(MODES)}; LEVEL {', '.join(LEVELS)}",
+    "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL "
+    f"{', '.join(LEVELS)}",
 }
 #: The file of the log, and of the database.
 LOG, DATABASE = "log", "test.db"
@@ -53,7 +56,7 @@ def record(number: int) -> bytes:
 
 
 def _say(line: str) -> None:
-    """Print a line, and wait until it is taken note of, so that what is about to be done is known before it is done."""
+    """Print a line, and wait until it is taken note of: what is about to be done is known before it is."""
     print(line, flush=True)
     os.read(0, 1)
 
@@ -95,11 +98,11 @@ def files(operations: int, dice: random.Random) -> None:
             held[name] = fresh
             _say(f"turns {name} {_described(fresh)}")
             _write("new", fresh, os.O_CREAT | os.O_TRUNC)
-            os.rename("new", name)
+            Path("new").rename(name)
         else:
             del held[name]
             _say(f"turns {name} gone")
-            os.unlink(name)
+            Path(name).unlink()
         _sync_folder()
         _say(f"safe {name} {_described(held[name]) if name in held else 'gone'}")
 
@@ -137,7 +140,7 @@ def sqlite(mode: str, level: str, operations: int, dice: random.Random) -> None:
 def main(name: str, operations: int, seed: int) -> None:
     """Run a workload here."""
     plain: dict[str, Callable[[int, random.Random], None]] = {"files": files, "append-log": append_log}
-    dice = random.Random(seed)
+    dice = random.Random(seed)  # noqa: S311 - the same seed, the same operations.
     if name in plain:
         plain[name](operations, dice)
     elif (setting := sqlite_setting(name)) is not None:

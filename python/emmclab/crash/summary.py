@@ -1,0 +1,57 @@
+"""The outcome of an exploration in words and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from emmclab.crash.explore import Exploration, Options
+from emmclab.crash.finding import Finding
+from emmclab.crash.minimal import Minimal
+from emmclab.crash.session import Kept
+
+
+def verdict(found: Exploration) -> str:
+    """Say in a phrase what came of an exploration."""
+    findings = found.findings()
+    if not findings:
+        return "nothing that was said to be safe was lost"
+    levels = ", ".join(dict.fromkeys(one.level for one in findings))
+    return f"promises were broken by: {levels}"
+
+
+def summary(
+    kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
+) -> dict[str, Any]:
+    """Give everything that was found as JSON."""
+
+    def shown(one: Finding) -> dict[str, Any]:
+        return {
+            "promise": one.promise,
+            "level": one.level,
+            "cut": one.cut,
+            "state": one.state,
+            "again": f"{kept.short}:{one.cut}:{one.state}",
+            "states": one.count,
+            "detail": one.detail,
+            "chosen_by": one.way,
+            "at_ns": one.at_ns,
+            "acknowledged": one.acknowledged,
+        } | ({"documented": one.documented} if one.documented else {})
+
+    return {
+        "cuts": found.covered.get("cuts", 0),
+        "states": found.states,
+        "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
+        "findings": [
+            shown(one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
+            for number, one in enumerate(found.findings())
+        ],
+        "documented": [shown(one) for one in found.findings(documented=True)],
+        "covered": found.covered,
+        "seed": options.seed,
+        "log": {**kept.facts, "path": str(kept.log)},
+        "run": dict(kept.made),
+        "options": asdict(options),
+    }
