@@ -44,6 +44,10 @@ impl Default for ExploreOptions {
     }
 }
 
+/// Requests before a cut whose sectors are all looked at after layers have recovered; of the other blocks one in so many is.
+const HOST_RECENT: usize = 64;
+const HOST_SHARE: u64 = 16;
+
 /// A state that a cut may leave.
 #[derive(Clone)]
 pub struct State {
@@ -226,12 +230,18 @@ impl Explorer {
     }
 
     /// What is wrong with the sectors that layers show after recovery from a state of the present cut, if anything: a sector that holds
-    /// neither what they promised nor anything written since.
-    pub(crate) fn host_fault(&self, view: &HostView) -> Option<String> {
+    /// neither what they promised nor anything written since. Sectors of late requests are all looked at, of the others a share that
+    /// differs from state to state.
+    pub(crate) fn host_fault(&self, state: &State, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
-        let written: Vec<u64> = legal.promised().blocks().map(|(block, _)| block).collect();
+        let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
+        let written = legal.promised().blocks().map(|(block, _)| block).filter(share);
         let loose = legal.atoms().map(|(first, _)| first / BLOCK);
-        let mut blocks: Vec<u64> = written.into_iter().chain(loose).collect();
+        let commands = self.run.commands(Port::Host);
+        let recent = &commands[legal.arrived().saturating_sub(HOST_RECENT)..legal.arrived()];
+        let recent =
+            recent.iter().flat_map(|logged| logged.command.sector / BLOCK..logged.end().div_ceil(BLOCK));
+        let mut blocks: Vec<u64> = written.chain(loose).chain(recent).collect();
         blocks.sort_unstable();
         blocks.dedup();
         let mut buffer = vec![0; (BLOCK * SECTOR_BYTES) as usize];

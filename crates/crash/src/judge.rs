@@ -93,7 +93,7 @@ impl Judge {
             }
         };
         let layer_writes = host.recovery_writes();
-        if let Some(detail) = explorer.host_fault(&host) {
+        if let Some(detail) = explorer.host_fault(state, &host) {
             return broken(Level::Layer, "contents", detail);
         }
         let mut recovered = match self.files(&host, wanted) {

@@ -28,7 +28,8 @@ pub(crate) struct Legal {
     /// By atom, the writes that are not promised, in order of their versions.
     atoms: BTreeMap<u64, Vec<Unpromised>>,
     promised: Arc<Contents>,
-    /// Commands that are complete.
+    /// Commands that came, and those that are complete.
+    arrived: usize,
     completed: u32,
     /// Writes in flight whose flush comes first, each with the number of commands that were complete when it came.
     preflushes: BTreeMap<Version, u32>,
@@ -44,6 +45,7 @@ impl Legal {
             atom,
             atoms: BTreeMap::new(),
             promised,
+            arrived: 0,
             completed: 0,
             preflushes: BTreeMap::new(),
         }
@@ -63,6 +65,11 @@ impl Legal {
             .any(|logged| spool.digest(logged.source_of(sector)) == found)
     }
 
+    /// How many commands came.
+    pub fn arrived(&self) -> usize {
+        self.arrived
+    }
+
     /// What is promised.
     pub fn promised(&self) -> &Arc<Contents> {
         &self.promised
@@ -80,6 +87,7 @@ impl Legal {
 
     /// A command comes.
     pub fn arrives(&mut self, run: &Run, place: u32) {
+        self.arrived = place as usize + 1;
         let logged = &run.commands(self.port)[place as usize];
         let first_of_pack = place == 0 || run.commands(self.port)[place as usize - 1].packed_after == 0;
         if logged.packed_after > 0 && first_of_pack {

@@ -90,7 +90,7 @@ pub struct Moment {
     pub what: What,
 }
 
-/// A log, indexed. Memory: some 60 bytes per command, and 12 per sector of data, which itself lies in a temporary file.
+/// A log, indexed. Memory: some 60 bytes per command, and 12 per sector of data, which itself is in memory up to 128 MiB and else in a temporary file.
 pub struct Run {
     header: LogHeader,
     identity: u64,
@@ -146,7 +146,7 @@ impl Run {
 
     pub(crate) fn read(reader: &mut LogReader) -> Result<Self> {
         let header = reader.header().clone();
-        let mut builder = RunBuilder::new(&header)?;
+        let mut builder = RunBuilder::new(&header);
         while let Some(records) = reader.next_block()? {
             for record in records {
                 builder.add(&record?)?;
@@ -208,9 +208,9 @@ impl Run {
 }
 
 impl RunBuilder {
-    pub fn new(header: &LogHeader) -> Result<Self> {
-        Ok(Self {
-            spool: SpoolWriter::new()?,
+    pub fn new(header: &LogHeader) -> Self {
+        Self {
+            spool: SpoolWriter::new(),
             base: Vec::new(),
             commands: [Vec::new(), Vec::new()],
             moments: Vec::new(),
@@ -218,7 +218,7 @@ impl RunBuilder {
             marks: Vec::new(),
             limits: [header.sectors, header.device.sectors],
             tears: header.device.lies == "tear",
-        })
+        }
     }
 
     pub fn add(&mut self, record: &Record<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The data of a log, out of memory: sectors in a file without a name, with a digest of each.
+//! The data of a log, with a digest of each sector: in memory as far as that is bounded, else in a file without a name.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -25,17 +25,27 @@ impl Source {
     }
 }
 
+/// Bytes that are kept in memory, where reading them costs no system call; more go to a file.
+const MOST_MEMORY: usize = 1 << 27;
+
 /// Takes the data of a log in.
 pub(crate) struct SpoolWriter {
-    file: BufWriter<File>,
+    memory: Vec<u8>,
+    /// Where there is more than fits into memory: all of it.
+    file: Option<BufWriter<File>>,
     digests: Vec<u64>,
 }
 
 /// The data of a log.
 pub struct Spool {
-    file: File,
+    store: Store,
     /// By source: the digest of its contents.
     digests: Vec<u64>,
+}
+
+enum Store {
+    Memory(Vec<u8>),
+    File(File),
 }
 
 fn fail(error: std::io::Error) -> Error {
@@ -43,9 +53,8 @@ fn fail(error: std::io::Error) -> Error {
 }
 
 impl SpoolWriter {
-    pub fn new() -> Result<Self> {
-        let file = tempfile::tempfile().map_err(fail)?;
-        Ok(Self { file: BufWriter::with_capacity(1 << 20, file), digests: vec![xxh3_64(&ZEROS)] })
+    pub fn new() -> Self {
+        Self { memory: Vec::new(), file: None, digests: vec![xxh3_64(&ZEROS)] }
     }
 
     /// Takes whole sectors; returns the source of the first.
@@ -55,13 +64,25 @@ impl SpoolWriter {
             return Err(Error::new(Kind::Unsupported, "the log holds more than 2 TiB of data"));
         }
         self.digests.extend(data.chunks_exact(SECTOR).map(xxh3_64));
-        self.file.write_all(data).map_err(fail)?;
+        if self.file.is_none() && self.memory.len() + data.len() > MOST_MEMORY {
+            let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile().map_err(fail)?);
+            file.write_all(&std::mem::take(&mut self.memory)).map_err(fail)?;
+            self.file = Some(file);
+        }
+        match &mut self.file {
+            Some(file) => file.write_all(data).map_err(fail)?,
+            None => self.memory.extend_from_slice(data),
+        }
         Ok(Source(first as u32))
     }
 
     pub fn finish(self) -> Result<Spool> {
-        let file = self.file.into_inner().map_err(|error| fail(error.into_error()))?;
-        Ok(Spool { file, digests: self.digests })
+        let Self { memory, file, digests } = self;
+        let store = match file {
+            Some(file) => Store::File(file.into_inner().map_err(|error| fail(error.into_error()))?),
+            None => Store::Memory(memory),
+        };
+        Ok(Spool { store, digests })
     }
 }
 
@@ -85,10 +106,13 @@ impl Spool {
             };
             let run = sources[at..].iter().enumerate().take_while(follows).count();
             let part = &mut buffer[at * SECTOR..(at + run) * SECTOR];
-            if first == Source::ZEROS {
-                part.fill(0);
-            } else {
-                self.file.read_exact_at(part, u64::from(first.0 - 1) * SECTOR_BYTES)?;
+            match &self.store {
+                _ if first == Source::ZEROS => part.fill(0),
+                Store::Memory(memory) => {
+                    let from = (first.0 as usize - 1) * SECTOR;
+                    part.copy_from_slice(&memory[from..from + part.len()]);
+                }
+                Store::File(file) => file.read_exact_at(part, u64::from(first.0 - 1) * SECTOR_BYTES)?,
             }
             at += run;
         }

@@ -117,8 +117,8 @@ proptest! {
         let cut = first_block + cut.index(bytes.len() - first_block + 1);
         let (part, truncated) = texts(bytes[..cut].to_vec());
         prop_assert_eq!(&part[..], &written[..part.len()]);
-        prop_assert!(part.len() % 8 == 0 || part.len() == written.len());
-        prop_assert!(truncated || cut == bytes.len() || texts(bytes[..cut].to_vec()).0.len() % 8 == 0);
+        prop_assert!(part.len().is_multiple_of(8) || part.len() == written.len());
+        prop_assert!(truncated || cut == bytes.len() || part.len().is_multiple_of(8));
     }
 
     #[test]

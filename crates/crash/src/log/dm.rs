@@ -93,7 +93,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
         ..DeviceFacts::default()
     };
     let header = LogHeader { device, sectors, writer: "dm-log-writes".to_owned(), ..LogHeader::default() };
-    let mut builder = RunBuilder::new(&header)?;
+    let mut builder = RunBuilder::new(&header);
     if let Some(base) = base {
         read_base(base, sectors, &mut builder)?;
     }
@@ -213,9 +213,10 @@ pub fn write(run: &Run, path: &Path) -> Result<()> {
                 let asks = |modifier| logged.command.modifiers.contains(modifier);
                 let flags = match logged.command.op {
                     Op::Write => {
-                        u64::from(asks(Modifiers::PREFLUSH)) * FLUSH
-                            | u64::from(logged.command.modifiers.durable()) * FUA
-                            | u64::from(asks(Modifiers::META)) * METADATA
+                        let flag = |set: bool, flag: u64| if set { flag } else { 0 };
+                        flag(asks(Modifiers::PREFLUSH), FLUSH)
+                            | flag(logged.command.modifiers.durable(), FUA)
+                            | flag(asks(Modifiers::META), METADATA)
                     }
                     Op::Discard | Op::SecureErase => DISCARD,
                     Op::Flush => FLUSH,

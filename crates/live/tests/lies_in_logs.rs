@@ -1,0 +1,184 @@
+//! A log of the simulated device is explored: an honest device keeps every promise, and each lie is caught as what it is.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use emmclab_base::{Nanos, Op};
+use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
+use emmclab_crash::{ExploreOptions, Explorer, Promise, Run};
+use emmclab_device::contract::Rules;
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
+use emmclab_media::Image;
+use emmclab_replay::{Part, Stack, Tap};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+struct Written(Arc<Mutex<LogWriter>>);
+
+impl Written {
+    fn add(&self, record: &Record<'_>) {
+        self.0.lock().unwrap().add(record).unwrap();
+    }
+}
+
+impl Tap for Written {
+    fn command(&mut self, number: u64, command: &Command, packed_after: u16, data: &[u8]) {
+        self.add(&Record::of(Port::Device, number, command, packed_after, data));
+    }
+
+    fn completed(&mut self, number: u64, at: Nanos) {
+        self.add(&Record::Complete { port: Port::Device, number, at });
+    }
+
+    fn programmed(&mut self, number: u64, (sector, sectors): (u64, u32), begin: Nanos, end: Nanos) {
+        self.add(&Record::Programmed { number, sector, sectors, begin, end });
+    }
+
+    fn discarded(&mut self, number: u64, (sector, sectors): (u64, u64), at: Nanos) {
+        self.add(&Record::Discarded { number, sector, sectors, at });
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Write(u64, u32, Modifiers),
+    Flush,
+    Barrier,
+    Discard(u64, u32),
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let flags = prop_oneof![
+        4 => Just(Modifiers::empty()),
+        1 => Just(Modifiers::RELIABLE),
+        1 => Just(Modifiers::FORCED),
+    ];
+    prop_oneof![
+        6 => (0u64..40, 1u32..30, flags).prop_map(|(unit, sectors, flags)| Ask::Write(unit * 4, sectors, flags)),
+        2 => Just(Ask::Flush),
+        1 => Just(Ask::Barrier),
+        1 => (0u64..20, 1u32..40).prop_map(|(unit, sectors)| Ask::Discard(unit * 8, sectors)),
+    ]
+}
+
+/// Drives a device with these requests, one at a time or several at once, and gives its log.
+fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) -> Arc<Run> {
+    let mut config = DeviceConfig::from_toml(
+        "gc.policy = \"greedy\"
+         [capacity]
+         over_provisioning_pct = 60
+         [geometry]
+         channels = 2
+         [[geometry.block_groups]]
+         page_kb = 8
+         blocks = 40
+         pages_per_block = 16
+         read_us = 100
+         program_us = 1000
+         erase_us = 5000",
+    )
+    .unwrap();
+    config.set_all(settings).unwrap();
+    let device = Device::new(&config);
+    let rules = Rules::of(&device);
+    let sectors = device.geometry().sectors();
+    let lies = settings.iter().find(|(key, _)| *key == "cache.lies").map_or("none", |(_, lie)| *lie);
+    let facts = DeviceFacts {
+        name: config.name().to_owned(),
+        sectors,
+        write_through: rules.write_through,
+        fifo: rules.fifo,
+        unit_sectors: rules.unit_sectors,
+        lies: lies.to_owned(),
+    };
+    let header = LogHeader { device: facts, sectors, ..LogHeader::default() };
+    let log = Arc::new(Mutex::new(LogWriter::create(path, &header).unwrap()));
+    let image = Image::temporary(sectors).unwrap();
+    let mut stack = Stack::new(&[], Part { config: &config, device, image }, None, (false, false)).unwrap();
+    stack.tap(Box::new(Written(log.clone())));
+    let mut now = Nanos::ZERO;
+    let mut answers = Vec::new();
+    for group in asks.chunks(at_once) {
+        for (i, ask) in group.iter().enumerate() {
+            let (op, sector, sectors, modifiers) = match *ask {
+                Ask::Write(sector, sectors, flags) => (Op::Write, sector, sectors, flags),
+                Ask::Flush => (Op::Flush, 0, 0, Modifiers::empty()),
+                Ask::Barrier => (Op::Flush, 0, 0, Modifiers::BARRIER),
+                Ask::Discard(sector, sectors) => (Op::Discard, sector, sectors, Modifiers::empty()),
+            };
+            let data = if op == Op::Write { vec![i as u8 + 1; sectors as usize * 512] } else { Vec::new() };
+            let command = Command { modifiers, ..Command::new(now, op, sector, sectors) };
+            stack.submit(&command, data, &mut Quiet).unwrap();
+        }
+        while stack.open() > 0 {
+            now = stack.next_event().map_or(now, |at| at.max(now));
+            stack.advance(now, &mut Quiet).unwrap();
+            stack.take_answers(now, &mut Quiet, &mut answers).unwrap();
+            now = answers.drain(..).map(|answer| answer.event.complete).fold(now, Nanos::max);
+        }
+    }
+    log.lock().unwrap().finish().unwrap();
+    Arc::new(Run::open(path).unwrap())
+}
+
+/// The promises that the device's own states break.
+fn broken(run: &Arc<Run>) -> Vec<Promise> {
+    let ways = "device".parse().unwrap();
+    let options = ExploreOptions { cuts: usize::MAX, ways, ..ExploreOptions::default() };
+    let mut explorer = Explorer::new(run, &options).unwrap();
+    let mut all = Vec::new();
+    while let Some(state) = explorer.next_state() {
+        all.extend(state.broken.iter().map(|broken| broken.promise));
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+const CACHED: [(&str, &str); 2] = [("cache.size_kb", "64"), ("cache.write_back", "when_full")];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn an_honest_device_keeps_every_promise_at_every_moment(
+        asks in vec(ask(), 1..60),
+        at_once in 1usize..6,
+        policy in prop_oneof![Just("lru"), Just("fifo")],
+        cached in any::<bool>(),
+    ) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut settings = Vec::new();
+        if cached {
+            settings.extend([CACHED[0], CACHED[1], ("cache.policy", policy)]);
+        }
+        let run = logged(&settings, &asks, at_once, file.path());
+        prop_assume!(!run.moments().is_empty());
+        prop_assert_eq!(broken(&run), []);
+    }
+}
+
+#[test]
+fn each_lie_is_caught_as_the_promise_that_it_breaks() {
+    let plain = Modifiers::empty();
+    let one = [Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
+    let fua = [Ask::Write(0, 8, Modifiers::RELIABLE), Ask::Write(8, 8, plain)];
+    // The cache is full after the barrier, so that what came last is written back before what came first.
+    let mut barrier = vec![Ask::Write(800, 8, plain), Ask::Barrier];
+    barrier.extend((0..40).map(|unit| Ask::Write(unit * 8, 8, plain)));
+    barrier.extend([Ask::Write(800, 8, plain), Ask::Write(808, 8, Modifiers::RELIABLE)]);
+    let cases: [(&str, &[Ask], Promise); 4] = [
+        ("flush", &one, Promise::Flush),
+        ("fua", &fua, Promise::Fua),
+        ("tear", &fua, Promise::Whole),
+        ("barrier", &barrier, Promise::Order),
+    ];
+    for (lie, asks, promise) in cases {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let honest = [&CACHED[..], &[("cache.policy", "lru")]].concat();
+        assert_eq!(broken(&logged(&honest, asks, 1, file.path())), [], "{lie}");
+        let liar = [&honest[..], &[("cache.lies", lie)]].concat();
+        assert!(broken(&logged(&liar, asks, 1, file.path())).contains(&promise), "{lie}");
+    }
+}

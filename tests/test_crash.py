@@ -1,0 +1,369 @@
+"""Power cuts: controls that must be caught, what must not be called a defect, and the ends of the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import PATIENCE_S, missing
+from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
+from emmclab.crash.explore import Exploration, Options, explore, open_run
+from emmclab.crash.workloads import record, sqlite_setting
+
+#: Cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
+CUTS = os.environ.get("EMMCLAB_CUTS", "50")
+DEVICE = ["--device", "emmc51-cache"]
+
+
+@pytest.fixture(autouse=True)
+def _root(request: pytest.FixtureRequest) -> None:
+    needs = "serves" in request.keywords or "crash" in request.fixturenames
+    if needs and (
+        os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists()
+    ):
+        missing("root with FUSE and loop devices")
+
+
+class Runs:
+    """Runs the command in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, status: int | None = None) -> dict[str, Any]:
+        done = self.run(*arguments, "--json")
+        assert done.returncode == status if status is not None else done.returncode in (0, 4), done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == (4 if result["findings"] else 0)
+        return result
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "emmclab", "crash", *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+
+@pytest.fixture
+def crash(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+def levels(result: dict[str, Any]) -> set[str]:
+    return {one["level"] for one in result["findings"]}
+
+
+def nothing_left(folder: Path) -> None:
+    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    assert "emmclab" not in loops
+    assert "emmclab-crash-" not in Path("/proc/mounts").read_text()
+    assert not list(folder.glob("emmclab-results/crash/.log-*"))
+
+
+@pytest.mark.parametrize("workload", ["files", "append-log", "sqlite-wal", "sqlite-delete-extra"])
+def test_ext4_on_an_honest_device_loses_nothing_that_was_said_to_be_safe(crash: Runs, workload: str) -> None:
+    result = crash(*DEVICE, "--workload", workload, "--operations", "40", "--cuts", CUTS)
+    assert result["findings"] == [] and result["documented"] == []
+    assert result["states"] >= result["cuts"] / 4 and result["log"]["acknowledgements"] > 0
+
+
+def test_a_device_that_ignores_flushes_is_caught_at_its_own_level(crash: Runs) -> None:
+    lies = ["--set", "cache.lies=flush"]
+    result = crash(*DEVICE, *lies, "--workload", "append-log", "--operations", "40", "--cuts", CUTS, status=4)
+    assert levels(result) == {"device"}
+    assert result["findings"][0]["promise"] == "flush" and result["log"]["lies"] == "flush"
+
+
+def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(crash: Runs) -> None:
+    result = crash(
+        *DEVICE, "--mount-options", "nobarrier", "--workload", "files", "--operations", "30", "--cuts", CUTS
+    )
+    assert "journal" in levels(result)
+    finding = result["findings"][0]
+    assert finding["promise"] == "commit" and finding["minimal"]["missing"]
+    assert (
+        len(finding["minimal"]["missing"]) < finding["minimal"]["before"] or finding["minimal"]["before"] == 1
+    )
+
+
+def test_sqlite_without_syncs_is_caught_and_its_documented_loss_is_no_defect(crash: Runs) -> None:
+    few = ["--operations", "20", "--cuts", CUTS]
+    off = crash(*DEVICE, "--workload", "sqlite-wal-off", *few, status=4)
+    assert levels(off) == {"application"}
+    full = crash(*DEVICE, "--workload", "sqlite-delete-full", *few, status=0)
+    assert full["documented"] and "EXTRA" in full["documented"][0]["documented"]
+
+
+@pytest.mark.parametrize("layer", ["advil", "ressd"])
+def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Runs, layer: str) -> None:
+    size = ["--set", f"{layer}.reserved=8MiB"]
+    few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
+    assert crash(*DEVICE, "--layer", layer, *size, "--workload", "files", *few)["findings"] == []
+
+
+def test_every_recovery_comes_to_the_same_verdict(crash: Runs) -> None:
+    for options in ([], ["--mount-options", "nobarrier"]):
+        log = str(crash.folder / "run.log")
+        few = ["--states", "boundary", "--cuts", "6", "--seed", "3"]
+        first = crash(*DEVICE, *options, "--workload", "files", "--operations", "12", *few, "--save-log", log)
+        for recovery in ("e2fsck", "mount"):
+            other = crash("--log", log, "--check", "files", *few, "--recovery", recovery)
+            assert other["states"] == first["states"]
+            assert bool(other["findings"]) == bool(first["findings"]), (recovery, other["findings"])
+    nothing_left(crash.folder)
+
+
+def test_jobs_and_shards_find_the_same_and_a_state_is_shown_again(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    few = ["--cuts", "40"]
+    options = ["--mount-options", "nobarrier", "--workload", "files", "--operations", "20"]
+    one = crash(*DEVICE, *options, *few, "--jobs", "1", "--save-log", log)
+    explored = ["--log", log, "--check", "files", *few]
+    for jobs in ("2", "3"):
+        many = crash(*explored, "--jobs", jobs, "--results", f"jobs{jobs}")
+        for key in ("findings", "documented", "states", "cuts", "covered"):
+            assert many[key] == one[key], key
+    parts = [crash(*explored, "--shard", f"{i}/3", "--results", f"part{i}") for i in (1, 2, 3)]
+    assert sum(part["states"] for part in parts) == one["states"]
+    again = one["findings"][0]["again"]
+    shown = crash("--again", again, "--save-image", "state.img", status=4)
+    assert {one["findings"][0]["promise"]} <= {finding["promise"] for finding in shown["findings"]}
+    assert (crash.folder / "state.img").stat().st_size > 0
+
+
+def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
+    dm, base = str(crash.folder / "dm.log"), str(crash.folder / "base.img")
+    crash(*DEVICE, "--workload", "append-log", "--operations", "20", "--cuts", "5", "--save-dm-log", dm)
+    refused = crash.run("--log", dm)
+    assert refused.returncode == 2 and "--base" in refused.stderr
+    with Path(base).open("wb") as image:
+        image.truncate(256 << 20)
+    result = crash("--log", dm, "--base", base, "--check", "append-log", "--cuts", CUTS)
+    assert result["log"]["writer"] == "dm-log-writes" and result["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo one; sleep 60", "ended after 2 s"),
+        ("echo one; exit 3", "exit status 3"),
+        ("echo one; kill -9 $$", "signal 9"),
+        ("head -c 1000000 /dev/urandom; echo", "states"),
+        ("touch a; sync", "printed no line"),
+        ("dd if=/dev/zero of=big bs=1M status=none; echo done", "states"),
+    ],
+    ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
+)
+def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, said: str) -> None:
+    done = crash.run(
+        *DEVICE,
+        "--capacity",
+        "64MB",
+        "--cuts",
+        "5",
+        "--states",
+        "boundary",
+        "--timeout",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        script,
+    )
+    assert done.returncode == 0, done.stderr
+    assert said in done.stderr + done.stdout
+    nothing_left(crash.folder)
+
+
+def test_a_check_of_the_user_judges_what_is_mounted(crash: Runs) -> None:
+    script = "for i in 1 2 3; do echo $i > f$i; sync f$i .; echo $i; done"
+    judge = 'test "$(cat f$n)" = "$n" || { echo "f$n is lost"; exit 1; }'
+    check = f'while read n; do {judge}; done < "$EMMCLAB_ACKNOWLEDGED"'
+    few = ["--cuts", "8", "--states", "device,boundary", "--check", check]
+    assert crash(*DEVICE, *few, "--", "sh", "-c", script)["findings"] == []
+    result = crash(*DEVICE, "--mount-options", "nobarrier", *few, "--", "sh", "-c", script, status=4)
+    assert any("is lost" in one["detail"] for one in result["findings"])
+
+
+def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
+    options = [
+        "--mkfs-option",
+        "-O",
+        "--mkfs-option",
+        "^has_journal",
+        "--mkfs-option",
+        "-J",
+        "--mkfs-option",
+        "size=4",
+    ]
+    done = crash.run(*DEVICE, *options, "--workload", "append-log", "--operations", "5", "--cuts", "5")
+    assert done.returncode in (0, 2, 4) and "Traceback" not in done.stderr
+    nothing_left(crash.folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--workload", "files"], "device"),
+        ([*DEVICE], "workload"),
+        ([*DEVICE, "--workload", "sqlite-none"], "sqlite-none"),
+        ([*DEVICE, "--workload", "files", "--states", "some"], "states"),
+        ([*DEVICE, "--workload", "files", "--tear", "pages"], "tear"),
+        ([*DEVICE, "--workload", "files", "--recovery", "hope"], "recovery"),
+        ([*DEVICE, "--workload", "files", "--shard", "3/2"], "shard"),
+        (["--again", "c3f2"], "again"),
+        (["--again", "c3f2:1:2"], "again"),
+        (["--log", "no-such.log"], "no-such.log"),
+        ([*DEVICE, "--", "/no/such/program"], "/no/such/program"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(crash: Runs, arguments: list[str], named: str) -> None:
+    done = crash.run(*arguments)
+    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    nothing_left(crash.folder)
+
+
+def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(crash: Runs) -> None:
+    log = crash.folder / "run.log"
+    crash(*DEVICE, "--workload", "append-log", "--operations", "30", "--cuts", "2", "--save-log", str(log))
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-100])
+    result = crash("--log", str(log), "--check", "append-log", "--cuts", "20")
+    assert result["log"]["truncated"] and result["findings"] == []
+    log.write_bytes(whole[:5000] + bytes([whole[5000] ^ 255]) + whole[5001:])
+    done = crash.run("--log", str(log))
+    assert done.returncode == 2 and "checksum" in done.stderr
+
+
+def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "150", "--cuts", "2", "--save-log", log)
+    arguments = ["--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "emmclab", "crash", *arguments],
+        cwd=crash.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    if process.returncode == 0:
+        pytest.skip("this machine was done before it could be interrupted")
+    assert process.returncode == 130, stderr
+    assert time.monotonic() - begun < PATIENCE_S / 2
+    resumed = crash("--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1")
+    fresh = crash("--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1", "--results", "other")
+    for key in ("findings", "states", "cuts", "covered"):
+        assert resumed[key] == fresh[key], key
+
+
+class Held:
+    """Files in memory."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes | None:
+        return self._files.get(path)
+
+
+def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> None:
+    import hashlib
+
+    def what(data: bytes) -> str:
+        return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+    check = CheckFiles()
+    makes = [f"makes a {what(b'12345')}"]
+    for data in (None, b"", b"12", b"99", b"12345"):
+        files = {} if data is None else {"/a": data}
+        assert check(Held(files), makes) is None
+    safe = [*makes, f"safe a {what(b'12345')}"]
+    for data in (None, b"", b"1234", b"12346"):
+        assert check(Held({} if data is None else {"/a": data}), safe) is not None
+    assert check(Held({"/a": b"12345"}), safe) is None
+    grows = [*safe, f"grows a {what(b'1234567')}"]
+    assert check(Held({"/a": b"123456"}), grows) is None
+    assert check(Held({"/a": b"023456"}), grows) is not None
+    turns = [*safe, f"turns a {what(b'xyz')}"]
+    assert check(Held({"/a": b"xyz"}), turns) is None and check(Held({"/a": b"xy"}), turns) is not None
+    gone = [*safe, "turns a gone"]
+    assert check(Held({}), gone) is None
+    assert check(Held({"/a": b"12345"}), [*gone, "safe a gone"]) is not None
+
+
+def test_a_log_has_every_record_that_was_safe_and_may_have_more() -> None:
+    check, lines = CheckLog(), ["safe log 1", "safe log 2"]
+    assert check.wanted(lines) == ["/log"]
+    assert check(Held({"/log": record(1) + record(2) + b"torn"}), lines) is None
+    for data in (record(1), record(1) + record(3), record(1) + b"\0" * 256):
+        assert check(Held({"/log": data}), lines) is not None
+
+
+def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_loss(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "d"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, data BLOB)")
+    database.executemany("INSERT INTO t VALUES (?, ?)", [(n, bytes(500)) for n in range(1, 30)])
+    database.commit()
+    database.close()
+    whole = path.read_bytes()
+
+    def lost(name: str, safe: int, data: bytes | None) -> Any:
+        check = CheckSqlite(*(sqlite_setting(name) or (None, None)))
+        files = {} if data is None else {"/test.db": data}
+        return check(Held(files), [f"safe test.db {n}" for n in range(safe + 1)])
+
+    assert lost("sqlite-delete", 29, whole) is None
+    one = lost("sqlite-delete", 30, whole)
+    assert one.promise == "commit" and one.documented
+    assert lost("sqlite-delete", 31, whole).documented is None
+    assert lost("sqlite-delete-extra", 30, whole).documented is None
+    assert lost("sqlite-wal-normal", 40, whole).documented
+    assert lost("sqlite-wal", 1, None).promise == "commit"
+    damaged = lost("sqlite-wal-normal", 1, whole[:5000] + bytes(2000) + whole[7000:])
+    assert damaged.promise == "integrity"
+    assert lost("sqlite-delete", 1, b"no database at all" * 300).promise == "integrity"
+
+
+def test_what_shares_found_is_one_whatever_their_order() -> None:
+    def found(index: int) -> Exploration:
+        from emmclab.crash.finding import Finding
+
+        part = Exploration(states=2, finished=True, verdicts={index // 2: 1})
+        part.add(Finding("flush", "device", index // 2, index, index, f"state {index}", "random", 0, 0))
+        return part
+
+    def merged(order: list[int]) -> Exploration:
+        whole = Exploration(finished=True)
+        for index in order:
+            whole.merge(found(index))
+        return whole
+
+    one, other = merged([3, 0, 1, 2]), merged([0, 1, 2, 3])
+    assert one == other and one.findings()[0].index == 0 and one.findings()[0].count == 4
+
+
+def test_options_that_do_not_fit_a_log_are_refused(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "append-log", "--operations", "5", "--cuts", "2", "--save-log", log)
+    run, facts = open_run(log)
+    with pytest.raises(Exception, match="moments 0 to"):
+        explore(run, Options(only=(facts["moments"], 0)))
