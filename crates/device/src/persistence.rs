@@ -4,6 +4,7 @@
 //! the facts, made from page programs alone. It is an observer: it costs nothing where it is not used.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use emmclab_base::{Nanos, Ranges};
 
@@ -87,12 +88,15 @@ impl Persistence {
         version
     }
 
-    /// Notes the entries of the next command, which is packed.
-    pub fn expect_packed(&mut self, entries: &[Command]) {
-        let Some(head) = entries.first() else { return };
-        self.messages.insert((head.arrival, self.next, false), Message::ArrivedPacked(entries.into()));
-        self.commands.extend((self.next..).zip(entries.iter().copied()));
+    /// Notes the entries of the next command, which is packed; returns their versions.
+    pub fn expect_packed(&mut self, entries: &[Command]) -> Range<Version> {
+        let first = self.next;
+        if let Some(head) = entries.first() {
+            self.messages.insert((head.arrival, first, false), Message::ArrivedPacked(entries.into()));
+        }
+        self.commands.extend((first..).zip(entries.iter().copied()));
         self.next += entries.len() as Version;
+        first..self.next
     }
 
     /// The promises at a moment.

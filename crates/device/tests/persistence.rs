@@ -8,7 +8,7 @@ use common::facts::Facts;
 use common::{Completions, command, config};
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
-use emmclab_device::contract::{Broken, Content, Rules, Version};
+use emmclab_device::contract::{Broken, Content, Rules};
 use emmclab_device::persistence::Persistence;
 use emmclab_device::{Command, Device, DeviceConfig, Lie, Modifiers, Quiet};
 use proptest::prelude::*;
@@ -133,19 +133,15 @@ fn data_behind_the_last_in_its_page_joins_it_in_a_fifo_cache() {
 }
 
 #[test]
-fn a_page_of_a_fifo_cache_counts_only_after_the_pages_before_it() {
-    // The first page waits for its way, which a reliable write keeps busy.
-    let writes = [
-        with(Modifiers::RELIABLE, command(0, Op::Write, 0, 4)),
-        command(2000, Op::Write, 4, 4),
-        command(2000, Op::Write, 8, 4),
-        Command::new(Nanos::from_micros(2001), Op::Flush, 0, 0),
-    ];
-    let (persistence, done) = run(&fifo(&[]), &writes);
-    assert_eq!([8, 16].map(|sector| persistence.survives(sector, done[3])), [2, 3]);
+fn sectors_below_the_last_in_a_unit_wait_in_a_fifo_cache() {
+    // The gap between them makes two programs, of which the lower sectors would be the first.
+    let writes = [command(0, Op::Write, 2, 2), command(0, Op::Write, 0, 1), command(10, Op::Flush, 0, 0)];
+    let (persistence, _) = run(&fifo(&[]), &writes);
     for at in persistence.moments().flat_map(|at| [at - MOMENT, at]) {
-        assert!(persistence.survives(8, at) > 0 || persistence.survives(16, at) == 0);
+        assert!(persistence.survives(4, at) == 1 || persistence.survives(0, at) == 0, "at {at}");
+        assert_eq!(persistence.broken(at), None);
     }
+    assert_eq!([0, 4].map(|sector| persistence.survives(sector, Nanos::MAX)), [2, 1]);
 }
 
 #[test]
@@ -323,17 +319,16 @@ impl Rig {
         if retire {
             self.retired.retire(first.arrival - MOMENT);
         }
-        self.persistence.expect_packed(pack);
-        self.retired.expect_packed(pack);
-        let from = self.contract.commands.len() as Version + 1;
-        for (version, command) in (from..).zip(pack) {
+        let versions = self.persistence.expect_packed(pack);
+        prop_assert_eq!(&self.retired.expect_packed(pack), &versions);
+        for (version, command) in versions.clone().zip(pack) {
             self.facts.expect(version, command);
             self.checker.expect(command);
             self.contract.commands.push((*command, None));
         }
         let ordered = pack.len() > 1 && self.orders_packs;
         if ordered {
-            self.contract.packs.push(from..from + pack.len() as Version);
+            self.contract.packs.push(versions);
             self.facts.in_order = Some(Nanos::MIN);
         }
         let observed = &mut (&mut self.persistence, &mut self.retired);

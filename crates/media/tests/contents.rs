@@ -4,7 +4,7 @@
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 use emmclab_device::contract::Version;
 use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, UndoLog};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Scheduling, UndoLog};
 use emmclab_media::{Image, Media};
 use proptest::prelude::*;
 
@@ -125,13 +125,23 @@ proptest! {
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
             let command = Command { modifiers, ..Command::new(now, op, sector, length) };
             media.land(now).unwrap();
-            let next = base + persistence.expect(&command);
-            if op == Op::Write {
-                let data: Vec<u8> = (0..length).flat_map(|_| sector_of(next)).collect();
-                media.give(device.next_command(), sector, &data);
-                model[sector as usize..][..length as usize].fill(next);
+            // A packed command of overlapping entries, where the device takes one.
+            let packs = op == Op::Write && modifiers.is_empty() && place % 4 == 0 && config.settings().controller.scheduling == Scheduling::Fifo;
+            let place = |entry: u64| (sector + entry * 4) % (sectors - u64::from(length) + 1);
+            let entries: Vec<_> = if packs {
+                (0..3).map(|entry| Command { sector: place(entry), ..command }).collect()
+            } else {
+                vec![command]
+            };
+            let versions = persistence.expect_packed(&entries);
+            for (number, (version, entry)) in (device.next_command()..).zip(versions.clone().zip(&entries)) {
+                if op == Op::Write {
+                    let data: Vec<u8> = (0..length).flat_map(|_| sector_of(base + version)).collect();
+                    media.give(number, entry.sector, &data);
+                    model[entry.sector as usize..][..length as usize].fill(base + version);
+                }
             }
-            device.submit(&command, &mut (&mut persistence, (&mut undo, &mut media))).unwrap();
+            device.submit_packed(&entries, &mut (&mut persistence, (&mut undo, &mut media))).unwrap();
             prop_assert!(device.stop().is_none());
             if matches!(op, Op::Discard | Op::SecureErase) {
                 let unit = u64::from(device.geometry().unit_sectors);
@@ -162,7 +172,7 @@ proptest! {
             }
             durable.clone_from(&model);
             discarded.fill(false);
-            base = next;
+            base += versions.end - 1;
             persistence = Persistence::of(&device);
         }
         for (sector, version) in (0..).zip(&model) {
