@@ -32,7 +32,8 @@
 //! overlapping requests in flight may win.
 //!
 //! Not modelled: damage to pages written before in the same cells (paired pages), and the device's own map, which is
-//! taken to be rebuilt from what the pages say; sanitize (a secure erase of everything discarded). An overwritten version is taken to stay until its successor is programmed.
+//! taken to be rebuilt from what the pages say; sanitize (a secure erase of everything discarded). An
+//! overwritten version is taken to stay until its successor is programmed.
 //!
 //! [`Promises`] is the contract at the present, made from commands and completions alone; it needs no device. What the flash of a
 //! simulated device holds is held against it by [`Persistence`](crate::persistence::Persistence).

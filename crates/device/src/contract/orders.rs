@@ -38,7 +38,8 @@ pub struct Broken {
     pub first: u64,
     /// The sector after the last.
     pub end: u64,
-    /// The version that is there; 0 = nothing ever came there.
+    /// The version that is there; 0 = nothing ever came there, or nothing that is still kept
+    /// ([`Persistence::retire`](crate::persistence::Persistence::retire)).
     pub found: Version,
     /// The oldest version that may be there.
     pub promised: Version,
