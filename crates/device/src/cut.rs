@@ -10,17 +10,17 @@ use crate::device::Device;
 use crate::events::{BlockErased, Cause, Observer, PageProgrammed};
 use crate::ids::{BlockId, Lpn, Ppn};
 
-/// A unit of a page whose program may not have ended.
+/// A unit of a page that may not count yet ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
 struct Planned {
-    end: Nanos,
+    durable: Nanos,
     lpn: Lpn,
     to: Ppn,
     /// Place of the version before; `None` where there is none, or where its block has been erased since.
     from: Option<Ppn>,
 }
 
-/// The host's page programs of which the end may be to come; listens to a device. Its size is bounded by the programs that end
+/// The host's page programs that may not count yet; listens to a device. Its size is bounded by the programs that count only
 /// after the time given last to [`UndoLog::retire`].
 pub struct UndoLog {
     /// Base-2 logarithms: places of a block, and of a page by block group.
@@ -40,9 +40,9 @@ impl UndoLog {
         }
     }
 
-    /// Forgets programs that ended by `now`: no cut will come before.
+    /// Forgets programs that count by `now`: no cut will come before.
     pub fn retire(&mut self, now: Nanos) {
-        self.planned.retain(|planned| planned.end > now);
+        self.planned.retain(|planned| planned.durable > now);
     }
 }
 
@@ -54,7 +54,7 @@ impl Observer for UndoLog {
         let page_shift = self.page_shifts[usize::from(event.group)];
         let first = Ppn(event.block.0 << self.stride_shift).plus(event.page << page_shift);
         for (to, unit) in (0..).map(|i| first.plus(i)).zip(event.units) {
-            self.planned.push(Planned { end: event.end, lpn: unit.lpn, to, from: unit.from });
+            self.planned.push(Planned { durable: event.durable, lpn: unit.lpn, to, from: unit.from });
         }
     }
 
@@ -72,7 +72,7 @@ impl Device {
     /// Power is lost at `at` and back at once: commands in flight never complete, RAM is empty, every part is idle. Data, wear and
     /// counters stay. `undo` has listened since the device was last idle; the next command may come from `at` on.
     pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
-        let undone = undo.planned.drain(..).filter(|planned| planned.end > at);
+        let undone = undo.planned.drain(..).filter(|planned| planned.durable > at);
         // The newest first, so that each finds the map as it left it.
         for Planned { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);

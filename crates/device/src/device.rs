@@ -225,9 +225,9 @@ impl Device {
         self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
     }
 
-    /// Whether writes reach the flash in their order, as in a FIFO cache.
-    pub fn keeps_write_order(&self) -> bool {
-        self.controller.keeps_write_order()
+    /// Whether writes become durable in their order, as those of a FIFO cache do.
+    pub fn promises_write_order(&self) -> bool {
+        self.controller.promises_write_order()
     }
 
     /// Number that the next command gets ([`RequestCompleted::id`](crate::RequestCompleted::id)).

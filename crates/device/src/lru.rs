@@ -44,6 +44,10 @@ impl Lru {
         (self.oldest != NONE).then(|| self.nodes[self.oldest as usize].key)
     }
 
+    pub fn newest(&self) -> Option<u32> {
+        (self.newest != NONE).then(|| self.nodes[self.newest as usize].key)
+    }
+
     pub fn holds(&self, key: u32) -> bool {
         self.indices[key as usize] != 0
     }
@@ -155,6 +159,7 @@ mod tests {
                 }
                 prop_assert_eq!(set.len(), model.len());
                 prop_assert_eq!(set.oldest(), model.first().copied());
+                prop_assert_eq!(set.newest(), model.last().copied());
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), model.clone());
                 prop_assert!((0..12).all(|key| set.holds(key) == model.contains(&key)));
             }

@@ -1,285 +1,278 @@
-//! The persistence contract: the time from which each sector's data is durable.
+//! What the flash of a simulated device holds, against what it promised.
 //!
-//! # The contract
-//!
-//! A *version* of a sector is what one write put there. Power may go at any moment `t`. After it, a sector holds one
-//! version, or nothing, and the device promises:
-//!
-//! 1. *Nothing from nowhere.* It holds a version whose write came before `t`, or nothing where it was never written or
-//!    was discarded.
-//! 2. *Without a cache*, a write that is complete is durable: its version or a newer one is there. Where a write counts as
-//!    complete when its data is transferred (`timing.write_complete`), completion promises nothing, as with a cache.
-//! 3. *With a cache*, completion of a plain write promises nothing. Its version is durable when a flush that came after
-//!    its completion is complete (`EXT_CSD` `FLUSH_CACHE` [32] bit 0). A write with PREFLUSH is such a flush for
-//!    what was complete when it came.
-//! 4. *Reliable write* (CMD23 bit 31) and *forced programming* (CMD23 bit 24) go past the cache: their version is durable
-//!    when they are complete. A reliable write that is cut leaves each sector old or new, never in between; the model
-//!    gives that to every write, since a page is programmed whole or not at all.
-//! 5. *Barrier* (eMMC 5.1; `EXT_CSD` `FLUSH_CACHE` bit 1): if any version written after a barrier is there, then all
-//!    that was complete before the barrier is durable.
-//! 6. *Discard* takes every promise back: the sector may hold nothing or any older version.
-//! 7. *Power off* in good order is a flush.
-//! 8. *Packed write* (6.6.29): without a cache its entries become durable in their order. If anything of an entry is there,
-//!    all entries before it are; a cut may lose a tail, never what stands in front of it. To keep this where planes finish
-//!    out of order, a page of a pack counts after a cut only where all pages of the pack before it do.
-//!
-//! Nothing else is promised. In particular, plain writes in the cache reach the flash in any order, and one of two
-//! overlapping requests in flight may win.
-//!
-//! Not modelled: damage to pages written before in the same cells (paired pages), and the device's own map, which is
-//! taken to be rebuilt from what the pages say. An overwritten version is taken to stay until its successor is programmed.
-//!
-//! [`Persistence`] keeps both sides: the promise, made from commands and completions alone, and what the flash of the
-//! simulation holds, made from page programs. It is an observer: it costs nothing where it is not used.
+//! [`Persistence`] keeps both sides of the [contract](crate::contract): the promises, made from commands and completions alone, and
+//! the facts, made from page programs alone. It is an observer: it costs nothing where it is not used.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
-use emmclab_base::{Modifiers, Nanos, Op};
+use emmclab_base::{Nanos, Ranges};
 
 use crate::command::Command;
+use crate::contract::{Broken, Content, Promises, Rules, Version};
 use crate::device::Device;
 use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
-
 use crate::ids::Lpn;
 
-/// A moment and the version that holds from then on.
-type Step = (Nanos, u32);
-/// A version of the sectors from one to another: first, end, version.
-type Extent = (u64, u64, u32);
-
-/// Promises and facts about every sector. Tell it each command before the device has it, and let it listen.
-pub struct Persistence {
-    /// A device whose completions of plain writes promise something.
-    write_through: bool,
-    unit_sectors: u32,
-    /// Number that the device gives its next command, less the version of that: versions begin with 1, and 0 is nothing.
-    offset: u64,
-    /// Version of the next write.
-    next: u32,
-    /// Commands not yet complete: with the version that they write.
-    commands: VecDeque<(Command, u32)>,
-    /// Writes that are complete but not promised: when, first sector, end, version.
-    unpromised: Vec<(Nanos, u64, u64, u32)>,
-    /// Promises by sector, in order of time.
-    promised: HashMap<u64, Vec<Step>>,
-    /// Versions on the flash by sector, each from the end of its program on.
-    flash: HashMap<u64, Vec<Step>>,
-    /// Versions in the cache, by sector.
-    cached: HashMap<u64, u32>,
-    orders: Vec<Order>,
-    /// Where the last command was packed, when its pages so far count.
-    pack_end: Option<Nanos>,
+/// What the host and the device tell each other.
+#[derive(Debug)]
+enum Message {
+    Arrived(Command),
+    ArrivedPacked(Box<[Command]>),
+    Completed,
 }
 
-/// If a version of `after` is there, so is all of `before`: barriers and packs.
-struct Order {
-    after: RangeInclusive<u32>,
-    before: Vec<Extent>,
+/// Messages in their order: time, version of the (first) command, and whether it is a completion.
+type Moment = (Nanos, Version, bool);
+
+/// What the flash holds from a moment on, unless it has something newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    from: Nanos,
+    content: Content,
+}
+
+impl Step {
+    fn version(&self) -> Version {
+        self.content.version()
+    }
+}
+
+/// Promises and facts about every sector. Tell it each command before the device has it, and let it listen.
+///
+/// It answers for any moment since the last call of [`Persistence::retire`]. With a call now and then its memory is bounded by what has
+/// come since, what is in flight, and the ranges written or discarded since the oldest write that no flush made durable; without a
+/// cache, by what is in flight.
+#[derive(Debug)]
+pub struct Persistence {
+    unit_sectors: u32,
+    /// Number that the device gives its next command, less the version of that.
+    offset: u64,
+    /// Version of the next command.
+    next: Version,
+    /// Promises at the last call of `retire`.
+    promises: Promises,
+    /// What came after that.
+    messages: BTreeMap<Moment, Message>,
+    /// Commands that are not complete.
+    commands: VecDeque<(Version, Command)>,
+    /// Versions on the flash, each from the moment on at which its page counts.
+    flash: Ranges<Vec<Step>>,
+    /// Versions in the cache.
+    cached: Ranges<Version>,
 }
 
 impl Persistence {
     /// For a device that holds nothing.
     pub fn of(device: &Device) -> Self {
+        let promises = Promises::new(Rules::of(device));
+        let next = promises.next_version();
         Self {
-            write_through: device.promises_on_completion(),
             unit_sectors: device.geometry().unit_sectors,
-            offset: device.next_command().wrapping_sub(1),
-            next: 1,
+            offset: device.next_command().wrapping_sub(next),
+            next,
+            promises,
+            messages: BTreeMap::new(),
             commands: VecDeque::new(),
-            unpromised: Vec::new(),
-            promised: HashMap::new(),
-            flash: HashMap::new(),
-            cached: HashMap::new(),
-            orders: Vec::new(),
-            pack_end: None,
+            flash: Ranges::default(),
+            cached: Ranges::default(),
         }
     }
 
-    /// Notes the next command; returns the version that it writes, counted from 1 over all commands.
-    pub fn expect(&mut self, command: &Command) -> u32 {
+    /// Notes the next command; returns its version, counted from 1 over all commands.
+    pub fn expect(&mut self, command: &Command) -> Version {
         let version = self.next;
+        self.messages.insert((command.arrival, version, false), Message::Arrived(*command));
+        self.commands.push_back((version, *command));
         self.next += 1;
-        if command.op == Op::Flush && command.modifiers.contains(Modifiers::BARRIER) {
-            let before = self.unpromised.iter().filter(|(at, ..)| *at <= command.arrival);
-            let before = before.map(|(_, first, end, version)| (*first, *end, *version)).collect();
-            self.orders.push(Order { after: version + 1..=u32::MAX, before });
-        }
-        self.commands.push_back((*command, version));
-        self.pack_end = None;
         version
     }
 
-    /// Notes the entries of the next command, which is packed.
-    pub fn expect_packed(&mut self, entries: &[Command]) {
-        let versions: Vec<_> = entries.iter().map(|entry| self.expect(entry)).collect();
-        let [_, .., last] = versions[..] else { return };
-        if !self.write_through || entries.iter().any(|entry| entry.op != Op::Write) {
-            return;
+    /// Notes the entries of the next command, which is packed; returns their versions.
+    pub fn expect_packed(&mut self, entries: &[Command]) -> Range<Version> {
+        let first = self.next;
+        if let Some(head) = entries.first() {
+            self.messages.insert((head.arrival, first, false), Message::ArrivedPacked(entries.into()));
         }
-        self.pack_end = Some(Nanos::MIN);
-        let extent = |(entry, version): (&Command, &u32)| {
-            (entry.sector, entry.sector + u64::from(entry.sectors), *version)
-        };
-        let extents: Vec<Extent> = entries.iter().zip(&versions).map(extent).collect();
-        for (i, version) in versions.iter().enumerate().skip(1) {
-            self.orders.push(Order { after: *version..=last, before: extents[..i].to_vec() });
+        self.commands.extend((first..).zip(entries.iter().copied()));
+        self.next += entries.len() as Version;
+        first..self.next
+    }
+
+    /// The promises at a moment.
+    pub fn promises(&self, at: Nanos) -> Promises {
+        let mut promises = self.promises.clone();
+        for (moment, message) in self.messages.range(..=(at, Version::MAX, true)) {
+            pass_on(&mut promises, *moment, message);
         }
+        promises
     }
 
     /// The oldest version that the sector may hold after power went at `at`; 0 = nothing is promised.
-    pub fn promised(&self, sector: u64, at: Nanos) -> u32 {
-        let steps = self.promised.get(&sector).map_or(&[][..], Vec::as_slice);
-        steps.iter().filter(|(from, _)| *from <= at).map(|(_, version)| *version).next_back().unwrap_or(0)
+    pub fn promised(&self, sector: u64, at: Nanos) -> Version {
+        self.promises(at).promised(sector)
     }
 
-    /// The version that the flash holds when power goes at `at`; 0 = nothing.
-    pub fn survives(&self, sector: u64, at: Nanos) -> u32 {
-        let steps = self.flash.get(&sector).map_or(&[][..], Vec::as_slice);
-        // A discard (version 0) takes effect at once; of the rest the newest write wins.
-        let from =
-            steps.iter().rposition(|(from, version)| *version == 0 && *from <= at).map_or(0, |i| i + 1);
-        let held = steps[from..].iter().filter(|(from, _)| *from <= at).map(|(_, version)| *version);
-        held.max().unwrap_or(0)
+    /// The version whose data the flash holds when power goes at `at`; 0 = none.
+    pub fn survives(&self, sector: u64, at: Nanos) -> Version {
+        let steps = self.flash.get(sector).map_or(&[][..], Vec::as_slice);
+        match newest(steps, at) {
+            Some(Step { content: Content::Data(version), .. }) => version,
+            _ => 0,
+        }
     }
 
-    /// The first broken promise when power goes at `at`: sector, version found, version promised.
-    pub fn broken(&self, at: Nanos) -> Option<(u64, u32, u32)> {
-        let plain = self.promised.keys().map(|sector| {
-            let (found, promised) = (self.survives(*sector, at), self.promised(*sector, at));
-            (*sector, found, promised)
-        });
-        let there: HashSet<u32> = self.flash.keys().map(|sector| self.survives(*sector, at)).collect();
-        let holds = |order: &&Order| there.iter().any(|version| order.after.contains(version));
-        let ordered = self.orders.iter().filter(holds).flat_map(|order| &order.before);
-        let ordered =
-            ordered.flat_map(|(first, end, version)| (*first..*end).map(move |sector| (sector, *version)));
-        let ordered = ordered.map(|(sector, version)| (sector, self.survives(sector, at), version));
-        plain.chain(ordered).filter(|(_, found, promised)| found < promised).min()
+    /// The first broken promise when power goes at `at`.
+    pub fn broken(&self, at: Nanos) -> Option<Broken> {
+        self.promises(at).broken(&self.left(at))
+    }
+
+    /// The first promise that is broken once the power has gone off in good order, after which nothing complete is lost.
+    pub fn broken_after_power_off(&self) -> Option<Broken> {
+        let mut promises = self.promises(Nanos::MAX);
+        promises.power_off();
+        promises.broken(&self.left(Nanos::MAX))
     }
 
     /// The moments at which the flash holds something new.
     pub fn moments(&self) -> impl Iterator<Item = Nanos> {
-        self.flash.values().flatten().map(|(at, _)| *at)
+        self.flash.iter().flat_map(|(.., steps)| steps).map(|step| step.from)
     }
 
-    /// A sector of which the flash does not hold the newest version that was complete, where there is one: what plain
-    /// writes risk, and nothing once the power went in good order.
-    pub fn lost(&self) -> Option<u64> {
-        let newest = |(_, first, end, version): &(Nanos, u64, u64, u32)| {
-            (*first..*end).find(|sector| self.survives(*sector, Nanos::MAX) < *version)
-        };
-        self.unpromised.iter().find_map(newest)
+    /// Number of ranges that are kept, which its memory follows.
+    pub fn ranges(&self) -> usize {
+        let promised = self.promises.extents().count() + self.promises.pending().count();
+        promised + self.flash.len() + self.cached.len() + self.messages.len()
     }
 
-    fn promise(&mut self, at: Nanos, first: u64, end: u64, version: u32) {
-        for sector in first..end {
-            let steps = self.promised.entry(sector).or_default();
-            if steps.last().is_none_or(|(_, last)| version == 0 || *last < version) {
-                steps.push((at, version));
+    /// No question comes about a moment before `now`: forgets what was promised and programmed by then.
+    pub fn retire(&mut self, now: Nanos) {
+        let later = self.messages.split_off(&(now, Version::MAX, true));
+        for (moment, message) in std::mem::replace(&mut self.messages, later) {
+            pass_on(&mut self.promises, moment, &message);
+        }
+        let open = self.promises.oldest_open();
+        let mut settled = Vec::new();
+        let runs: Vec<_> = self.flash.iter().map(|(first, end, _)| (first, end)).collect();
+        for (first, end) in runs {
+            self.flash.update(first, end, |steps| {
+                let mut steps = steps?;
+                if let Some(held) = newest(&steps, now) {
+                    steps.retain(|step| *step == held || step.version() > held.version());
+                }
+                Some(steps)
+            });
+        }
+        for (first, end, steps) in self.flash.iter() {
+            if let [step] = steps[..]
+                && step.from <= now
+                && step.version() < open
+                && self.promises.is_kept(first, end, step.version())
+            {
+                settled.push((first, end));
             }
+        }
+        for (first, end) in settled {
+            self.flash.remove(first, end);
+            self.promises.forget(first, end);
         }
     }
 
-    /// A flush that came at `came` is complete at `at`.
-    fn flushed(&mut self, came: Nanos, at: Nanos) {
-        let mut held = std::mem::take(&mut self.unpromised);
-        held.retain(|(complete, first, end, version)| {
-            let durable = *complete <= came;
-            if durable {
-                self.promise(at, *first, *end, *version);
+    /// What the flash holds when power goes at `at`.
+    pub fn left(&self, at: Nanos) -> Ranges<Content> {
+        let mut left = Ranges::default();
+        for (first, end, steps) in self.flash.iter() {
+            if let Some(step) = newest(steps, at) {
+                left.set(first, end, step.content);
             }
-            !durable
+        }
+        left
+    }
+
+    /// The version of a command, by its number at the device.
+    fn version_of(&self, command: u64) -> Version {
+        command.wrapping_sub(self.offset)
+    }
+
+    /// The flash holds a version from a moment on.
+    fn store(&mut self, first: u64, end: u64, step: Step) {
+        self.flash.update(first, end, |steps| {
+            let mut steps = steps.unwrap_or_default();
+            steps.push(step);
+            Some(steps)
         });
-        self.unpromised = held;
     }
 
-    /// The version that a command writes, by its number at the device.
-    fn version_of(&self, command: u64) -> u32 {
-        command.wrapping_sub(self.offset) as u32
+    /// The runs of sectors of a unit that are covered.
+    fn runs(&self, unit: Lpn, covered: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (first, mut left) = (u64::from(unit.0) * u64::from(self.unit_sectors), u64::from(covered));
+        std::iter::from_fn(move || {
+            let from = (left != 0).then(|| left.trailing_zeros())?;
+            let sectors = (left >> from).trailing_ones();
+            left &= !(((1 << sectors) - 1) << from);
+            Some((first + u64::from(from), first + u64::from(from + sectors)))
+        })
     }
+}
 
-    fn store(&mut self, unit: Lpn, covered: u32, mut keep: impl FnMut(&mut Self, u64)) {
-        let first = u64::from(unit.0) * u64::from(self.unit_sectors);
-        for bit in 0..self.unit_sectors {
-            if covered >> bit & 1 == 1 {
-                keep(self, first + u64::from(bit));
-            }
+fn pass_on(promises: &mut Promises, (time, version, _): Moment, message: &Message) {
+    match message {
+        Message::Arrived(command) => {
+            promises.arrived(command);
         }
+        Message::ArrivedPacked(entries) => {
+            promises.arrived_packed(entries);
+        }
+        Message::Completed => promises.completed(version, time),
     }
+}
+
+/// The newest version that is there at a moment.
+fn newest(steps: &[Step], at: Nanos) -> Option<Step> {
+    steps.iter().filter(|step| step.from <= at).max_by_key(|step| step.version()).copied()
 }
 
 impl Observer for Persistence {
     fn request_completed(&mut self, event: &RequestCompleted) {
-        let Some((command, version)) = self.commands.pop_front() else { return };
-        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
-        let asks = |modifier| command.modifiers.contains(modifier);
-        match command.op {
-            Op::Write => {
-                if asks(Modifiers::PREFLUSH) {
-                    self.flushed(event.arrival, event.complete);
-                }
-                if self.write_through || command.modifiers.durable() {
-                    self.promise(event.complete, first, end, version);
-                } else {
-                    self.unpromised.push((event.complete, first, end, version));
-                }
-            }
-            Op::Flush if !asks(Modifiers::BARRIER) => {
-                self.flushed(event.arrival, event.complete);
-            }
-            Op::Flush | Op::Read | Op::Discard | Op::SecureErase => {}
+        if let Some((version, _)) = self.commands.pop_front() {
+            self.messages.insert((event.complete, version, true), Message::Completed);
         }
     }
 
     fn unit_cached(&mut self, event: &UnitCached) {
         let version = self.version_of(event.command);
-        self.store(event.lpn, event.covered, |all, sector| {
-            all.cached.insert(sector, version);
-        });
+        for (first, end) in self.runs(event.lpn, event.covered) {
+            self.cached.set(first, end, version);
+        }
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
         if event.cause != Cause::Host {
             return;
         }
-        let mut end = event.end;
-        if let Some(pack_end) = &mut self.pack_end {
-            *pack_end = end.max(*pack_end);
-            end = *pack_end;
-        }
+        let step = |version| Step { from: event.durable, content: Content::Data(version) };
         for unit in event.units {
-            self.store(unit.lpn, unit.covered, |all, sector| {
-                let cached = all.cached.remove(&sector);
-                let version = unit.command.map(|command| all.version_of(command)).or(cached);
-                if let Some(version) = version {
-                    all.flash.entry(sector).or_default().push((end, version));
+            for (first, end) in self.runs(unit.lpn, unit.covered) {
+                if let Some(command) = unit.command {
+                    self.store(first, end, step(self.version_of(command)));
+                } else {
+                    let cached: Vec<_> =
+                        self.cached.find(first, end).map(|(from, to, v)| (from, to, *v)).collect();
+                    for (from, to, version) in cached {
+                        self.store(from, to, step(version));
+                    }
                 }
-            });
+                self.cached.remove(first, end);
+            }
         }
     }
 
     fn trimmed(&mut self, event: &Trimmed) {
-        let Some((command, _)) = self.commands.back().copied() else { return };
-        let at = command.arrival;
+        let Some((version, command)) = self.commands.back().copied() else { return };
         let unit = u64::from(self.unit_sectors);
-        let (first, end) = (u64::from(event.first.0) * unit, u64::from(event.first.0 + event.count) * unit);
-        let parts = |from: u64, to: u64| [(from, to.min(first)), (from.max(end), to)];
-        for (at, from, to, version) in std::mem::take(&mut self.unpromised) {
-            let left = parts(from, to).into_iter().filter(|(from, to)| from < to);
-            self.unpromised.extend(left.map(|(from, to)| (at, from, to, version)));
-        }
-        for order in &mut self.orders {
-            for (from, to, version) in std::mem::take(&mut order.before) {
-                let left = parts(from, to).into_iter().filter(|(from, to)| from < to);
-                order.before.extend(left.map(|(from, to)| (from, to, version)));
-            }
-        }
-        for sector in first..end {
-            if self.cached.remove(&sector).is_some() || self.flash.contains_key(&sector) {
-                self.flash.entry(sector).or_default().push((at, 0));
-            }
-        }
-        self.promise(at, first, end, 0);
+        let (first, end) = (u64::from(event.first.0), u64::from(event.first.0) + u64::from(event.count));
+        let (first, end) = (first * unit, end * unit);
+        self.cached.remove(first, end);
+        self.store(first, end, Step { from: command.arrival, content: Content::Nothing(version) });
     }
 }

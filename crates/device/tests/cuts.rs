@@ -10,7 +10,7 @@ use emmclab_device::persistence::Persistence;
 use emmclab_device::{Command, Device, DeviceConfig, Lpn, Modifiers, UndoLog};
 use proptest::prelude::*;
 
-fn device(scheme: &str, cache_kb: u32, scheduling: &str, page_kb: &str) -> DeviceConfig {
+fn device(scheme: &str, cache_kb: u32, policy: &str, scheduling: &str, page_kb: &str) -> DeviceConfig {
     let mut config = config(&[
         ("gc.policy", "greedy"),
         ("capacity.over_provisioning_pct", "150"),
@@ -19,7 +19,7 @@ fn device(scheme: &str, cache_kb: u32, scheduling: &str, page_kb: &str) -> Devic
     ]);
     let cache = cache_kb.to_string();
     let own: &[(&str, &str)] = match scheme {
-        "page" if scheduling == "fifo" => &[("cache.size_kb", &cache)],
+        "page" if scheduling == "fifo" => &[("cache.size_kb", &cache), ("cache.policy", policy)],
         "page" => &[("controller.scheduling", scheduling)],
         "dftl" => &[("mapping.scheme", "dftl"), ("mapping.cached_entries", "5")],
         _ => &[("mapping.scheme", scheme), ("mapping.log_blocks", "4")],
@@ -35,13 +35,14 @@ proptest! {
     fn a_device_is_whole_after_every_cut_and_maps_what_was_programmed(
         scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl"]),
         cache_kb in prop::sample::select(vec![0u32, 16, 64]),
+        policy in prop::sample::select(vec!["fifo", "lru", "block_lru"]),
         scheduling in prop::sample::select(vec!["fifo", "read_first"]),
         page_kb in prop::sample::select(vec!["4", "8"]),
         // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
         steps in prop::collection::vec(
             (0u16..6000, any::<u16>(), 0u8..40, any::<u8>(), prop::option::weighted(0.15, 0u16..8000)), 1..80),
     ) {
-        let config = device(scheme, cache_kb, scheduling, page_kb);
+        let config = device(scheme, cache_kb, policy, scheduling, page_kb);
         let mut device = Device::new(&config);
         let (unit_sectors, units) = (u64::from(device.geometry().unit_sectors), device.geometry().logical_units);
         let sectors = u64::from(units) * unit_sectors;
@@ -58,7 +59,8 @@ proptest! {
                 0..=170 => (Op::Write, Modifiers::empty()),
                 171..=190 => (Op::Write, Modifiers::RELIABLE),
                 191..=210 => (Op::Read, Modifiers::empty()),
-                211..=230 => (Op::Discard, Modifiers::empty()),
+                211..=224 => (Op::Discard, Modifiers::empty()),
+                225..=230 => (Op::SecureErase, Modifiers::empty()),
                 _ => (Op::Flush, Modifiers::empty()),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };

@@ -81,7 +81,8 @@ fn a_reliable_write_pays_its_own_time() {
 
 #[test]
 fn the_cache_waits_for_room_and_counts_what_it_saves() {
-    let cached = config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full")]);
+    let cached =
+        config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full"), ("cache.policy", "lru")]);
     // Two units of room: the third write waits until the first is programmed, an overwrite does not.
     let burst = [0, 4, 4, 8].map(|kb| command(0, Write, kb, 4));
     let (device, events) = run(&cached, &burst);

@@ -4,8 +4,9 @@
 mod common;
 
 use common::command;
+use common::contract::Contract;
 use emmclab_base::{Nanos, Op, Ranges};
-use emmclab_device::contract::{Broken, Promises, Rules, Version};
+use emmclab_device::contract::{Broken, Content, Promises, Rules, Version};
 use emmclab_device::{Command, Modifiers};
 use proptest::prelude::*;
 
@@ -22,10 +23,18 @@ fn done(promises: &mut Promises, command: &Command) -> Version {
     version
 }
 
-fn held(runs: &[(u64, u64, Version)]) -> Ranges<Version> {
-    let mut held = Ranges::default();
-    runs.iter().for_each(|(first, end, version)| held.set(*first, *end, *version));
-    held
+fn left(runs: &[(u64, u64, Content)]) -> Ranges<Content> {
+    let mut left = Ranges::default();
+    for (first, end, content) in runs {
+        left.set(*first, *end, *content);
+    }
+    left
+}
+
+fn held(runs: &[(u64, u64, Version)]) -> Ranges<Content> {
+    left(
+        &runs.iter().map(|(first, end, version)| (*first, *end, Content::Data(*version))).collect::<Vec<_>>(),
+    )
 }
 
 #[test]
@@ -108,122 +117,27 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
         let erase = promises.arrived(&Command::new(Nanos::from_micros(1), op, 4, 12));
         let old = held(&[(0, 16, 1)]);
         assert_eq!(promises.broken(&old), None, "it may not have begun");
-        assert_eq!(promises.broken(&held(&[(0, 8, 1), (8, 16, erase)])), None, "or be at work");
+        assert_eq!(
+            promises.broken(&left(&[(0, 8, Content::Data(1)), (8, 16, Content::Nothing(erase))])),
+            None,
+            "or be at work"
+        );
         promises.completed(erase, Nanos::from_micros(2));
         let broken = Broken { first: 8, end: 16, found: 1, promised: erase };
         assert_eq!(promises.broken(&old), (!returns).then_some(broken), "{op:?}");
-        assert_eq!(promises.broken(&held(&[(0, 8, 1), (8, 16, erase)])), None);
+        assert_eq!(
+            promises.broken(&left(&[(0, 8, Content::Data(1)), (8, 16, Content::Nothing(erase))])),
+            None
+        );
         let newer = done(&mut promises, &command(3, Op::Write, 4, 4));
         assert_eq!(promises.broken(&held(&[(0, 8, 1), (8, 16, newer)])), None);
-    }
-}
-
-/// The contract word by word: every sector, every write, every order is kept.
-#[derive(Default)]
-struct Model {
-    promised: Vec<Version>,
-    /// By sector: writes that a flush may promise, and when they were complete.
-    plain: Vec<Vec<(Version, Option<Nanos>)>>,
-    /// By sector: the newest command that took promises back.
-    taken: Vec<Version>,
-    /// Where any of these versions is there, these sectors hold at least these versions.
-    orders: Vec<(std::ops::Range<Version>, Vec<(usize, Version)>)>,
-}
-
-impl Model {
-    fn arrive(&mut self, command: &Command, version: Version, rules: Rules) {
-        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
-        match command.op {
-            Op::Write => {
-                if rules.fifo {
-                    let before = self.complete_by(command.arrival);
-                    self.orders.push((version..Version::MAX, before));
-                }
-                (first..end).for_each(|sector| self.plain[sector as usize].push((version, None)));
-            }
-            Op::Discard | Op::SecureErase => {
-                for sector in self.whole_units(first, end, rules) {
-                    self.promised[sector] = 0;
-                    self.taken[sector] = version;
-                    self.plain[sector].clear();
-                    self.orders.iter_mut().for_each(|(_, before)| before.retain(|(at, _)| *at != sector));
-                }
-            }
-            Op::Flush if command.modifiers.contains(Modifiers::BARRIER) => {
-                let before = self.complete_by(command.arrival);
-                self.orders.push((version + 1..Version::MAX, before));
-            }
-            Op::Flush | Op::Read => {}
-        }
-    }
-
-    fn whole_units(&self, first: u64, end: u64, rules: Rules) -> Vec<usize> {
-        let unit = u64::from(rules.unit_sectors);
-        let whole = |sector: &u64| sector / unit * unit >= first && sector / unit * unit + unit <= end;
-        (first..end).filter(whole).map(|sector| sector as usize).collect()
-    }
-
-    fn complete_by(&self, at: Nanos) -> Vec<(usize, Version)> {
-        let by = |complete: Option<Nanos>| complete.is_some_and(|complete| complete <= at);
-        let sectors = self.plain.iter().enumerate();
-        let writes = sectors.flat_map(|(sector, writes)| writes.iter().map(move |write| (sector, *write)));
-        writes.filter(|(_, (_, complete))| by(*complete)).map(|(sector, (v, _))| (sector, v)).collect()
-    }
-
-    fn promise(&mut self, sector: usize, version: Version) {
-        if version >= self.taken[sector] {
-            self.promised[sector] = self.promised[sector].max(version);
-        }
-    }
-
-    fn flush(&mut self, came: Nanos) {
-        for (sector, version) in self.complete_by(came) {
-            self.promise(sector, version);
-        }
-    }
-
-    fn complete(&mut self, command: &Command, version: Version, at: Nanos, rules: Rules) {
-        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
-        match command.op {
-            Op::Write => {
-                if command.modifiers.contains(Modifiers::PREFLUSH) {
-                    self.flush(command.arrival);
-                }
-                for sector in first as usize..end as usize {
-                    if rules.write_through || command.modifiers.durable() {
-                        self.promise(sector, version);
-                    }
-                    for (write, complete) in &mut self.plain[sector] {
-                        if *write == version {
-                            *complete = Some(at);
-                        }
-                    }
-                }
-            }
-            Op::Flush if !command.modifiers.contains(Modifiers::BARRIER) => self.flush(command.arrival),
-            Op::SecureErase => {
-                for sector in self.whole_units(first, end, rules) {
-                    self.promise(sector, version);
-                }
-            }
-            Op::Flush | Op::Read | Op::Discard => {}
-        }
-    }
-
-    fn broken(&self, held: &[Version]) -> Option<usize> {
-        let promised = (0..held.len()).filter(|sector| held[*sector] < self.promised[*sector]);
-        let holds =
-            self.orders.iter().filter(|(after, _)| held.iter().any(|version| after.contains(version)));
-        let ordered = holds.flat_map(|(_, before)| before);
-        let ordered = ordered.filter(|(sector, version)| held[*sector] < *version).map(|(sector, _)| *sector);
-        promised.chain(ordered).min()
     }
 }
 
 const SECTORS: usize = 48;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn promises_in_ranges_are_those_of_every_sector(
@@ -236,20 +150,15 @@ proptest! {
     ) {
         let rules = Rules { write_through, fifo, unit_sectors };
         let mut promises = Promises::new(rules);
-        let mut model = Model {
-            promised: vec![0; SECTORS],
-            plain: vec![Vec::new(); SECTORS],
-            taken: vec![0; SECTORS],
-            orders: Vec::new(),
-        };
-        let mut in_flight: Vec<(Version, Command)> = Vec::new();
+        let mut model = Contract::new(rules);
+        let mut in_flight: Vec<Version> = Vec::new();
         let mut now = 0;
         for ((kind, place, length, modifiers, later), state) in steps.into_iter().zip(states) {
             now += 10;
             if kind < 90 && !in_flight.is_empty() {
-                let (version, command) = in_flight.remove(usize::from(later) % in_flight.len());
+                let version = in_flight.remove(usize::from(later) % in_flight.len());
                 promises.completed(version, Nanos(now));
-                model.complete(&command, version, Nanos(now), rules);
+                model.commands[version as usize - 1].1 = Some(Nanos(now));
             } else {
                 let op = [Op::Write, Op::Write, Op::Write, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::Read]
                     [usize::from(kind) % 8];
@@ -270,58 +179,62 @@ proptest! {
                     let version = promises.arrived(&command);
                     version..version + 1
                 };
-                for (version, command) in versions.clone().zip(&entries) {
-                    model.arrive(command, version, rules);
-                    if packed {
-                        let sectors = command.sector as usize..(command.sector + u64::from(command.sectors)) as usize;
-                        let before = (versions.start..version)
-                            .flat_map(|earlier| sectors.clone().map(move |sector| (sector, earlier)));
-                        model.orders.push((version..versions.end, before.collect()));
-                    }
-                    if known {
-                        let complete = Nanos(now + i64::from(later));
-                        promises.completed(version, complete);
-                        model.complete(command, version, complete, rules);
-                    } else {
-                        in_flight.push((version, *command));
+                if packed {
+                    model.packs.push(versions.clone());
+                }
+                for (version, command) in versions.zip(&entries) {
+                    let complete = known.then_some(Nanos(now + i64::from(later)));
+                    model.commands.push((*command, complete));
+                    match complete {
+                        Some(complete) => promises.completed(version, complete),
+                        None => in_flight.push(version),
                     }
                 }
             }
-            for sector in 0..SECTORS {
-                prop_assert_eq!(promises.promised(sector as u64), model.promised[sector], "sector {}", sector);
-            }
+            // Completions that are known in advance count from the start.
+            let at = if known { Nanos::MAX } else { Nanos(now) };
+            let promised: Vec<_> = (0..SECTORS as u64).map(|sector| model.promised(sector, at)).collect();
+            let found: Vec<_> = (0..SECTORS as u64).map(|sector| promises.promised(sector)).collect();
+            prop_assert_eq!(&found, &promised);
             // A state near the promises, some sectors of which may be too old.
             let next = promises.next_version() as usize;
             let found = |(sector, index): (usize, &prop::sample::Index)| {
                 let version = index.index(next * 2) as Version;
-                if version < next as Version { version } else { model.promised[sector] }
+                if version < next as Version { version } else { promised[sector] }
             };
             let versions: Vec<Version> = state.iter().enumerate().map(found).collect();
-            for versions in [&versions, &model.promised] {
-                let mut held = Ranges::default();
-                for (sector, version) in (0..).zip(versions) {
-                    held.set(sector, sector + 1, *version);
+            for versions in [&versions, &promised] {
+                let content = |version: &Version| match *version {
+                    0 => None,
+                    version if model.erases(version) => Some(Content::Nothing(version)),
+                    version => Some(Content::Data(version)),
+                };
+                let sectors: Vec<_> = versions.iter().map(content).collect();
+                let mut left = Ranges::default();
+                for (sector, content) in (0..).zip(&sectors) {
+                    left.update(sector, sector + 1, |_| *content);
                 }
-                let broken = promises.broken(&held).map(|broken| broken.first as usize);
-                prop_assert_eq!(broken, model.broken(versions), "{:?}", versions);
+                let broken = promises.broken(&left).map(|broken| broken.first);
+                prop_assert_eq!(broken, model.broken(&sectors, at), "{:?}", versions);
             }
+            // Every write that is not promised is listed where nothing newer is, and nothing else but what took promises back.
+            let mut pending = vec![Vec::new(); SECTORS];
             for extent in promises.pending() {
-                let sectors = extent.first as usize..extent.end as usize;
-                for sector in sectors {
-                    prop_assert!(extent.version > promises.base(sector as u64));
-                    if extent.op == Op::Write && extent.version > model.taken[sector] {
-                        prop_assert!(model.plain[sector].contains(&(extent.version, extent.complete)));
-                    }
-                }
+                let (command, complete) = model.commands[extent.version as usize - 1];
+                prop_assert_eq!((extent.op, extent.complete), (command.op, complete));
+                (extent.first..extent.end).for_each(|sector| pending[sector as usize].push(extent.version));
             }
-            for (sector, plain) in (0..).zip(&model.plain) {
-                let open = plain.iter().filter(|(version, _)| *version > promises.base(sector));
-                for (version, _) in open {
-                    let listed = |extent: &emmclab_device::contract::Extent| {
-                        extent.version == *version && (extent.first..extent.end).contains(&sector)
-                    };
-                    prop_assert!(promises.pending().any(|extent| listed(&extent)), "{} at {}", version, sector);
-                }
+            for (sector, listed) in (0..).zip(&pending) {
+                let base = promises.base(sector);
+                let open = (1..).zip(&model.commands).filter(|(version, (command, _))| {
+                    let covers = (command.sector..command.sector + u64::from(command.sectors)).contains(&sector);
+                    *version > base && command.op == Op::Write && covers
+                });
+                let open = open.map(|(version, _)| version);
+                let taken = Some(model.taken(sector, at)).filter(|taken| *taken > base);
+                let mut expected: Vec<Version> = open.chain(taken).collect();
+                expected.sort_unstable();
+                prop_assert_eq!(listed, &expected, "sector {}", sector);
             }
             let versions: Vec<_> = promises.pending().map(|extent| extent.version).collect();
             prop_assert!(versions.is_sorted());

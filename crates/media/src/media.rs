@@ -37,13 +37,14 @@ struct Written {
     landed: u64,
 }
 
-/// Sectors of a write that a page program will have written at `end`.
+/// Sectors of a write in a page that counts from `durable` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Landing {
-    end: Nanos,
-    /// Order among programs that end together.
+    durable: Nanos,
+    /// Order among pages that count from the same time on.
     number: u64,
     begin: Nanos,
+    end: Nanos,
     command: u64,
     first: u64,
     last: u64,
@@ -200,7 +201,8 @@ impl Media {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.end <= now) {
+        while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now)
+        {
             let Landing { command, first, last, .. } = landing;
             self.write(command, first, last)?;
             self.newest.update(first, last, |written| {
@@ -221,8 +223,8 @@ impl Media {
     pub fn cut(&mut self, at: Nanos, tears: bool) -> io::Result<()> {
         self.land(at)?;
         if tears {
-            for Landing { begin, command, first, last, .. } in self.in_order() {
-                if begin <= at {
+            for Landing { begin, end, command, first, last, .. } in self.in_order() {
+                if begin <= at && at < end {
                     self.write(command, first, first + (last - first) / 2)?;
                 }
             }
@@ -310,7 +312,7 @@ impl Observer for Media {
         if event.cause != Cause::Host {
             return;
         }
-        let (begin, end) = (event.begin, event.end);
+        let PageProgrammed { begin, end, durable, .. } = *event;
         for unit in event.units {
             let (first, _) = self.sectors_of(unit.lpn, 1);
             let mut held = self.cached.get_mut(&unit.lpn).filter(|_| unit.command.is_none());
@@ -333,9 +335,10 @@ impl Observer for Media {
                 self.numbered += 1;
                 let number = self.numbered;
                 run = (command != NONE).then_some(Landing {
-                    end,
+                    durable,
                     number,
                     begin,
+                    end,
                     command,
                     first: sector,
                     last: sector + 1,

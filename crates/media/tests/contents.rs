@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_device::contract::Version;
 use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, UndoLog};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Scheduling, UndoLog};
 use emmclab_media::{Image, Media};
 use proptest::prelude::*;
 
@@ -41,7 +42,8 @@ fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
         vec![],
         vec![("controller.scheduling", "read_first")],
         vec![("timing.write_complete", "transferred"), ("timing.bus_ns_per_byte", "5")],
-        vec![("cache.size_kb", "16")],
+        vec![("cache.size_kb", "16"), ("cache.policy", "fifo")],
+        vec![("cache.size_kb", "64"), ("cache.policy", "fifo"), ("cache.write_back", "when_full")],
         vec![("cache.size_kb", "32"), ("cache.policy", "lru"), ("cache.write_back", "when_full")],
         vec![
             ("cache.size_kb", "64"),
@@ -60,11 +62,11 @@ fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 }
 
 /// The sector that a version of data fills.
-fn sector_of(version: u32) -> [u8; SECTOR] {
+fn sector_of(version: Version) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     for (i, word) in sector.chunks_exact_mut(4).enumerate() {
         word.copy_from_slice(
-            &version
+            &(version as u32)
                 .wrapping_mul(2_654_435_761)
                 .wrapping_add(if version == 0 { 0 } else { i as u32 })
                 .to_le_bytes(),
@@ -73,7 +75,7 @@ fn sector_of(version: u32) -> [u8; SECTOR] {
     if version == 0 { [0; SECTOR] } else { sector }
 }
 
-fn holds(media: &Media, sector: u64, version: u32, what: &str) -> Result<(), TestCaseError> {
+fn holds(media: &Media, sector: u64, version: Version, what: &str) -> Result<(), TestCaseError> {
     let mut found = [0; SECTOR];
     media.read(sector, &mut found).unwrap();
     prop_assert!(
@@ -103,7 +105,7 @@ proptest! {
         let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
         let mut media = Media::new(&device, Image::temporary(sectors).unwrap());
         // Versions are numbered over all commands; the contract counts those since the last cut.
-        let (mut model, mut base) = (vec![0u32; sectors as usize], 0);
+        let (mut model, mut base) = (vec![0; sectors as usize], 0);
         let (mut durable, mut discarded) = (model.clone(), vec![false; sectors as usize]);
         let mut now = Nanos::ZERO;
         for (gap, place, length, kind, cut) in steps {
@@ -115,22 +117,33 @@ proptest! {
                 151..=170 => (Op::Write, Modifiers::RELIABLE),
                 171..=180 => (Op::Write, Modifiers::PREFLUSH),
                 181..=210 => (Op::Read, Modifiers::empty()),
-                211..=230 => (Op::Discard, Modifiers::empty()),
+                211..=224 => (Op::Discard, Modifiers::empty()),
+                225..=230 => (Op::SecureErase, Modifiers::empty()),
                 231..=240 => (Op::Flush, Modifiers::BARRIER),
                 _ => (Op::Flush, Modifiers::empty()),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
             let command = Command { modifiers, ..Command::new(now, op, sector, length) };
             media.land(now).unwrap();
-            let next = base + persistence.expect(&command);
-            if op == Op::Write {
-                let data: Vec<u8> = (0..length).flat_map(|_| sector_of(next)).collect();
-                media.give(device.next_command(), sector, &data);
-                model[sector as usize..][..length as usize].fill(next);
+            // A packed command of overlapping entries, where the device takes one.
+            let packs = op == Op::Write && modifiers.is_empty() && place % 4 == 0 && config.settings().controller.scheduling == Scheduling::Fifo;
+            let place = |entry: u64| (sector + entry * 4) % (sectors - u64::from(length) + 1);
+            let entries: Vec<_> = if packs {
+                (0..3).map(|entry| Command { sector: place(entry), ..command }).collect()
+            } else {
+                vec![command]
+            };
+            let versions = persistence.expect_packed(&entries);
+            for (number, (version, entry)) in (device.next_command()..).zip(versions.clone().zip(&entries)) {
+                if op == Op::Write {
+                    let data: Vec<u8> = (0..length).flat_map(|_| sector_of(base + version)).collect();
+                    media.give(number, entry.sector, &data);
+                    model[entry.sector as usize..][..length as usize].fill(base + version);
+                }
             }
-            device.submit(&command, &mut (&mut persistence, (&mut undo, &mut media))).unwrap();
+            device.submit_packed(&entries, &mut (&mut persistence, (&mut undo, &mut media))).unwrap();
             prop_assert!(device.stop().is_none());
-            if op == Op::Discard {
+            if matches!(op, Op::Discard | Op::SecureErase) {
                 let unit = u64::from(device.geometry().unit_sectors);
                 let (from, to) = (sector.div_ceil(unit) * unit, (sector + u64::from(length)) / unit * unit);
                 if from < to {
@@ -159,7 +172,7 @@ proptest! {
             }
             durable.clone_from(&model);
             discarded.fill(false);
-            base = next;
+            base += versions.end - 1;
             persistence = Persistence::of(&device);
         }
         for (sector, version) in (0..).zip(&model) {

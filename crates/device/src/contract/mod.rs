@@ -14,8 +14,8 @@
 //! 4. *Reliable write* (CMD23 bit 31) and *forced programming* (CMD23 bit 24) go past the cache: their version is durable
 //!    when they are complete. A reliable write that is cut leaves each sector old or new, never in between; the model
 //!    gives that to every write, since a page is programmed whole or not at all.
-//! 5. *Barrier* (eMMC 5.1, JESD84-B51, 6.6.37; `EXT_CSD` `FLUSH_CACHE` bit 1): if any version written after a barrier is there, then
-//!    all that was complete before the barrier is durable.
+//! 5. *Barrier* (eMMC 5.1, JESD84-B51, 6.6.37; `EXT_CSD` `FLUSH_CACHE` bit 1): if data written after a barrier is there, then all
+//!    that was complete before the barrier is durable.
 //! 6. *Discard* takes every promise about the whole map units in its range back from its arrival on: each sector may hold nothing or
 //!    any older version. *Secure erase* does the same, and once it is complete no older version returns: each sector holds
 //!    nothing or a newer version. A unit that either covers in part keeps its promises.
@@ -24,7 +24,7 @@
 //!    all entries before it are; a cut may lose a tail, never what stands in front of it. To keep this where planes finish
 //!    out of order, a page of a pack counts after a cut only where all pages of the pack before it do.
 //! 9. *FIFO cache* (`cache.policy = "fifo"`; `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0): what is left is a prefix of the complete
-//!    writes, as if a barrier stood before each. If any version of a write is there, then all that was complete when it came is
+//!    writes, as if a barrier stood before each. If any data of a write is there, then all that was complete when it came is
 //!    durable; reliable writes and forced programming are no exception. A barrier says nothing more. To keep this
 //!    where planes finish out of order, a page counts after a cut only where all pages before it do.
 //!
@@ -32,7 +32,8 @@
 //! overlapping requests in flight may win.
 //!
 //! Not modelled: damage to pages written before in the same cells (paired pages), and the device's own map, which is
-//! taken to be rebuilt from what the pages say; sanitize (a secure erase of everything discarded). An overwritten version is taken to stay until its successor is programmed.
+//! taken to be rebuilt from what the pages say; sanitize (a secure erase of everything discarded). An
+//! overwritten version is taken to stay until its successor is programmed.
 //!
 //! [`Promises`] is the contract at the present, made from commands and completions alone; it needs no device. What the flash of a
 //! simulated device holds is held against it by [`Persistence`](crate::persistence::Persistence).
@@ -47,6 +48,24 @@ pub use promises::{Extent, Promises};
 
 /// Number of the command that a sector holds the data of, from 1 over all commands; 0 = nothing was ever written there.
 pub type Version = u64;
+
+/// What a sector holds, by the command that put it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Data of this write.
+    Data(Version),
+    /// Nothing, by this discard or secure erase.
+    Nothing(Version),
+}
+
+impl Content {
+    /// The version.
+    pub fn version(self) -> Version {
+        match self {
+            Self::Data(version) | Self::Nothing(version) => version,
+        }
+    }
+}
 
 /// What of the contract depends on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +83,7 @@ impl Rules {
     pub fn of(device: &Device) -> Self {
         Self {
             write_through: device.promises_on_completion(),
-            fifo: device.keeps_write_order(),
+            fifo: device.promises_write_order(),
             unit_sectors: device.geometry().unit_sectors,
         }
     }

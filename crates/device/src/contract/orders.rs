@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use emmclab_base::{Nanos, Ranges};
 
-use super::{Promises, Version};
+use super::{Content, Promises, Version};
 
 /// What was complete at `came` stands before the versions from `from` on.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Pack {
     pub end: Version,
 }
 
-/// If any version in `after` is there, so is all of `before`: a barrier, or an entry of a pack.
+/// If data of any version in `after` is there, so is all of `before`: a barrier, or an entry of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Versions that come later.
@@ -38,7 +38,8 @@ pub struct Broken {
     pub first: u64,
     /// The sector after the last.
     pub end: u64,
-    /// The version that is there; 0 = nothing.
+    /// The version that is there; 0 = nothing ever came there, or nothing that is still kept
+    /// ([`Persistence::retire`](crate::persistence::Persistence::retire)).
     pub found: Version,
     /// The oldest version that may be there.
     pub promised: Version,
@@ -68,10 +69,13 @@ impl Promises {
         self.owed(order.before.clone(), order.complete_by)
     }
 
-    /// The first promise that is broken if power goes now and leaves these versions. Where a discard or secure erase left nothing, its
-    /// version is there.
-    pub fn broken(&self, held: &Ranges<Version>) -> Option<Broken> {
-        let mut there: Vec<Version> = held.iter().map(|(.., version)| *version).collect();
+    /// The first promise that is broken if power goes now and leaves this.
+    pub fn broken(&self, left: &Ranges<Content>) -> Option<Broken> {
+        let data = left.iter().filter_map(|(.., content)| match content {
+            Content::Data(version) => Some(*version),
+            Content::Nothing(_) => None,
+        });
+        let mut there: Vec<Version> = data.collect();
         there.sort_unstable();
         let holds = |order: &Order| {
             let next = there.partition_point(|version| *version < order.after.start);
@@ -87,11 +91,11 @@ impl Promises {
         }
         let ordered = last_barrier.iter().chain(&of_packs).flat_map(|order| self.owed_by(order));
         let lacks = |(first, end, promised): (u64, u64, Version)| {
-            let found = |(from, to, found): (u64, u64, Option<&Version>)| {
-                let found = found.copied().unwrap_or(0);
+            let found = |(from, to, content): (u64, u64, Option<&Content>)| {
+                let found = content.map_or(0, |content| content.version());
                 (found < promised).then_some(Broken { first: from, end: to, found, promised })
             };
-            held.parts(first, end).find_map(found)
+            left.parts(first, end).find_map(found)
         };
         self.extents().chain(ordered).filter_map(lacks).min()
     }

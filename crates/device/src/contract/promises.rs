@@ -1,7 +1,6 @@
 //! What a device has promised so far, and what it may have done beyond that.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use emmclab_base::{Modifiers, Nanos, Op, Ranges};
@@ -58,7 +57,7 @@ pub struct Promises {
     pub(super) barriers: Vec<Barrier>,
     pub(super) packs: Vec<Pack>,
     /// Completions of writes that no barrier stands behind yet.
-    unordered: BinaryHeap<Reverse<Nanos>>,
+    unordered: BTreeSet<(Nanos, Version)>,
     /// Number of writes at which those are looked for that can be there no more.
     prune_at: usize,
 }
@@ -75,7 +74,7 @@ impl Promises {
             takers: Ranges::default(),
             barriers: Vec::new(),
             packs: Vec::new(),
-            unordered: BinaryHeap::new(),
+            unordered: BTreeSet::new(),
             prune_at: 64,
         }
     }
@@ -124,7 +123,7 @@ impl Promises {
         match command.op {
             Op::Write => {
                 if command.modifiers.contains(Modifiers::PREFLUSH) {
-                    self.flushed(command.arrival);
+                    self.flushed(version, command.arrival);
                 }
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
@@ -132,11 +131,13 @@ impl Promises {
                     self.close_packs();
                 } else if let Some(write) = self.writes.get_mut(&version) {
                     write.complete = Some(complete);
-                    self.unordered.push(Reverse(complete));
+                    self.unordered.insert((complete, version));
                 }
                 self.prune();
             }
-            Op::Flush if !command.modifiers.contains(Modifiers::BARRIER) => self.flushed(command.arrival),
+            Op::Flush if !command.modifiers.contains(Modifiers::BARRIER) => {
+                self.flushed(version, command.arrival);
+            }
             Op::SecureErase => self.promise(first, end, version),
             Op::Discard => self.takers.update(first, end, |taker| {
                 let taker = taker?;
@@ -149,7 +150,7 @@ impl Promises {
 
     /// The power goes off in good order, with everything complete.
     pub fn power_off(&mut self) {
-        self.flushed(Nanos::MAX);
+        self.flushed(Version::MAX, Nanos::MAX);
     }
 
     /// The oldest version that the sector may hold if power goes now; 0 = nothing is promised.
@@ -211,6 +212,11 @@ impl Promises {
         versions.into_iter().flatten().min().copied().unwrap_or(self.next)
     }
 
+    /// Whether no newer version than this is promised about these sectors.
+    pub(crate) fn is_kept(&self, first: u64, end: u64, version: Version) -> bool {
+        self.bases.find(first, end).all(|(.., base)| *base <= version)
+    }
+
     /// Forgets what was promised about sectors, of which no version is open.
     pub(crate) fn forget(&mut self, first: u64, end: u64) {
         self.bases.remove(first, end);
@@ -261,33 +267,41 @@ impl Promises {
         self.takers.update(first, end, |taker| taker.filter(|taker| taker.version > version));
     }
 
-    /// A flush that came at `came` is complete.
-    fn flushed(&mut self, came: Nanos) {
+    /// The flush `flush`, which came at `came`, is complete.
+    fn flushed(&mut self, flush: Version, came: Nanos) {
         let covered = |write: &Write| write.complete.is_some_and(|complete| complete <= came);
-        let durable: Vec<_> =
-            self.writes.iter().filter(|(_, write)| covered(write)).map(|(v, write)| (*v, *write)).collect();
+        let before = self.writes.range(..flush).filter(|(_, write)| covered(write));
+        let durable: Vec<_> = before.map(|(version, write)| (*version, *write)).collect();
         for (version, write) in durable {
             self.writes.remove(&version);
             self.promise(write.first, write.end, version);
         }
-        self.barriers.retain(|barrier| barrier.came > came);
-        self.ordered(came);
+        self.barriers.retain(|barrier| barrier.from > flush || barrier.came > came);
+        self.ordered(flush, came);
     }
 
-    /// If a version from `from` on is there, then all that was complete at `came` is.
+    /// If data of a version from `from` on is there, then all that was complete at `came` is.
     fn barrier(&mut self, from: Version, came: Nanos) {
-        if self.ordered(came) {
+        if self.ordered(from, came) {
             self.barriers.push(Barrier { from, came });
         }
     }
 
-    /// Everything complete at `came` stands before a barrier, or is promised; returns whether there was more of that than before.
-    fn ordered(&mut self, came: Nanos) -> bool {
-        let before = self.unordered.len();
-        while self.unordered.peek().is_some_and(|Reverse(complete)| *complete <= came) {
-            self.unordered.pop();
+    /// What of the versions below `end` was complete at `came` stands before a barrier, or is promised; returns whether there was more of
+    /// that than before.
+    fn ordered(&mut self, end: Version, came: Nanos) -> bool {
+        let (mut more, mut later) = (false, Vec::new());
+        while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came)
+        {
+            self.unordered.pop_first();
+            if version < end {
+                more = true;
+            } else {
+                later.push((complete, version));
+            }
         }
-        self.unordered.len() < before
+        self.unordered.extend(later);
+        more
     }
 
     /// Forgets packs of which every entry is promised.

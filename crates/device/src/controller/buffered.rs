@@ -1,5 +1,5 @@
 //! The write buffer and the read cache at work: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
-//! The persistence contract of all this stands in `persistence.rs`.
+//! The persistence contract of all this stands in `contract/mod.rs`.
 
 use emmclab_base::{Modifiers, Nanos, Op};
 
@@ -42,7 +42,7 @@ impl Controller {
     fn write_around<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (first, units) = below.units_of(request);
         if let Some(buffer) = &mut self.write_buffer {
-            buffer.leave_older(request.ready, below);
+            buffer.leave_before_all(request.ready, below);
             request.wait_until(buffer.barrier_end);
             buffer.write_units_back(first, first.plus(units), request.ready, below);
         }
@@ -62,8 +62,9 @@ impl Controller {
         let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
         let mut now = request.ready;
         for lpn in (first.0..first.0 + units).map(Lpn) {
-            if buffer.is_older(lpn) {
-                buffer.leave_older(now, below);
+            let covered = span.covered(lpn, unit_sectors);
+            while !buffer.accepts(lpn, covered) && below.stop().is_none() {
+                buffer.leave(now, below);
             }
             while buffer.written(lpn) == 0 && !buffer.will_fit(1) && below.stop().is_none() {
                 buffer.leave(now, below);
@@ -79,7 +80,6 @@ impl Controller {
                 now = now.max(at);
                 buffer.release(now);
             }
-            let covered = span.covered(lpn, unit_sectors);
             let overwritten = buffer.write(lpn, covered);
             if let Some(cache) = &mut self.read_cache {
                 cache.forget(lpn);
@@ -102,17 +102,16 @@ impl Controller {
     pub(super) fn flush_from<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if let Some(buffer) = &mut self.write_buffer {
             below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready });
-            while !buffer.is_empty() && below.stop().is_none() {
-                buffer.leave(ready, below);
-            }
+            buffer.leave_all(ready, below);
         }
         ready.max(below.ftl.last_program())
     }
 
-    /// A barrier: data in the buffer leaves it before anything that comes later.
+    /// A barrier: data in the buffer leaves it before anything that comes later, as it does from a FIFO buffer anyway.
     pub(super) fn barrier<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer
             && self.lies != Lie::Barrier
+            && !buffer.keeps_order()
         {
             buffer.leave_older(ready, below);
             buffer.barrier();
@@ -169,6 +168,18 @@ impl WriteBuffer {
             let ready = if self.holds_older() { ready } else { ready.max(self.barrier_end) };
             self.write_units_back(first, end, ready, below);
         }
+    }
+
+    /// Everything leaves the buffer.
+    fn leave_all<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+        while !self.is_empty() && below.stop().is_none() {
+            self.leave(ready, below);
+        }
+    }
+
+    /// Everything leaves that has to be on the flash before any write that comes.
+    fn leave_before_all<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+        if self.keeps_order() { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
     }
 
     /// Everything from before the last barrier leaves the buffer.

@@ -63,6 +63,7 @@ pub(crate) struct Controller {
     read_cache: Option<Box<ReadCache>>,
     background: Background,
     share_packed_pages: bool,
+    promises_write_order: bool,
     lies: Lie,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
@@ -85,6 +86,7 @@ impl Controller {
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
+            promises_write_order: settings.cache.promises_write_order(),
             lies: settings.cache.lies,
             pack: Vec::new(),
             clock: Clock::NEW,
@@ -101,9 +103,9 @@ impl Controller {
         self.write_buffer.is_some()
     }
 
-    /// Whether the write buffer is FIFO.
-    pub fn keeps_write_order(&self) -> bool {
-        self.write_buffer.as_ref().is_some_and(|buffer| buffer.is_fifo())
+    /// Whether completed writes reach the flash in their order, but for a lie.
+    pub fn promises_write_order(&self) -> bool {
+        self.promises_write_order
     }
 
     /// Number that the next command gets.

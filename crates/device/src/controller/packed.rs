@@ -51,6 +51,10 @@ impl Controller {
         let mut states = std::mem::take(&mut self.pack);
         states.clear();
         let plain = !entries.iter().any(|entry| entry.modifiers.intersects(Modifiers::PROMISES));
+        let in_order = write && self.write_buffer.is_none() && below.ftl.completes_when_programmed();
+        if in_order {
+            below.ftl.set_in_order(true);
+        }
         let stream = write && self.share_packed_pages && plain;
         for entry in entries {
             if below.stop().is_some() {
@@ -72,6 +76,9 @@ impl Controller {
         }
         if stream {
             below.ftl.write_stream(below.nand, &mut states, below.log);
+        }
+        if in_order {
+            below.ftl.set_in_order(false);
         }
         let complete = states.iter().map(RequestState::complete).max().unwrap_or(Nanos::MIN);
         let out = if write { Nanos::ZERO } else { self.commands.host(sectors) };

@@ -21,6 +21,8 @@ pub(crate) struct WriteBuffer {
     room: u32,
     /// Whether a write renews the position of its group.
     renew: bool,
+    /// Whether data leaves in the order in which it came, sector by sector.
+    keeps_order: bool,
     pub write_back: WriteBack,
     pub idle_after: Nanos,
     /// Base-2 logarithm of the units in a group.
@@ -63,6 +65,7 @@ impl WriteBuffer {
         Some(Self {
             room,
             renew: given.policy != CachePolicy::Fifo,
+            keeps_order: given.keeps_write_order(),
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,
@@ -79,8 +82,8 @@ impl WriteBuffer {
     }
 
     /// Whether data leaves in the order in which it came.
-    pub fn is_fifo(&self) -> bool {
-        !self.renew
+    pub fn keeps_order(&self) -> bool {
+        self.keeps_order
     }
 
     /// Whether everything is on the flash, or on its way there.
@@ -109,7 +112,23 @@ impl WriteBuffer {
         self.dirty[unit.index()]
     }
 
-    /// Takes written sectors of a unit in; there must be room, and its group must not be of the older generation.
+    /// Whether sectors of a unit may come in before anything leaves: behind all that has to leave before them.
+    pub fn accepts(&self, unit: Lpn, sectors: u32) -> bool {
+        let group = unit.0 >> self.group_shift;
+        if !self.keeps_order {
+            return !self.generations[0].holds(group);
+        }
+        if !self.generations[1].holds(group) {
+            return true;
+        }
+        // The sectors of a group leave from the lowest on.
+        let (_, end) = self.units_of(group);
+        let is_last = |unit: Lpn| self.run(unit.plus(1), end).is_none();
+        let is_above = self.dirty[unit.index()].checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
+        self.generations[1].newest() == Some(group) && is_last(unit) && is_above
+    }
+
+    /// Takes written sectors of a unit in, which the buffer accepts and has room for.
     /// Returns whether the unit was there.
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
         let there = self.dirty[unit.index()] != 0;

@@ -189,6 +189,9 @@ pub struct PageProgrammed<'a> {
     pub begin: Nanos,
     /// When the cells were written.
     pub end: Nanos,
+    /// From when on the page counts after a cut of power: from `end`, or later where pages of the host count only after those before
+    /// them (rules 8 and 9 of the [contract](crate::contract)).
+    pub durable: Nanos,
 }
 
 /// A block was erased.

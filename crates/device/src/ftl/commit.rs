@@ -168,8 +168,26 @@ impl Core {
         let Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;
         let kind = &self.geometry.groups[usize::from(group)];
         let bytes = u64::from(pages) * u64::from(kind.page_bytes);
-        let event =
-            PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end };
+        let durable = match &mut self.in_order {
+            Some(latest) if cause == Cause::Host => {
+                *latest = end.max(*latest);
+                *latest
+            }
+            _ => end,
+        };
+        let event = PageProgrammed {
+            block,
+            page,
+            pages,
+            group,
+            bytes,
+            bus_bytes,
+            cause,
+            units: &[],
+            begin,
+            end,
+            durable,
+        };
         if L::UNITS {
             let units = units.report(&self.tables);
             log.page_programmed(&PageProgrammed { units: &units, ..event });

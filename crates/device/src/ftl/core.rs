@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub stop: Option<Stop>,
     /// End of the latest program.
     pub last_program: Nanos,
+    /// Where pages of the host count only after those before them: from when on the latest counts.
+    pub in_order: Option<Nanos>,
     /// Whether a write counts as complete when its data is transferred.
     transferred: bool,
     pub unwritten: UnwrittenRead,
@@ -68,6 +70,7 @@ impl Core {
             changed_entries: (map_units > 0).then(Vec::new),
             stop: None,
             last_program: Nanos::MIN,
+            in_order: settings.cache.keeps_write_order().then_some(Nanos::MIN),
             transferred: settings.timing.write_complete == WriteComplete::Transferred,
             unwritten: settings.mapping.unwritten_read,
             hot_sectors: settings.allocation.hot_max_kb.saturating_mul(2),
@@ -132,6 +135,7 @@ impl Core {
     /// Time starts again; data stays.
     pub fn rewind(&mut self) {
         self.last_program = Nanos::MIN;
+        self.in_order = self.in_order.map(|_| Nanos::MIN);
     }
 }
 

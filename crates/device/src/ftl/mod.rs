@@ -234,6 +234,11 @@ impl Ftl {
         own
     }
 
+    /// The pages of the host count only in their order from now on, or each for itself.
+    pub fn set_in_order(&mut self, in_order: bool) {
+        self.core.in_order = in_order.then_some(Nanos::MIN);
+    }
+
     /// Idle time after which an SLC cache is folded; `None` where that never happens.
     pub fn folds_after(&self) -> Option<Nanos> {
         self.core.slc.folds_after()

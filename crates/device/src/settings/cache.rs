@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The RAM of the device that holds data: the volatile cache of written data (`EXT_CSD` `CACHE_SIZE`, eMMC 4.5), and data
-/// that was read. What is durable when stands in `persistence.rs`.
+/// that was read. What is durable when stands in `contract/mod.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheSettings {
@@ -24,6 +24,18 @@ pub struct CacheSettings {
     pub lies: Lie,
 }
 
+impl CacheSettings {
+    /// Whether the cache promises to keep the order of writes (rule 9 of the contract).
+    pub(crate) fn promises_write_order(&self) -> bool {
+        self.size_kb > 0 && self.policy == CachePolicy::Fifo
+    }
+
+    /// Whether it does.
+    pub(crate) fn keeps_write_order(&self) -> bool {
+        self.promises_write_order() && self.lies != Lie::Barrier
+    }
+}
+
 /// A promise that a device breaks, as defective ones do: the control of every test of power cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -35,7 +47,7 @@ pub enum Lie {
     Flush,
     /// Reliable writes and forced programming end in the cache.
     Fua,
-    /// A barrier sets no order.
+    /// A barrier sets no order, and a FIFO cache keeps none.
     Barrier,
     /// Power that goes during a program leaves the first half of its sectors new and the rest old, in reliable writes too.
     Tear,
@@ -45,7 +57,8 @@ pub enum Lie {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CachePolicy {
-    /// The page that came first.
+    /// The page that came first; data that is written again waits until the old has left. It keeps the order of writes, which
+    /// `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0 tells the host; a barrier is nothing to it.
     #[default]
     Fifo,
     /// The page not written for longest.

@@ -1,6 +1,9 @@
 //! Shared by the tests of this crate.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod contract;
+pub mod facts;
+
 use emmclab_base::{Nanos, Op};
 use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
 

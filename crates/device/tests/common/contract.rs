@@ -1,0 +1,121 @@
+//! The persistence contract word by word: for one sector and one moment at a time, from all commands there were.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::ops::Range;
+
+use emmclab_base::{Nanos, Op};
+use emmclab_device::contract::{Content, Rules, Version};
+use emmclab_device::{Command, Modifiers};
+
+/// Commands in order of arrival, of which the first has version 1, and when each was complete.
+pub struct Contract {
+    pub rules: Rules,
+    pub commands: Vec<(Command, Option<Nanos>)>,
+    pub packs: Vec<Range<Version>>,
+}
+
+impl Contract {
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, commands: Vec::new(), packs: Vec::new() }
+    }
+
+    /// The commands that came by `at`, with versions.
+    fn by(&self, at: Nanos) -> impl Iterator<Item = (Version, &Command, Option<Nanos>)> {
+        let all =
+            (1..).zip(&self.commands).map(|(version, (command, complete))| (version, command, *complete));
+        all.filter(move |(_, command, _)| command.arrival <= at)
+    }
+
+    /// Whether a command changes a sector: discards take whole units only.
+    fn covers(&self, command: &Command, sector: u64) -> bool {
+        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
+        let unit = u64::from(self.rules.unit_sectors);
+        match command.op {
+            Op::Write => (first..end).contains(&sector),
+            Op::Discard | Op::SecureErase => {
+                sector / unit * unit >= first && (sector / unit + 1) * unit <= end
+            }
+            Op::Read | Op::Flush => false,
+        }
+    }
+
+    pub fn erases(&self, version: Version) -> bool {
+        let command = (version as usize).checked_sub(1).and_then(|at| self.commands.get(at));
+        command.is_some_and(|(command, _)| matches!(command.op, Op::Discard | Op::SecureErase))
+    }
+
+    /// Rule 6: the newest command that took the promises about a sector back.
+    pub fn taken(&self, sector: u64, at: Nanos) -> Version {
+        let takers =
+            self.by(at).filter(|(version, command, _)| self.erases(*version) && self.covers(command, sector));
+        takers.map(|(version, ..)| version).max().unwrap_or(0)
+    }
+
+    fn is_promised(&self, version: Version, command: &Command, complete: Nanos, at: Nanos) -> bool {
+        let flushes = |flush: &Command| match flush.op {
+            Op::Write => flush.modifiers.contains(Modifiers::PREFLUSH),
+            op => op == Op::Flush && !flush.modifiers.contains(Modifiers::BARRIER),
+        };
+        let flushed = |(later, flush, done): (Version, &Command, Option<Nanos>)| {
+            later > version
+                && flushes(flush)
+                && complete <= flush.arrival
+                && done.is_some_and(|done| done <= at)
+        };
+        match command.op {
+            Op::SecureErase => true,
+            Op::Write => self.rules.write_through || command.modifiers.durable() || self.by(at).any(flushed),
+            _ => false,
+        }
+    }
+
+    pub fn promised(&self, sector: u64, at: Nanos) -> Version {
+        let taken = self.taken(sector, at);
+        let covering =
+            self.by(at).filter(|(version, command, _)| *version >= taken && self.covers(command, sector));
+        let complete = covering.filter_map(|(version, command, done)| Some((version, command, done?)));
+        let promised = complete
+            .filter(|(version, command, done)| *done <= at && self.is_promised(*version, command, *done, at));
+        promised.map(|(version, ..)| version).max().unwrap_or(0)
+    }
+
+    /// The newest write of a sector among these versions that was complete by then and that no discard took back.
+    fn owed(&self, sector: u64, before: Range<Version>, complete_by: Option<Nanos>, at: Nanos) -> Version {
+        let taken = self.taken(sector, at);
+        let writes = self.by(at).filter(|(version, command, complete)| {
+            before.contains(version)
+                && *version > taken
+                && command.op == Op::Write
+                && self.covers(command, sector)
+                && complete_by.is_none_or(|by| complete.is_some_and(|complete| complete <= by))
+        });
+        writes.map(|(version, ..)| version).max().unwrap_or(0)
+    }
+
+    /// The first sector about which a promise is broken if power goes at `at` and leaves this, sector by sector.
+    pub fn broken(&self, left: &[Option<Content>], at: Nanos) -> Option<u64> {
+        let there = |after: Range<Version>| {
+            left.iter().flatten().any(|content| matches!(content, Content::Data(v) if after.contains(v)))
+        };
+        let barriers = self.by(at).filter_map(|(version, command, _)| match command.op {
+            Op::Flush if command.modifiers.contains(Modifiers::BARRIER) => {
+                Some((version + 1, command.arrival))
+            }
+            Op::Write if self.rules.fifo => Some((version, command.arrival)),
+            _ => None,
+        });
+        // Of barriers that hold, the last one asks for most.
+        let barrier = barriers.filter(|(from, _)| there(*from..Version::MAX)).last();
+        let packs = self.packs.iter().filter(|_| self.rules.write_through).cloned();
+        let entries =
+            packs.flat_map(|pack| (pack.start + 1..pack.end).map(move |entry| (pack.start, entry, pack.end)));
+        let entries: Vec<_> = entries.filter(|(_, entry, end)| there(*entry..*end)).collect();
+        let least = |sector: u64| {
+            let ordered = barrier.map_or(0, |(from, came)| self.owed(sector, 0..from, Some(came), at));
+            let packed = entries.iter().map(|(first, entry, _)| self.owed(sector, *first..*entry, None, at));
+            packed.max().unwrap_or(0).max(ordered).max(self.promised(sector, at))
+        };
+        let sectors = (0..).zip(left).map(|(sector, content)| (sector, content.map_or(0, Content::version)));
+        sectors.filter(|(sector, found)| *found < least(*sector)).map(|(sector, _)| sector).next()
+    }
+}
