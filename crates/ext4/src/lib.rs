@@ -25,7 +25,7 @@ mod structure;
 mod superblock;
 
 pub use blocks::Blocks;
-pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, ROOT, Run};
+pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, ROOT, Run, Walk};
 pub use journal::{
     Checksums, Commit, FastCommitRecord, FastCommitRecords, FastCommitTag, JournalFeatures,
     JournalSuperblock, Location, LogFormat, Record, RecordKind, Recovery, Replay, Replayed, Revoked, Tag,

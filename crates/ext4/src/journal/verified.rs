@@ -44,16 +44,13 @@ impl Verified {
         state: u32,
     ) -> Result<u32> {
         let name = disk.content(offset, self.block.len());
-        let plain = match name.and_then(|name| self.known.get(&name)) {
-            Some(known) => *known,
-            None => {
-                structure.read(disk, offset, &mut self.block)?;
-                let computed = crc32c(0, &self.block);
-                if let Some(name) = name {
-                    self.known.insert(name, computed);
-                }
-                computed
-            }
+        let plain = if let Some(known) = name.and_then(|name| self.known.get(&name)) {
+            *known
+        } else {
+            structure.read(disk, offset, &mut self.block)?;
+            let computed = crc32c(0, &self.block);
+            name.and_then(|name| self.known.insert(name, computed));
+            computed
         };
         Ok(self.shift.over_zeros(state) ^ plain)
     }
