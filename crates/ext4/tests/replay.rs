@@ -58,15 +58,15 @@ fn homes(base: &Base, image: &[u8]) -> Vec<u8> {
 }
 
 /// The home blocks that this crate shows; those of the disk where it refuses. And what refused.
-fn by_this_crate(base: &Base, image: &Vec<u8>) -> (Vec<u8>, Option<String>) {
+fn by_this_crate(base: &Base, image: &[u8]) -> (Vec<u8>, Option<String>) {
     let mut recovery = Recovery::new();
     let mut out = homes(base, image);
-    let refused = match recovery.replay(image) {
+    let refused = match recovery.replay(&image) {
         Ok(replayed) => {
             let from = image.len() - out.len();
             replayed.read_at(from as u64, &mut out).unwrap();
             // Written out, it is the same.
-            let mut written = image.clone();
+            let mut written = image.to_vec();
             let mut write = |at: u64, bytes: &[u8]| {
                 written[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
                 Ok(())
@@ -221,7 +221,7 @@ fn fast_commits_on_top_of_the_log_are_refused_by_name_and_older_ones_are_ignored
                 assert!(!refused);
                 assert_eq!(replayed.replay().blocks, 1);
             }
-        };
+        }
     }
 }
 
@@ -238,9 +238,9 @@ fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
         writer.transaction(&plain(base, &[4], 0x33));
         writer.finish()
     };
-    let shown = |image: &Vec<u8>| {
+    let shown = |image: &[u8]| {
         let mut recovery = Recovery::new();
-        let replayed = recovery.replay(image).unwrap();
+        let replayed = recovery.replay(&image).unwrap();
         let refused = replayed.replay().refused.as_ref().map(ToString::to_string);
         (replayed.home_blocks().len(), replayed.replay().bad_blocks, refused.unwrap_or_default())
     };
