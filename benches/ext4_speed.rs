@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -100,7 +101,7 @@ fn make(folder: &Path, live: usize) -> Outcome<Vec<u8>> {
         let of = |home: &u64| bytes[*home as usize * BLOCK..][..BLOCK].to_vec();
         std::fs::write(&content, homes.iter().flat_map(of).collect::<Vec<u8>>())?;
         let list: Vec<String> = homes.iter().map(u64::to_string).collect();
-        script += &format!("jw -b {} {}\n", list.join(","), content.display());
+        writeln!(script, "jw -b {} {}", list.join(","), content.display())?;
     }
     let commands = folder.join("commands");
     std::fs::write(&commands, script + "jc\n")?;

@@ -18,10 +18,10 @@ use rustc_hash::FxHashMap;
 
 use super::fast_commit;
 use super::location::Location;
-use super::records::{LogFormat, RecordKind, TagFlags};
+use super::records::{COMMIT_CHECKSUM_AT, LogFormat, RecordKind, TAIL, TagFlags};
 use super::replayed::{Copy, Overlay, Replay, Replayed};
 use super::superblock::{Checksums, JournalFeatures, JournalSuperblock};
-use super::verified::{Verified, commit_holds, logged_state, tail_holds};
+use super::verified::{Verified, logged_state};
 use crate::blocks::Blocks;
 use crate::checksum::CRC32_BE;
 use crate::files::Filesystem;
@@ -182,9 +182,14 @@ impl Recovery {
             else {
                 return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
             };
+            let holds = |verified: &mut Verified, block: &[u8], at: usize| {
+                let seed = log.format.checksums.per_block().then_some(log.format.seed);
+                let holds = |seed| Ok(verified.seal_holds(log.disk, log.offset(here)?, block, at, seed));
+                seed.map_or(Ok(true), holds)
+            };
             match record.kind {
                 RecordKind::Descriptor(tags) => {
-                    if !tail_holds(&log.format, &self.buffer) {
+                    if !holds(&mut self.verified, &self.buffer, self.buffer.len() - TAIL)? {
                         suspect = suspect.or(Some(here));
                     }
                     self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: false });
@@ -201,7 +206,7 @@ impl Recovery {
                     }
                 }
                 RecordKind::Revoke(_) => {
-                    if !tail_holds(&log.format, &self.buffer) {
+                    if !holds(&mut self.verified, &self.buffer, self.buffer.len() - TAIL)? {
                         suspect = suspect.or(Some(here));
                     }
                     self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: true });
@@ -225,7 +230,7 @@ impl Recovery {
                         let sum = std::mem::replace(&mut crc, CRC32_BE.digest()).finalize();
                         commit.matches_v1(sum)
                     } else {
-                        commit_holds(&log.format, &self.buffer)
+                        holds(&mut self.verified, &self.buffer, COMMIT_CHECKSUM_AT)?
                     };
                     if !holds {
                         if is_leftover {
