@@ -150,9 +150,32 @@ fn transaction() -> impl Strategy<Value = Transaction> {
     )
 }
 
-/// Sequence numbers near their end and elsewhere; not so that 0 ends the log, which Linux takes for no end.
+/// Sequence numbers near their end, where 0 follows, and elsewhere.
 fn sequence() -> impl Strategy<Value = u32> {
     prop_oneof![1_u32..1000, any::<u32>(), (u32::MAX - 3)..u32::MAX]
+}
+
+/// A random journal in an image.
+fn image(
+    base: &Base,
+    form: Form,
+    (start, sequence): (usize, u32),
+    mut transactions: Vec<Transaction>,
+) -> Vec<u8> {
+    let mut writer = base.writer(form, start, sequence);
+    for (number, transaction) in transactions.iter_mut().enumerate() {
+        transaction.blocks.iter_mut().for_each(|(home, _)| *home = base.home(*home));
+        transaction.revokes.iter_mut().for_each(|home| *home = base.home(*home));
+        transaction.seconds += number as u64 / 2;
+        if writer.used() + transaction.blocks.len() + 12 > 1000 {
+            break;
+        }
+        writer.transaction(transaction);
+        if transaction.fault == Fault::Torn {
+            break;
+        }
+    }
+    writer.finish()
 }
 
 proptest! {
@@ -162,33 +185,55 @@ proptest! {
     fn random_journals_replay_as_by_e2fsck(
         form in form(),
         large in prop::bool::weighted(0.3),
-        start in 0_usize..2000,
-        sequence in sequence(),
-        mut transactions in prop::collection::vec(transaction(), 1..12),
+        at in (0_usize..2000, sequence()),
+        transactions in prop::collection::vec(transaction(), 1..12),
     ) {
         if !can_run(false, &[]) {
             return Ok(());
         }
         let base = base(large, false);
-        let mut writer = base.writer(form, start, sequence);
-        for (number, transaction) in transactions.iter_mut().enumerate() {
-            transaction.blocks.iter_mut().for_each(|(home, _)| *home = base.home(*home));
-            transaction.revokes.iter_mut().for_each(|home| *home = base.home(*home));
-            transaction.seconds += number as u64 / 2;
-            if writer.used() + transaction.blocks.len() + 12 > 1000 {
-                break;
-            }
-            writer.transaction(transaction);
-            if transaction.fault == Fault::Torn {
-                break;
-            }
-        }
-        prop_assume!(writer.sequence() != 0);
-        let image = writer.finish();
+        let image = image(base, form, at, transactions);
         let (ours, refused) = by_this_crate(base, &image);
         prop_assert!(ours == by_kept_recovery(base, &image));
         prop_assert!(ours == by_e2fsck(base, &image), "home blocks differ; refused: {refused:?}");
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn linux_mounts_what_is_not_refused_and_leaves_the_same_home_blocks(
+        form in form(),
+        fast_commit in any::<bool>(),
+        at in (0_usize..2000, sequence()),
+        transactions in prop::collection::vec(transaction(), 1..8),
+    ) {
+        if !can_run(true, &["mount", "umount"]) {
+            return Ok(());
+        }
+        let base = base(false, fast_commit);
+        let image = image(base, Form { fast_commit, ..form }, at, transactions);
+        let (ours, refused) = by_this_crate(base, &image);
+        let by_linux = by_linux(base, &image);
+        prop_assert_eq!(by_linux.is_none(), refused.is_some(), "{:?}", refused);
+        prop_assert!(by_linux.is_none_or(|homes| homes == ours));
+    }
+}
+
+/// The home blocks that Linux leaves; `None` where it does not mount.
+fn by_linux(base: &Base, image: &[u8]) -> Option<Vec<u8>> {
+    let images = Images::new();
+    let path = images.path("image");
+    std::fs::write(&path, image).unwrap();
+    let point = images.path("mounted");
+    std::fs::create_dir(&point).unwrap();
+    let mounted = try_run("mount", &["-t", "ext4", "-o", "loop", text(&path), text(&point)]);
+    if !mounted.status.success() {
+        return None;
+    }
+    run("umount", &[text(&point)]);
+    Some(homes(base, &std::fs::read(&path).unwrap()))
 }
 
 fn plain(base: &Base, homes: &[u64], byte: u8) -> Transaction {
@@ -297,6 +342,27 @@ fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
     let damaged = with(Fault::Descriptor);
     let error = Recovery::new().replay(&damaged).err().unwrap().to_string();
     assert!(error.contains("transaction 10"), "{error}");
+}
+
+#[test]
+fn with_async_commit_a_later_bad_commit_moves_the_end_of_the_log() {
+    if !can_run(false, &[]) {
+        return;
+    }
+    let base = base(false, false);
+    for (checksums, replayed) in [(1, 1), (2, 3), (3, 3)] {
+        let mut writer = base.writer(Form { checksums, is_async: true, ..V3 }, 3, 9);
+        for (number, fault) in
+            [(1, Fault::None), (2, Fault::Commit), (3, Fault::None), (4, Fault::Commit), (5, Fault::None)]
+        {
+            writer.transaction(&Transaction { fault, ..plain(base, &[number], number as u8) });
+        }
+        let image = writer.finish();
+        let mut recovery = Recovery::new();
+        let blocks = recovery.replay(&image).unwrap().replay().blocks;
+        assert_eq!(blocks, replayed, "version {checksums}");
+        assert!(by_this_crate(base, &image).0 == by_e2fsck(base, &image), "version {checksums}");
+    }
 }
 
 #[test]

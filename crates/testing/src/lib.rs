@@ -1,4 +1,4 @@
-//! The path of the real traces, which are no part of the project, for the tests of all crates.
+//! The path of the real traces, which are no part of the project, and the tools of the machine, for the tests of all crates.
 
 use std::path::{Path, PathBuf};
 

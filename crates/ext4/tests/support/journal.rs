@@ -109,10 +109,6 @@ impl Writer {
         Self { image, form, block_size, map, end, at: start, sequence, start, first_sequence: sequence }
     }
 
-    pub fn sequence(&self) -> u32 {
-        self.sequence
-    }
-
     /// Blocks of the log that are written.
     pub fn used(&self) -> usize {
         (self.at + self.end - 1 - self.start) % (self.end - 1)
@@ -173,7 +169,7 @@ impl Writer {
             }
             self.seal_tail(&mut block);
             let at = self.next(&block);
-            if transaction.fault == Fault::Revoke {
+            if transaction.fault == Fault::Revoke && self.form.per_block() {
                 self.spoil(at, self.block_size - 1);
             }
         }
@@ -227,7 +223,8 @@ impl Writer {
             self.seal_tail(&mut descriptor);
             v1 = crc32_be(v1, &descriptor);
             let place = self.next(&descriptor);
-            if transaction.fault == Fault::Descriptor {
+            // Without a checksum it would name other home blocks, some outside of the disk: there e2fsck goes on and Linux stops.
+            if transaction.fault == Fault::Descriptor && self.form.per_block() {
                 self.spoil(place, self.block_size - 1);
             }
             for (number, block) in logged.iter().enumerate() {
