@@ -32,6 +32,8 @@ for case in new trace random full; do
 done
 printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
+printf '\n== Crash states of ext4: replay and lookup in memory, beside e2fsck\n'
+run emmclab-ext4 ext4_speed
 printf '\n== NBD server beside nbdkit and qemu-nbd\n'
 run emmclab-serve nbd_speed
 printf '\n== The device as a FUSE file and a loop device\n'

@@ -1,6 +1,11 @@
-//! What the targets share: read bytes as a trace of given formats; a panic is a finding, an error is not.
+//! What the targets share: read bytes as a trace of given formats; bytes as patches of an image. A panic is a finding, an error
+//! is not.
+
+mod patched;
 
 use std::io::Write;
+
+pub use patched::Patched;
 
 use emmclab_record::open_trace;
 use emmclab_trace::ReadOptions;

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_state_shifted_over_a_block_gives_the_checksum_of_state_and_block() {
-        let block: Vec<u8> = (0..4096_u32).map(|at| (at * at >> 3) as u8).collect();
+        let block: Vec<u8> = (0..4096_u32).map(|at| ((at * at) >> 3) as u8).collect();
         let shift = Shift::new(block.len());
         for state in [0, 1, 0x8000_0000, 0xdead_beef, !0] {
             assert_eq!(shift.over_zeros(state) ^ crc32c(0, &block), crc32c(state, &block));

@@ -15,6 +15,25 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # The form on disk
+//!
+//! The file system is little-endian, the log big-endian, the records of fast commits little-endian. Checksums are CRC32C from
+//! `!0` on, without inversion at the end; those of a structure start with a seed of the file system (or the journal's UUID), then
+//! its number. A logged block's checksum covers seed, sequence number and block; tags of version 2 have 10 or 14 bytes, the
+//! checksum's two bytes counted although they stand where two were free. On a device of its own, the journal's blocks are
+//! counted from the beginning of the device. Sources: Linux `Documentation/filesystems/ext4/*.rst`; `fs/jbd2/commit.c`,
+//! `recovery.c`, `revoke.c`; `fs/ext4/*.c`; e2fsprogs 1.47 `lib/ext2fs/csum.c` and `e2fsck/journal.c`.
+//!
+//! # What is as in Linux, and what is not
+//!
+//! The replay follows Linux 6.12 to 6.18, not e2fsck, where they differ: a journal is replayed only where the superblock asks for
+//! it (`e2fsck -y` replays any log that is not empty), wraps before the blocks of fast commits (e2fsck 1.47 behind them), and
+//! stops at a home block outside of the disk (e2fsck goes on). [`Replay::refused`] says where Linux does not mount what e2fsck
+//! repairs. Only what is needed is checked: a bad descriptor of a block group that no path leads to does not refuse the mount here.
+//!
+//! Refused by name: fast commits on top of the log, compression, encrypted files and directories, features unknown here; and a
+//! name that is not found byte by byte in a directory that ignores case. Orphans are not deleted, and extended attributes not read.
 
 mod blocks;
 mod bytes;
@@ -25,7 +44,7 @@ mod structure;
 mod superblock;
 
 pub use blocks::Blocks;
-pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, ROOT, Run};
+pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, ROOT, Run, Walk};
 pub use journal::{
     Checksums, Commit, FastCommitRecord, FastCommitRecords, FastCommitTag, JournalFeatures,
     JournalSuperblock, Location, LogFormat, Record, RecordKind, Recovery, Replay, Replayed, Revoked, Tag,

@@ -1,4 +1,4 @@
-//! The path of the real traces, which are no part of the project, for the tests of all crates.
+//! The path of the real traces, which are no part of the project, and the tools of the machine, for the tests of all crates.
 
 use std::path::{Path, PathBuf};
 
@@ -17,4 +17,16 @@ pub fn real_trace(name: &str) -> Option<PathBuf> {
     );
     eprintln!("skipped: {} is missing (EMMCLAB_TRACES names the folder of real traces)", path.display());
     None
+}
+
+/// Whether a program can be found; those of the administrator count, too.
+pub fn has_tool(name: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(name).exists())
+}
+
+/// Says why a test is skipped; a failure where `CI=true`.
+pub fn skip(reason: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
+    eprintln!("skipped: {reason}");
 }

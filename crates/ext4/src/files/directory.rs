@@ -200,7 +200,7 @@ impl<B: Blocks> Filesystem<B> {
             };
             let used = HEAD + name_length;
             if length < TAIL.min(rest.len()).max(HEAD)
-                || length % 4 != 0
+                || !length.is_multiple_of(4)
                 || length > rest.len()
                 || used > length
             {

@@ -49,7 +49,6 @@ pub struct Inode {
     modified: (i64, u32),
     flags: InodeFlags,
     inline: Option<Vec<u8>>,
-    pub(super) attribute_block: u64,
     pub(super) generation: u32,
     pub(super) map: [u8; MAP_BYTES],
     /// Where it stands on the disk, in bytes.
@@ -146,7 +145,7 @@ impl<B: Blocks> Filesystem<B> {
     fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
         let structure = Structure::Inode(number);
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
-        if PLAIN_BYTES + extra > bytes.len() || extra % 4 != 0 {
+        if PLAIN_BYTES + extra > bytes.len() || !extra.is_multiple_of(4) {
             return Err(structure.fault(offset + 0x80, format!("{extra} bytes of extra fields")));
         }
         let generation = le32(bytes, 0x64);
@@ -188,7 +187,6 @@ impl<B: Blocks> Filesystem<B> {
             modified: (seconds, more >> 2),
             flags,
             inline,
-            attribute_block: wide(le16(bytes, 0x76), le32(bytes, 0x68)),
             generation,
             map,
             offset,

@@ -7,10 +7,12 @@ mod indirect;
 mod inline;
 mod inode;
 mod runs;
+mod walk;
 
 pub use directory::{Entry, FileKind};
 pub use inode::{Inode, InodeFlags};
 pub use runs::Run;
+pub use walk::Walk;
 
 use emmclab_base::{Error, Kind, Result};
 

@@ -42,7 +42,7 @@ pub struct FastCommitRecord<'a> {
 }
 
 /// The records of a block of fast commits; ends at the first that is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FastCommitRecords<'a> {
     block: &'a [u8],
     at: usize,

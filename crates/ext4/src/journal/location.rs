@@ -51,7 +51,7 @@ impl Location {
             };
             match runs.last_mut() {
                 Some(last) if last.physical.is_some_and(|before| before + last.blocks == start) => {
-                    last.blocks += run.blocks
+                    last.blocks += run.blocks;
                 }
                 _ => runs.push(run),
             }

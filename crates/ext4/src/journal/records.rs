@@ -73,7 +73,7 @@ pub struct LogFormat {
 }
 
 /// A block of the log that is not a logged block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Record<'a> {
     /// The transaction that it belongs to.
     pub sequence: u32,
@@ -82,7 +82,7 @@ pub struct Record<'a> {
 }
 
 /// What a block of the log says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum RecordKind<'a> {
     /// Where the logged blocks behind it belong.
     Descriptor(Tags<'a>),
@@ -194,7 +194,7 @@ impl LogFormat {
 }
 
 /// The tags of a descriptor, in the order of the logged blocks behind it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Tags<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -220,7 +220,7 @@ impl Iterator for Tags<'_> {
 }
 
 /// The blocks that a revoke block names.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Revoked<'a> {
     bytes: &'a [u8],
     each: usize,

@@ -18,10 +18,10 @@ use rustc_hash::FxHashMap;
 
 use super::fast_commit;
 use super::location::Location;
-use super::records::{LogFormat, RecordKind, TagFlags};
+use super::records::{COMMIT_CHECKSUM_AT, LogFormat, RecordKind, TAIL, TagFlags};
 use super::replayed::{Copy, Overlay, Replay, Replayed};
 use super::superblock::{Checksums, JournalFeatures, JournalSuperblock};
-use super::verified::{Verified, commit_holds, logged_state, tail_holds};
+use super::verified::{Verified, logged_state};
 use crate::blocks::Blocks;
 use crate::checksum::CRC32_BE;
 use crate::files::Filesystem;
@@ -167,7 +167,8 @@ impl Recovery {
         let has_v1 = log.superblock.checksums == Checksums::V1;
         let is_async = log.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
         let (mut next, mut block) = (first, u64::from(log.superblock.start));
-        let mut end = None;
+        // As in Linux, 0 is no end: a bad commit of transaction 0 does not end the log.
+        let mut end = 0;
         let mut failed_commit = None;
         // A block of the transaction has a bad checksum.
         let mut suspect: Option<u64> = None;
@@ -180,16 +181,21 @@ impl Recovery {
             block = log.after(block, 1);
             let Some(record) = log.format.record(&self.buffer).filter(|record| record.sequence == next)
             else {
-                return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
+                return Ok(Scanned { end: if end == 0 { next } else { end }, failed_commit });
+            };
+            let holds = |verified: &mut Verified, block: &[u8], at: usize| {
+                let seed = log.format.checksums.per_block().then_some(log.format.seed);
+                let holds = |seed| Ok(verified.seal_holds(log.disk, log.offset(here)?, block, at, seed));
+                seed.map_or(Ok(true), holds)
             };
             match record.kind {
                 RecordKind::Descriptor(tags) => {
-                    if !tail_holds(&log.format, &self.buffer) {
+                    if !holds(&mut self.verified, &self.buffer, self.buffer.len() - TAIL)? {
                         suspect = suspect.or(Some(here));
                     }
                     self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: false });
                     let count = tags.count() as u64;
-                    if has_v1 && suspect.is_none() && end.is_none() {
+                    if has_v1 && end == 0 {
                         crc.update(&self.buffer);
                         for _ in 0..count {
                             log.read(block, &mut self.buffer)?;
@@ -201,7 +207,7 @@ impl Recovery {
                     }
                 }
                 RecordKind::Revoke(_) => {
-                    if !tail_holds(&log.format, &self.buffer) {
+                    if !holds(&mut self.verified, &self.buffer, self.buffer.len() - TAIL)? {
                         suspect = suspect.or(Some(here));
                     }
                     self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: true });
@@ -210,30 +216,33 @@ impl Recovery {
                     let is_leftover = commit.seconds < last_commit;
                     if let Some(bad) = suspect {
                         if is_leftover {
-                            return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
+                            return Ok(Scanned { end: if end == 0 { next } else { end }, failed_commit });
                         }
                         let problem = format!("bad checksum in transaction {next}, which was committed");
                         let offset = log.location.offset(bad).unwrap_or_default();
                         return Err(Structure::JournalBlock(bad).fault(offset, problem));
                     }
                     let holds = if has_v1 {
-                        if let Some(end) = end {
+                        if end != 0 {
                             // Two commits after a bad one: the journal is damaged, and the number stays.
                             failed_commit = failed_commit.or(Some((end, here)));
                             continue;
                         }
-                        let sum = std::mem::replace(&mut crc, CRC32_BE.digest()).finalize();
-                        commit.matches_v1(sum)
+                        let matches = commit.matches_v1(crc.clone().finalize());
+                        if matches {
+                            crc = CRC32_BE.digest();
+                        }
+                        matches
                     } else {
-                        commit_holds(&log.format, &self.buffer)
+                        holds(&mut self.verified, &self.buffer, COMMIT_CHECKSUM_AT)?
                     };
                     if !holds {
                         if is_leftover {
-                            return Ok(Scanned { end: end.unwrap_or(next), failed_commit });
+                            return Ok(Scanned { end: if end == 0 { next } else { end }, failed_commit });
                         }
-                        end = Some(next);
+                        end = next;
                         if !is_async {
-                            failed_commit = Some((next, here));
+                            failed_commit = Some((next, here)).filter(|_| next != 0);
                             continue;
                         }
                     }

@@ -4,35 +4,39 @@ use rustc_hash::FxHashMap;
 
 use emmclab_base::Result;
 
-use super::records::{COMMIT_CHECKSUM_AT, LogFormat, TAIL};
+use super::records::LogFormat;
 use crate::blocks::Blocks;
 use crate::bytes::be32;
 use crate::checksum::{Shift, crc32c};
 use crate::structure::Structure;
 
-/// Checksums of logged blocks by their contents, from state 0 on: they hold for any journal and transaction.
+/// Checksums of blocks by the name of their contents, from state 0 on: they hold for any journal and transaction.
 pub(super) struct Verified {
-    known: FxHashMap<u64, u32>,
+    logged: FxHashMap<u64, u32>,
+    /// Of descriptor, revoke and commit blocks, with zeros for the checksum in them.
+    sealed: FxHashMap<u64, u32>,
     shift: Shift,
     block: Vec<u8>,
 }
 
 impl Verified {
     pub fn new() -> Self {
-        Self { known: FxHashMap::default(), shift: Shift::new(0), block: Vec::new() }
+        let (logged, sealed) = (FxHashMap::default(), FxHashMap::default());
+        Self { logged, sealed, shift: Shift::new(0), block: Vec::new() }
     }
 
     /// Begins with blocks of another size; what is known of the others is dropped.
     pub fn set_block_size(&mut self, bytes: usize) {
         if self.shift.bytes() != bytes {
-            self.known.clear();
+            self.logged.clear();
+            self.sealed.clear();
             self.shift = Shift::new(bytes);
             self.block.resize(bytes, 0);
         }
     }
 
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.logged.len() + self.sealed.len()
     }
 
     /// The checksum of a logged block at byte `offset`, from `state` on.
@@ -44,40 +48,33 @@ impl Verified {
         state: u32,
     ) -> Result<u32> {
         let name = disk.content(offset, self.block.len());
-        let plain = match name.and_then(|name| self.known.get(&name)) {
-            Some(known) => *known,
-            None => {
-                structure.read(disk, offset, &mut self.block)?;
-                let computed = crc32c(0, &self.block);
-                if let Some(name) = name {
-                    self.known.insert(name, computed);
-                }
-                computed
-            }
+        let plain = if let Some(known) = name.and_then(|name| self.logged.get(&name)) {
+            *known
+        } else {
+            structure.read(disk, offset, &mut self.block)?;
+            let computed = crc32c(0, &self.block);
+            name.and_then(|name| self.logged.insert(name, computed));
+            computed
         };
         Ok(self.shift.over_zeros(state) ^ plain)
+    }
+
+    /// Whether the checksum in a block holds, which stands at byte `at` of it; the block was read from byte `offset`.
+    pub fn seal_holds(&mut self, disk: &dyn Blocks, offset: u64, block: &[u8], at: usize, seed: u32) -> bool {
+        let name = disk.content(offset, block.len());
+        let plain = if let Some(known) = name.and_then(|name| self.sealed.get(&name)) {
+            *known
+        } else {
+            let state = crc32c(0, block.get(..at).unwrap_or_default());
+            let computed = crc32c(crc32c(state, &[0; 4]), block.get(at + 4..).unwrap_or_default());
+            name.and_then(|name| self.sealed.insert(name, computed));
+            computed
+        };
+        self.shift.over_zeros(seed) ^ plain == be32(block, at)
     }
 }
 
 /// The state that the checksum of a logged block of a transaction goes on from.
 pub(super) fn logged_state(format: &LogFormat, sequence: u32) -> u32 {
     crc32c(format.seed, &sequence.to_be_bytes())
-}
-
-/// Whether the checksum at the end of a descriptor or revoke block holds; blocks without one hold.
-pub(super) fn tail_holds(format: &LogFormat, block: &[u8]) -> bool {
-    let Some(body) = block.len().checked_sub(TAIL).filter(|_| format.checksums.per_block()) else {
-        return true;
-    };
-    crc32c(crc32c(format.seed, &block[..body]), &[0; TAIL]) == be32(block, body)
-}
-
-/// Whether the checksum of a commit block holds; blocks without one hold.
-pub(super) fn commit_holds(format: &LogFormat, block: &[u8]) -> bool {
-    if !format.checksums.per_block() {
-        return true;
-    }
-    let after = block.get(COMMIT_CHECKSUM_AT + 4..).unwrap_or_default();
-    let state = crc32c(format.seed, block.get(..COMMIT_CHECKSUM_AT).unwrap_or_default());
-    crc32c(crc32c(state, &[0; 4]), after) == be32(block, COMMIT_CHECKSUM_AT)
 }

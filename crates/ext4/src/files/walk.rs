@@ -1,0 +1,245 @@
+//! A check of what is reachable from the root: that a reader, and a writer that trusts the bitmaps, are not misled. It is no
+//! e2fsck: what cannot be reached (orphans, counters of free blocks) is not looked at.
+
+use std::ops::ControlFlow;
+
+use emmclab_base::{Error, Result};
+use rustc_hash::FxHashMap;
+
+use super::group::Group;
+use super::{FileKind, Filesystem, Inode, ROOT};
+use crate::blocks::Blocks;
+use crate::structure::Structure;
+
+/// Directories with more links than fit have 1.
+const MANY_LINKS: u16 = 1;
+
+/// What a walk met.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Walk {
+    /// Inodes that a name leads to.
+    pub inodes: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Blocks that hold their contents and maps.
+    pub blocks: u64,
+    /// What is wrong, as far as the limit of faults goes.
+    pub faults: Vec<Error>,
+}
+
+/// What is known of an inode on the way.
+struct Known {
+    names: u32,
+    links: u16,
+    kind: FileKind,
+    offset: u64,
+}
+
+struct Walker<'a, B> {
+    filesystem: &'a Filesystem<B>,
+    limit: usize,
+    out: Walk,
+    inodes: FxHashMap<u32, Known>,
+    groups: FxHashMap<u32, Bitmaps>,
+    /// A bit for each block that is part of a file.
+    claimed: Vec<u64>,
+    /// Directories to read, each with the directory that names it.
+    left: Vec<(u32, u32)>,
+}
+
+/// The bitmaps of a group; `None` where nothing was ever written.
+#[derive(Default)]
+struct Bitmaps {
+    blocks: Option<Vec<u8>>,
+    inodes: Option<Vec<u8>>,
+}
+
+impl<B: Blocks> Filesystem<B> {
+    /// Walks through every directory from the root and checks, up to `limit` faults: each inode and directory can be read, is
+    /// marked as used, and has as many links as names; blocks are inside of the file system, marked as used, and part of one
+    /// file only; each directory has one parent, and names it.
+    pub fn walk(&self, limit: usize) -> Walk {
+        let words = self.superblock().blocks.div_ceil(64);
+        let mut walker = Walker {
+            filesystem: self,
+            limit,
+            out: Walk::default(),
+            inodes: FxHashMap::default(),
+            groups: FxHashMap::default(),
+            claimed: vec![0; usize::try_from(words).unwrap_or_default()],
+            left: Vec::new(),
+        };
+        walker.reach(ROOT, ROOT);
+        while let Some((directory, parent)) = walker.left.pop() {
+            if walker.is_full() {
+                break;
+            }
+            walker.directory(directory, parent);
+        }
+        walker.check_links();
+        walker.out
+    }
+}
+
+impl<B: Blocks> Walker<'_, B> {
+    fn is_full(&self) -> bool {
+        self.out.faults.len() >= self.limit
+    }
+
+    fn fault(&mut self, error: Error) {
+        if !self.is_full() {
+            self.out.faults.push(error);
+        }
+    }
+
+    fn count<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.fault(error)).ok()
+    }
+
+    /// A name in `parent` leads to an inode.
+    fn reach(&mut self, number: u32, parent: u32) {
+        if let Some(known) = self.inodes.get_mut(&number) {
+            known.names += 1;
+            if known.kind == FileKind::Directory {
+                let fault = Structure::Inode(number).fault(known.offset, "a directory with two parents");
+                self.fault(fault);
+            }
+            return;
+        }
+        let Some(inode) = self.count(self.filesystem.inode(number)) else { return };
+        let kind = inode.kind();
+        self.inodes.insert(number, Known { names: 1, links: inode.links(), kind, offset: inode.offset });
+        self.out.inodes += 1;
+        self.check_marked(&inode);
+        self.blocks(&inode);
+        if kind == FileKind::Directory {
+            self.out.directories += 1;
+            self.left.push((number, parent));
+        }
+    }
+
+    fn directory(&mut self, number: u32, parent: u32) {
+        let Some(inode) = self.count(self.filesystem.inode(number)) else { return };
+        let structure = Structure::Directory(number);
+        let (mut own, mut up) = (None, None);
+        let done = self.filesystem.entries(&inode, |entry| {
+            match entry.name {
+                b"." => own = Some(entry.inode),
+                b".." => up = Some(entry.inode),
+                _ => self.reach(entry.inode, number),
+            }
+            if self.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if self.count(done).is_some() && !self.is_full() && (own, up) != (Some(number), Some(parent)) {
+            let problem = format!("`.` and `..` are {own:?} and {up:?}, not {number} and {parent}");
+            self.fault(structure.fault(inode.offset, problem));
+        }
+        // `.` in itself, and `..` in its parent; the root is both.
+        if let Some(known) = self.inodes.get_mut(&number) {
+            known.names += 1;
+        }
+        if number != ROOT
+            && let Some(known) = self.inodes.get_mut(&parent)
+        {
+            known.names += 1;
+        }
+    }
+
+    fn check_links(&mut self) {
+        if self.is_full() {
+            return;
+        }
+        let mut wrong: Vec<(u32, u64, u32, u16)> = self
+            .inodes
+            .iter()
+            .filter(|(_, known)| u32::from(known.links) != known.names)
+            .filter(|(_, known)| known.kind != FileKind::Directory || known.links != MANY_LINKS)
+            .map(|(number, known)| (*number, known.offset, known.names, known.links))
+            .collect();
+        wrong.sort_unstable();
+        for (number, offset, names, links) in wrong {
+            let problem = format!("{links} links, and {names} names lead to it");
+            self.fault(Structure::Inode(number).fault(offset, problem));
+        }
+    }
+
+    fn check_marked(&mut self, inode: &Inode) {
+        let each = self.filesystem.superblock().inodes_per_group;
+        let (group, within) = ((inode.number() - 1) / each, (inode.number() - 1) % each);
+        if !has_bit(self.bitmaps(group).inodes.as_deref(), u64::from(within)) {
+            let fault = Structure::Inode(inode.number()).fault(inode.offset, "in use, and marked as free");
+            self.fault(fault);
+        }
+    }
+
+    fn blocks(&mut self, inode: &Inode) {
+        let filesystem = self.filesystem;
+        let mut mapper = filesystem.runs(inode);
+        let mut levels: Vec<Option<u64>> = Vec::new();
+        let mut at = 0;
+        let end = if inode.has_map() {
+            inode.size().div_ceil(u64::from(filesystem.superblock().block_size))
+        } else {
+            0
+        };
+        while at < end && !self.is_full() {
+            let Some(run) = self.count(mapper.at(at)) else { return };
+            levels.resize(mapper.levels.len(), None);
+            for (level, before) in mapper.levels.iter().zip(&mut levels) {
+                if level.block != *before {
+                    *before = level.block;
+                    level.block.into_iter().for_each(|block| self.claim(inode, block));
+                }
+            }
+            if let Some(start) = run.physical {
+                let blocks = run.blocks.min(end - at);
+                (start..start + blocks).for_each(|block| self.claim(inode, block));
+            }
+            at = run.end();
+        }
+    }
+
+    fn claim(&mut self, inode: &Inode, block: u64) {
+        let superblock = self.filesystem.superblock();
+        let structure = Structure::Data(inode.number());
+        let offset = match self.filesystem.offset_of(block, structure) {
+            Ok(offset) => offset,
+            Err(fault) => return self.fault(fault),
+        };
+        let from_first = block - u64::from(superblock.first_block);
+        let each = u64::from(superblock.blocks_per_group);
+        let bit = from_first % each / u64::from(superblock.blocks_per_cluster);
+        self.out.blocks += 1;
+        if !has_bit(self.bitmaps((from_first / each) as u32).blocks.as_deref(), bit) {
+            self.fault(structure.fault(offset, format!("block {block} is in use, and marked as free")));
+        }
+        let Some(word) = self.claimed.get_mut((block / 64) as usize) else { return };
+        let mask = 1 << (block % 64);
+        let twice = *word & mask != 0;
+        *word |= mask;
+        if twice {
+            self.fault(
+                structure
+                    .fault(offset, format!("block {block} is part of another file, or twice of this one")),
+            );
+        }
+    }
+
+    fn bitmaps(&mut self, group: u32) -> &Bitmaps {
+        if !self.groups.contains_key(&group) {
+            let found = self.filesystem.group(group).and_then(|group: Group| {
+                let blocks = self.filesystem.block_bitmap(&group)?;
+                Ok(Bitmaps { blocks, inodes: self.filesystem.inode_bitmap(&group)? })
+            });
+            let found = self.count(found).unwrap_or_default();
+            self.groups.insert(group, found);
+        }
+        &self.groups[&group]
+    }
+}
+
+fn has_bit(bitmap: Option<&[u8]>, bit: u64) -> bool {
+    let byte = bitmap.and_then(|bitmap| bitmap.get((bit / 8) as usize));
+    byte.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+}

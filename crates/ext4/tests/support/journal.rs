@@ -1,0 +1,297 @@
+//! A writer of journals, after Linux `fs/jbd2/commit.c` and `revoke.c`: it shares no code with the reader.
+
+use std::path::Path;
+
+pub const MAGIC: u32 = 0xC03B_3998;
+const UUID: [u8; 16] = *b"journal of tests";
+
+/// Which form of journal is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// 0 for none.
+    pub checksums: u8,
+    pub wide: bool,
+    pub is_async: bool,
+    pub fast_commit: bool,
+}
+
+impl Form {
+    fn per_block(self) -> bool {
+        self.checksums >= 2
+    }
+}
+
+/// What goes wrong with a transaction on its way to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// No commit block.
+    Torn,
+    Commit,
+    Descriptor,
+    Revoke,
+    /// A logged block.
+    Block(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Home blocks, and the byte that fills each.
+    pub blocks: Vec<(u64, Fill)>,
+    pub revokes: Vec<u64>,
+    pub seconds: u64,
+    pub fault: Fault,
+    /// A UUID behind every tag, not only behind the first.
+    pub uuids: bool,
+}
+
+/// What fills a logged block.
+#[derive(Clone, Copy, Debug)]
+pub enum Fill {
+    Byte(u8),
+    /// It starts with the journal's magic number, so that it has to be escaped.
+    Escaped(u8),
+}
+
+pub struct Writer {
+    pub image: Vec<u8>,
+    form: Form,
+    block_size: usize,
+    /// Where each block of the journal lies, in blocks of the image.
+    map: Vec<usize>,
+    end: usize,
+    at: usize,
+    sequence: u32,
+    start: usize,
+    first_sequence: u32,
+}
+
+/// CRC-32C bit by bit, as the kernel seeds it.
+fn crc32c(state: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(state, |state, byte| {
+        (0..8).fold(state ^ u32::from(*byte), |state, _| {
+            (state >> 1) ^ (0x82F6_3B78 & (state & 1).wrapping_neg())
+        })
+    })
+}
+
+/// CRC-32 bit by bit, high bit first.
+fn crc32_be(state: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(state, |state, byte| {
+        (0..8).fold(state ^ (u32::from(*byte) << 24), |state, _| {
+            (state << 1) ^ (0x04C1_1DB7 & (state >> 31).wrapping_neg())
+        })
+    })
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+/// The blocks of the journal's inode, by debugfs.
+pub fn journal_blocks(image: &Path) -> Vec<usize> {
+    let said = super::run("debugfs", &["-R", "blocks <8>", super::text(image)]);
+    said.split_whitespace().map(|block| block.parse().unwrap()).collect()
+}
+
+impl Writer {
+    /// A journal in an image of mke2fs, whose first transaction starts at a block of the log.
+    pub fn new(
+        image: Vec<u8>,
+        block_size: usize,
+        map: Vec<usize>,
+        form: Form,
+        start: usize,
+        sequence: u32,
+    ) -> Self {
+        let end = map.len() - if form.fast_commit { 256 } else { 0 };
+        let start = 1 + start % (end - 1);
+        Self { image, form, block_size, map, end, at: start, sequence, start, first_sequence: sequence }
+    }
+
+    /// Blocks of the log that are written.
+    pub fn used(&self) -> usize {
+        (self.at + self.end - 1 - self.start) % (self.end - 1)
+    }
+
+    fn block(&mut self, block: usize) -> &mut [u8] {
+        let at = self.map[block] * self.block_size;
+        &mut self.image[at..at + self.block_size]
+    }
+
+    fn next(&mut self, bytes: &[u8]) -> usize {
+        let at = self.at;
+        self.block(at).copy_from_slice(bytes);
+        self.at = if at + 1 == self.end { 1 } else { at + 1 };
+        at
+    }
+
+    fn header(&self, kind: u32) -> Vec<u8> {
+        let mut out = vec![0; self.block_size];
+        put(&mut out, 0, &MAGIC.to_be_bytes());
+        put(&mut out, 4, &kind.to_be_bytes());
+        put(&mut out, 8, &self.sequence.to_be_bytes());
+        out
+    }
+
+    fn seed() -> u32 {
+        crc32c(!0, &UUID)
+    }
+
+    fn seal_tail(&self, block: &mut [u8]) {
+        if self.form.per_block() {
+            let at = block.len() - 4;
+            let sum = crc32c(Self::seed(), block);
+            put(block, at, &sum.to_be_bytes());
+        }
+    }
+
+    fn spoil(&mut self, block: usize, byte: usize) {
+        self.block(block)[byte] ^= 0x10;
+    }
+
+    /// A block of this transaction that is no part of it, as a fuzzer would leave.
+    pub fn raw(&mut self, kind: u32) {
+        let block = self.header(kind);
+        self.next(&block);
+    }
+
+    pub fn transaction(&mut self, transaction: &Transaction) {
+        let mut v1 = !0;
+        let each = if self.form.wide { 8 } else { 4 };
+        let tail = if self.form.per_block() { 4 } else { 0 };
+        for part in transaction.revokes.chunks((self.block_size - 16 - tail) / each) {
+            let mut block = self.header(5);
+            put(&mut block, 12, &((16 + each * part.len()) as u32).to_be_bytes());
+            for (number, revoked) in part.iter().enumerate() {
+                let bytes = revoked.to_be_bytes();
+                put(&mut block, 16 + each * number, &bytes[8 - each..]);
+            }
+            self.seal_tail(&mut block);
+            let at = self.next(&block);
+            if transaction.fault == Fault::Revoke && self.form.per_block() {
+                self.spoil(at, self.block_size - 1);
+            }
+        }
+        let tag_bytes = match (self.form.checksums, self.form.wide) {
+            (3, _) => 16,
+            (2, true) => 14,
+            (2, false) => 10,
+            (_, true) => 12,
+            (_, false) => 8,
+        };
+        let behind = |first: bool| if first || transaction.uuids { 16 } else { 0 };
+        let room = self.block_size - 12 - tail;
+        let per_descriptor =
+            if transaction.uuids { room / (tag_bytes + 16) } else { (room - 16) / tag_bytes };
+        for part in transaction.blocks.chunks(per_descriptor) {
+            let mut descriptor = self.header(1);
+            let mut at = 12;
+            let mut logged = Vec::new();
+            for (number, (home, fill)) in part.iter().enumerate() {
+                let mut flags: u16 = if number + 1 == part.len() { 8 } else { 0 };
+                if behind(number == 0) == 0 {
+                    flags |= 2;
+                }
+                let mut block = match fill {
+                    Fill::Byte(byte) | Fill::Escaped(byte) => vec![*byte; self.block_size],
+                };
+                if matches!(fill, Fill::Escaped(_)) {
+                    flags |= 1;
+                    put(&mut block, 0, &[0; 4]);
+                }
+                let state = crc32c(Self::seed(), &self.sequence.to_be_bytes());
+                let sum = crc32c(state, &block);
+                put(&mut descriptor, at, &(*home as u32).to_be_bytes());
+                if self.form.checksums == 2 {
+                    put(&mut descriptor, at + 4, &(sum as u16).to_be_bytes());
+                }
+                put(&mut descriptor, at + 6, &flags.to_be_bytes());
+                if self.form.wide {
+                    put(&mut descriptor, at + 8, &((home >> 32) as u32).to_be_bytes());
+                }
+                if self.form.checksums == 3 {
+                    put(&mut descriptor, at + 12, &sum.to_be_bytes());
+                }
+                at += tag_bytes;
+                if flags & 2 == 0 {
+                    put(&mut descriptor, at, &UUID);
+                    at += 16;
+                }
+                logged.push(block);
+            }
+            self.seal_tail(&mut descriptor);
+            v1 = crc32_be(v1, &descriptor);
+            let place = self.next(&descriptor);
+            // Without a checksum it would name other home blocks, some outside of the disk: there e2fsck goes on and Linux stops.
+            if transaction.fault == Fault::Descriptor && self.form.per_block() {
+                self.spoil(place, self.block_size - 1);
+            }
+            for (number, block) in logged.iter().enumerate() {
+                v1 = crc32_be(v1, block);
+                let place = self.next(block);
+                if transaction.fault == Fault::Block(number) {
+                    self.spoil(place, self.block_size / 2);
+                }
+            }
+        }
+        if transaction.fault == Fault::Torn {
+            return;
+        }
+        let mut commit = self.header(2);
+        put(&mut commit, 0x30, &transaction.seconds.to_be_bytes());
+        if self.form.checksums == 1 {
+            put(&mut commit, 0xC, &[1, 4]);
+            put(&mut commit, 0x10, &v1.to_be_bytes());
+        } else if self.form.per_block() {
+            let sum = crc32c(Self::seed(), &commit);
+            put(&mut commit, 0x10, &sum.to_be_bytes());
+        }
+        let at = self.next(&commit);
+        if transaction.fault == Fault::Commit {
+            self.spoil(at, 0x11);
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// Writes the journal superblock, and that recovery is needed; the image.
+    pub fn finish(mut self) -> Vec<u8> {
+        let form = self.form;
+        let (start, sequence) = (self.start as u32, self.first_sequence);
+        let block = self.block(0);
+        let mut incompat = 1_u32;
+        for (on, bit) in [
+            (form.wide, 2),
+            (form.is_async, 4),
+            (form.checksums == 2, 8),
+            (form.checksums == 3, 0x10),
+            (form.fast_commit, 0x20),
+        ] {
+            incompat |= if on { bit } else { 0 };
+        }
+        put(block, 0x18, &sequence.to_be_bytes());
+        put(block, 0x1C, &start.to_be_bytes());
+        put(block, 0x24, &u32::from(form.checksums == 1).to_be_bytes());
+        put(block, 0x28, &incompat.to_be_bytes());
+        put(block, 0x30, &UUID);
+        if form.per_block() {
+            block[0x50] = 4;
+            put(block, 0xFC, &[0; 4]);
+            let sum = crc32c(!0, &block[..1024]);
+            put(block, 0xFC, &sum.to_be_bytes());
+        }
+        set_recovery(&mut self.image);
+        self.image
+    }
+}
+
+/// Marks a file system as one whose journal has to be replayed.
+pub fn set_recovery(image: &mut [u8]) {
+    let superblock = &mut image[1024..2048];
+    superblock[0x60] |= 4;
+    let sum = crc32c(!0, &superblock[..0x3FC]);
+    // Bit 0x400 of the read-only features: checksums.
+    if superblock[0x65] & 4 != 0 {
+        put(superblock, 0x3FC, &sum.to_le_bytes());
+    }
+}

@@ -1,0 +1,81 @@
+//! What the tests share: images made by mke2fs, the tools that check them, and a small writer of journals.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code, reason = "a test may, and each uses a part of it")]
+
+pub mod journal;
+pub mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Whether e2fsprogs and these tools are there, and, where asked for, whether the test runs as root; the reason is printed
+/// where not. With `CI=true` that is a failure.
+pub fn can_run(root: bool, tools: &[&str]) -> bool {
+    let all = ["mkfs.ext4", "e2fsck", "debugfs", "tune2fs"];
+    let missing = all.iter().chain(tools).find(|tool| !emmclab_testing::has_tool(tool));
+    let reason = match missing {
+        Some(tool) => format!("`{tool}` is not installed"),
+        None if root && !rustix::process::geteuid().is_root() => "not root".to_owned(),
+        None => return true,
+    };
+    emmclab_testing::skip(&reason);
+    false
+}
+
+/// Runs a program to its end, whatever it ends with.
+pub fn try_run(program: &str, arguments: &[&str]) -> Output {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    Command::new(program).args(arguments).env("PATH", path).env("LC_ALL", "C").output().unwrap()
+}
+
+/// Runs a program that has to succeed; what it printed.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = try_run(program, arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Repairs an image; e2fsck has to say that nothing is left to repair.
+pub fn repair(image: &Path) {
+    let output = try_run("e2fsck", &["-fy", text(image)]);
+    assert!(matches!(output.status.code(), Some(0..=3)), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A path as text.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Images in a folder that goes with it.
+pub struct Images {
+    folder: TempDir,
+}
+
+impl Images {
+    pub fn new() -> Self {
+        Self { folder: TempDir::new().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// An empty file of so many bytes.
+    pub fn blank(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path
+    }
+
+    /// An image that mke2fs makes, always the same.
+    pub fn make(&self, name: &str, bytes: u64, options: &[&str]) -> PathBuf {
+        let path = self.blank(name, bytes);
+        let fixed = ["-q", "-F", "-U", "01234567-89ab-cdef-0123-456789abcdef"];
+        let seed =
+            ["-E", "hash_seed=01234567-89ab-cdef-0123-456789abcdef,lazy_itable_init=0,lazy_journal_init=0"];
+        run("mkfs.ext4", &[&fixed, &seed[..], options, &[text(&path)]].concat());
+        path
+    }
+}

@@ -1,0 +1,150 @@
+//! A folder of files of every kind, and the comparison of a folder with a file system.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::Path;
+
+use emmclab_ext4::{Blocks, FileKind, Filesystem, Inode};
+
+/// What a name leads to: mode, links of files, seconds of the last change, and contents or target.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen {
+    mode: u16,
+    size: Option<u64>,
+    links: Option<u16>,
+    modified: i64,
+    contents: Vec<u8>,
+}
+
+impl Seen {
+    pub fn contents(&self) -> &[u8] {
+        &self.contents
+    }
+}
+
+pub type Tree = BTreeMap<Vec<u8>, Seen>;
+
+/// Makes the folder: nested folders, long names, many names, links, holes, and maps of several levels.
+pub fn plant(folder: &Path) {
+    fs::create_dir_all(folder.join("a/b/c")).unwrap();
+    fs::write(folder.join("empty"), "").unwrap();
+    fs::write(folder.join("a/short"), "short\n").unwrap();
+    fs::write(folder.join("a/b/c/one"), vec![0x5A; 1]).unwrap();
+    fs::write(folder.join("a/b/inside"), vec![b'i'; 100]).unwrap();
+    fs::write(folder.join("a/b/blocks"), (0..70_000_u32).map(|at| (at / 7) as u8).collect::<Vec<_>>())
+        .unwrap();
+    fs::hard_link(folder.join("a/short"), folder.join("a/b/linked")).unwrap();
+    symlink("a/short", folder.join("short-link")).unwrap();
+    symlink("x".repeat(300), folder.join("long-link")).unwrap();
+    fs::write(folder.join("n".repeat(255)), "a long name").unwrap();
+    fs::create_dir(folder.join("many")).unwrap();
+    for number in 0..700 {
+        fs::write(
+            folder.join(format!("many/file-{number:03}-{}", "y".repeat(number % 60))),
+            format!("{number}"),
+        )
+        .unwrap();
+    }
+    // Every other block of 4 KB is a hole: more extents than an inode holds, and indirect blocks of two levels.
+    let holes = File::create(folder.join("holes")).unwrap();
+    for block in 0..420 {
+        holes.write_all_at(&[block as u8 + 1; 4096], 8192 * block).unwrap();
+    }
+    // Far behind: three levels of indirect blocks in blocks of 1,024 bytes.
+    let far = File::create(folder.join("far")).unwrap();
+    far.write_all_at(b"far away", 70 << 20).unwrap();
+}
+
+/// What is below a folder, by the kernel.
+pub fn of_folder(folder: &Path) -> Tree {
+    let mut out = Tree::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(path) = left.pop() {
+        for entry in fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            let about = path.symlink_metadata().unwrap();
+            let name = path.strip_prefix(folder).unwrap().as_os_str().as_bytes().to_vec();
+            if about.is_dir() && name == b"lost+found" {
+                continue;
+            }
+            let contents = match () {
+                () if about.is_dir() => Vec::new(),
+                () if about.is_symlink() => fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec(),
+                () => fs::read(&path).unwrap(),
+            };
+            let is_dir = about.is_dir();
+            out.insert(
+                name,
+                Seen {
+                    mode: about.mode() as u16,
+                    size: (!is_dir).then_some(about.size()),
+                    links: (!is_dir).then_some(about.nlink() as u16),
+                    modified: about.mtime(),
+                    contents,
+                },
+            );
+            if is_dir {
+                left.push(path);
+            }
+        }
+    }
+    out
+}
+
+/// What is in a file system, by this crate.
+pub fn of_filesystem<B: Blocks>(files: &Filesystem<B>) -> Tree {
+    let mut out = Tree::new();
+    let mut left = vec![(Vec::new(), files.lookup("/").unwrap().unwrap())];
+    while let Some((path, directory)) = left.pop() {
+        for (name, number, kind) in files.list(&directory).unwrap() {
+            if name == b"." || name == b".." || (path.is_empty() && name == b"lost+found") {
+                continue;
+            }
+            let inode = files.inode(number).unwrap();
+            assert!(kind == inode.kind() || kind == FileKind::Unknown, "{name:?}: {kind:?}");
+            let mut below = path.clone();
+            if !below.is_empty() {
+                below.push(b'/');
+            }
+            below.extend(name);
+            out.insert(below.clone(), seen(files, &inode));
+            if inode.kind() == FileKind::Directory {
+                left.push((below, inode));
+            }
+        }
+    }
+    out
+}
+
+fn seen<B: Blocks>(files: &Filesystem<B>, inode: &Inode) -> Seen {
+    let is_dir = inode.kind() == FileKind::Directory;
+    let contents = match inode.kind() {
+        FileKind::Directory => Vec::new(),
+        FileKind::Symlink => files.link(inode).unwrap(),
+        _ => files.contents(inode, 128 << 20).unwrap(),
+    };
+    Seen {
+        mode: inode.mode(),
+        size: (!is_dir).then_some(inode.size()),
+        links: (!is_dir).then_some(inode.links()),
+        modified: inode.modified().0,
+        contents,
+    }
+}
+
+/// Names the first differences, not the contents of whole files.
+pub fn assert_same(left: &Tree, right: &Tree, about: &str) {
+    for name in left.keys().chain(right.keys()) {
+        let (one, other) = (left.get(name), right.get(name));
+        if one != other {
+            let brief = |seen: Option<&Seen>| {
+                seen.map(|seen| (seen.mode, seen.size, seen.links, seen.modified, seen.contents.len()))
+            };
+            let name = String::from_utf8_lossy(name);
+            panic!("{about}: {name}: {:?} and {:?}", brief(one), brief(other));
+        }
+    }
+    assert!(!left.is_empty(), "{about}: nothing was compared");
+}
