@@ -131,17 +131,18 @@ impl Explorer {
         }
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();
-        if from >= all {
+        let possible: Vec<usize> = (from..all).filter(|place| is_cut(run, *place)).collect();
+        if possible.is_empty() {
             return Err(Error::new(Kind::Empty, "the log has no moment at which power could be cut")
                 .hint("the workload wrote nothing"));
         }
         let cuts = match options.only {
-            Some((cut, _)) if cut < all => [cut].into(),
+            Some((cut, _)) if cut < all => [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into(),
             Some((cut, _)) => {
                 return Err(Error::new(Kind::Config, format!("the log has moments 0 to {}", all - 1))
                     .of_field("cut", 0, cut.to_string().as_bytes()));
             }
-            None => sample(from, all, options.cuts, options.seed),
+            None => sample(&possible, options.cuts, options.seed),
         };
         Ok(Self {
             run: run.clone(),
@@ -158,7 +159,7 @@ impl Explorer {
             seen: FxHashSet::default(),
             chosen: VecDeque::new(),
             next_index: 0,
-            covered: Covered { moments: (all - from) as u64, ..Covered::default() },
+            covered: Covered { moments: possible.len() as u64, ..Covered::default() },
         })
     }
 
@@ -388,14 +389,20 @@ impl Explorer {
     }
 }
 
-/// At most `most` moments of `from..end`, each as likely as the others, in order.
-fn sample(from: usize, end: usize, most: usize, seed: u64) -> VecDeque<usize> {
+/// Whether power can go right after a moment: what is programmed at one time counts together.
+fn is_cut(run: &Run, place: usize) -> bool {
+    let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
+    !next.is_some_and(|next| next.at == this.at && matches!(next.what, What::Programmed { .. }))
+}
+
+/// At most `most` of the moments, each as likely as the others, in order.
+fn sample(moments: &[usize], most: usize, seed: u64) -> VecDeque<usize> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut wanted = most.min(end - from);
+    let mut wanted = most.min(moments.len());
     let mut chosen = VecDeque::with_capacity(wanted);
-    for cut in from..end {
-        if (random.next_u64() % (end - cut) as u64) < wanted as u64 {
-            chosen.push_back(cut);
+    for (place, moment) in moments.iter().enumerate() {
+        if (random.next_u64() % (moments.len() - place) as u64) < wanted as u64 {
+            chosen.push_back(*moment);
             wanted -= 1;
         }
     }

@@ -52,8 +52,8 @@ struct Landing {
 
 impl Landing {
     fn change(&self) -> Change {
-        let Self { end, begin, command, first, last, .. } = *self;
-        Change::Programmed { command, sector: first, sectors: (last - first) as u32, begin, end }
+        let Self { durable, begin, command, first, last, .. } = *self;
+        Change::Programmed { command, sector: first, sectors: (last - first) as u32, begin, end: durable }
     }
 }
 
@@ -70,7 +70,7 @@ pub enum Change {
         sectors: u32,
         /// When the program begins.
         begin: Nanos,
-        /// When the cells are written.
+        /// From when the page counts after a cut.
         end: Nanos,
     },
     /// Sectors hold nothing any more.

@@ -59,9 +59,9 @@ pub enum Lie {
 pub enum CachePolicy {
     /// The page that came first; data that is written again waits until the old has left. It keeps the order of writes, which
     /// `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0 tells the host; a barrier is nothing to it.
-    #[default]
     Fifo,
     /// The page not written for longest.
+    #[default]
     Lru,
     /// All data of the erase-block-sized range not written for longest (BPLRU without padding; Kim and Ahn, FAST 2008).
     BlockLru,
