@@ -24,8 +24,11 @@ from emmclab.result import Result
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
-#: What a process of its own runs once this one was killed, with the folder of the package and a number as arguments.
-_CLEANER = "import sys; sys.path.insert(0, sys.argv[1]); from emmclab import _core; _core.delete_left_ublk(int(sys.argv[2]))"
+#: What another process runs once this one was killed; its arguments are the package's folder and a number.
+_CLEANER = """import sys
+sys.path.insert(0, sys.argv[1])
+from emmclab import _core
+_core.delete_left_ublk(int(sys.argv[2]))"""
 #: Settings that can change while a device is served.
 CHANGING = ("clock",)
 
@@ -178,7 +181,7 @@ class LiveDevice:
         self._live.set_clock(value)
 
     def run(self, command: Sequence[str]) -> int:
-        """Run a command, which finds the loop or ublk device and its mount in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
+        """Run a command on the loop or ublk device, which `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT` name for it.
 
         Returns its exit status, or 128 and the signal that ended it.
 
@@ -270,8 +273,8 @@ def serve(
             host controller; the guest's memory must be shared.
         file: offer it as a file of a FUSE file system.
         loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
-        ublk: offer it as a ublk device (`/dev/ublkbN`; needs root and Linux 6.0 or later with `ublk_drv`), which
-            tells FUA apart from flushes.
+        ublk: offer it as a ublk device (`/dev/ublkbN`; needs root and Linux 6.0 or later with `ublk_drv`),
+            which tells FUA apart from flushes.
         mkfs: make this file system on the loop or ublk device: ext4, xfs, btrfs, f2fs or vfat.
         mkfs_options: more options of its `mkfs` tool.
         overwrite: whether `mkfs` may overwrite a file system that is there.

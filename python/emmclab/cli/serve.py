@@ -82,7 +82,7 @@ def serve(
         bool, _option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
     ] = False,
     ublk: Annotated[
-        bool, _option("A ublk device, /dev/ublkbN (root; Linux 6.0 or later with ublk_drv).", _WHERE, "--ublk")
+        bool, _option("A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", _WHERE, "--ublk")
     ] = False,
     file: Annotated[bool, _option("A file of a FUSE file system.", _WHERE, "--file")] = False,
     mkfs: Annotated[

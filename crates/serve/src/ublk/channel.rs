@@ -140,7 +140,7 @@ impl Channel {
             return Ok(());
         }
         self.tags[at] = Tag::Kernels;
-        let address = self.buffers.start.addr() + at * self.buffer_bytes;
+        let address = self.buffers.start.expose_provenance() + at * self.buffer_bytes;
         let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command.number(self.ioctl_numbers))
             .cmd(abi::io(self.queue, tag, result, address as u64))
             .build()

@@ -72,7 +72,8 @@ impl Control {
         mut gives_up: impl FnMut() -> bool,
     ) -> Outcome<()> {
         let bounded = buffer.is_none();
-        let buffer = buffer.map_or((0, 0), |buffer| (buffer.as_mut_ptr().addr() as u64, buffer.len() as u16));
+        let buffer = buffer
+            .map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
         let number = command.number(self.ioctl_numbers);
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number)
             .cmd(abi::control(device, buffer, value))
@@ -104,13 +105,11 @@ impl Control {
         let mut bytes = wanted.bytes();
         let mut add =
             |this: &mut Self| this.send(ControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
-        let mut outcome = add(self);
-        if outcome.is_err() {
-            // Before Linux 6.4 there are other numbers only.
+        if let Err(first) = add(self) {
+            // Before Linux 6.4 there are other numbers only; a later one may not know those.
             self.ioctl_numbers = false;
-            outcome = add(self);
+            add(self).map_err(|errno| if errno == Errno::OPNOTSUPP { first } else { errno })?;
         }
-        outcome?;
         let info = Info::parse(&bytes);
         self.ioctl_numbers = info.flags & IOCTL_NUMBERS != 0;
         Ok(info)
