@@ -305,6 +305,15 @@ def test_a_device_is_served_from_python() -> None:
     assert disk.result()["requests"]["total"] == 0
 
 
+@pytest.mark.parametrize("road", ["file", "loop"])
+def test_a_path_is_text_on_every_road(road: str) -> None:
+    need_loop()
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+    with lab.serve(config, clock="free", file=road == "file", loop=road == "loop") as disk:
+        # The view of a terminal joins them.
+        assert isinstance(disk.path, str) and disk.path in repr(disk)
+
+
 def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
     """Give operation, sector, sectors and response time (ns) of each request with data."""
     frame = lab.read(path).to_arrow().to_pylist()

@@ -353,14 +353,14 @@ def serve(
     served = LiveDevice(live, config, said, temporary)
     try:
         if loop or ublk:
-            served.paths.append(live.serve_ublk(cleaner=_cleaner()) if ublk else live.serve_loop())
+            served.paths.append(fspath(live.serve_ublk(cleaner=_cleaner()) if ublk else live.serve_loop()))
             if mkfs is not None:
                 live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
             if mount is not None:
                 live.mount(fspath(mount), options=mount_options)
                 served.mounted = fspath(mount)
         if file and not loop:
-            served.paths.append(live.serve_file())
+            served.paths.append(fspath(live.serve_file()))
         if nbd:
             socket = fspath(nbd) if temporary is None else f"{temporary}/nbd.sock"
             served.paths.append(live.serve_nbd(path=socket))
