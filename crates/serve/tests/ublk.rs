@@ -49,7 +49,8 @@ fn options() -> UblkOptions {
     UblkOptions { patience: Duration::from_secs(1), cleaner: words, ..UblkOptions::default() }
 }
 
-fn served(device: Arc<dyn BlockDevice>) -> HostDisk {
+fn served<Device: BlockDevice + 'static>(device: Arc<Device>) -> HostDisk {
+    let device: Arc<dyn BlockDevice> = device;
     HostDisk::on_ublk(&device, &options()).unwrap()
 }
 
