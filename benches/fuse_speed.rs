@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use emmclab_serve::{FuseFile, LoopDisk, LoopOptions, MemoryDevice};
+use emmclab_serve::{FuseFile, HostDisk, LoopOptions, MemoryDevice};
 
 const BYTES: u64 = 256 << 20;
 /// Runs of each case; the median counts.
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds: u32 = std::env::args().nth(1).map_or(Ok(5), |text| text.parse())?;
     let disk = || {
         let file = FuseFile::start(Arc::new(MemoryDevice::new(BYTES / 512)))?;
-        LoopDisk::attach(file, &LoopOptions::default())
+        HostDisk::on_loop(file, &LoopOptions::default())
     };
     let (disk, fuse) = (disk()?, FuseFile::start(Arc::new(MemoryDevice::new(BYTES / 512)))?);
     let plain = tempfile::NamedTempFile::new_in("/dev/shm")?;

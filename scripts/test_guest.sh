@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Boots guests with Debian's kernel in QEMU: one with an SD card, recorded over ssh; one whose SCSI host gives requests back; and those
-# with the eMMC of the SDHCI export. Skipped, with the reason, where QEMU or Debian's packages cannot be had. What is fetched stays in
-# $EMMCLAB_GUEST (build/guest) for the next run.
+# Boots guests with Debian's kernel in QEMU: one with an SD card, recorded over ssh; one whose SCSI host gives requests back; those
+# with the eMMC of the SDHCI export; and one that serves ublk devices itself. Skipped, with the reason, where QEMU or Debian's packages
+# cannot be had. What is fetched stays in $EMMCLAB_GUEST (build/guest) for the next run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # The packages of scripts/test.sh: with others, features of libraries would differ and everything would be built again.
@@ -11,7 +11,8 @@ PATH=$PATH:/usr/sbin:/sbin
 [ "$(uname -m)" = x86_64 ] || skip "the guest is of x86_64, this machine is not"
 command -v apt-get >/dev/null || skip "the guest is made of Debian's packages, and there is no apt-get"
 declare -A packages=([qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [cpio]=cpio [strings]=binutils
-    [ssh-keygen]=openssh-client [sfdisk]=fdisk [mkfs.ext4]=e2fsprogs [xz]=xz-utils)
+    [ssh-keygen]=openssh-client [sfdisk]=fdisk [mkfs.ext4]=e2fsprogs [xz]=xz-utils [mkfs.f2fs]=f2fs-tools
+    [mkfs.vfat]=dosfstools)
 for tool in "${!packages[@]}"; do
     command -v "$tool" >/dev/null && continue
     [ "$(id -u)" = 0 ] || skip "$tool is missing (Debian: ${packages[$tool]})"
@@ -40,4 +41,4 @@ case $? in
 3) skip "Debian's mmc-utils cannot be fetched" ;;
 *) exit 1 ;;
 esac
-rust --test sdhci_guest -- --test-threads 1 --nocapture
+rust --test sdhci_guest --test ublk -- --test-threads 1 --nocapture

@@ -22,8 +22,13 @@ from emmclab.errors import ConfigError
 from emmclab.layers import Setting, stack
 from emmclab.result import Result
 
-#: File systems that can be made on a loop device.
+#: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
+#: What another process runs once this one was killed; its arguments are the package's folder and a number.
+_CLEANER = """import sys
+sys.path.insert(0, sys.argv[1])
+from emmclab import _core
+_core.delete_left_ublk(int(sys.argv[2]))"""
 #: Settings that can change while a device is served.
 CHANGING = ("clock",)
 
@@ -31,7 +36,7 @@ CHANGING = ("clock",)
 class LiveDevice:
     """A device that is being served; a context manager that ends it in good order.
 
-    `path` is what a client opens: the loop device, the file, or the URI of the NBD server.
+    `path` is what a client opens: the loop or ublk device, the file, or the URI of the NBD server.
     """
 
     def __init__(
@@ -203,19 +208,19 @@ class LiveDevice:
         self._live.set_clock(value)
 
     def run(self, command: Sequence[str]) -> int:
-        """Run a command, which finds the loop device and its mount in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
+        """Run a command on the loop or ublk device, which `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT` name for it.
 
         Returns its exit status, or 128 and the signal that ended it.
 
         Raises:
-            ConfigError: there is no loop device.
+            ConfigError: there is no loop or ublk device.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
         ...     disk.run(["true"])
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop device
+        emmclab.errors.ConfigError: there is no loop or ublk device
         """
         return self._live.run(list(command))
 
@@ -248,6 +253,13 @@ class LiveDevice:
         return f"<LiveDevice {self._device.name!r} at {', '.join(self.paths)}>"
 
 
+def _cleaner() -> list[str]:
+    """Give the command that deletes a ublk device whose process was killed."""
+    import sys  # Not for those who serve something else.
+
+    return [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
+
+
 def serve(
     device: Device | str,
     *,
@@ -258,6 +270,7 @@ def serve(
     sdhci: str | PathLike[str] | None = None,
     file: bool = False,
     loop: bool | None = None,
+    ublk: bool = False,
     mkfs: str | None = None,
     mkfs_options: Sequence[str] = (),
     overwrite: bool = False,
@@ -276,7 +289,7 @@ def serve(
 ) -> LiveDevice:
     """Serve a simulated device as a block device of this machine.
 
-    Without `nbd`, `tcp`, `sdhci`, `file` or `loop` it is a loop device for root, else a file.
+    Without `nbd`, `tcp`, `sdhci`, `file`, `loop` or `ublk` it is a loop device for root, else a file.
 
     Args:
         device: the device, or the name of a preset or TOML file.
@@ -288,10 +301,12 @@ def serve(
             host controller; the guest's memory must be shared.
         file: offer it as a file of a FUSE file system.
         loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
-        mkfs: make this file system on the loop device: ext4, xfs, btrfs, f2fs or vfat.
+        ublk: offer it as a ublk device (`/dev/ublkbN`; needs root and Linux 6.0 or later with `ublk_drv`),
+            which tells FUA apart from flushes.
+        mkfs: make this file system on the loop or ublk device: ext4, xfs, btrfs, f2fs or vfat.
         mkfs_options: more options of its `mkfs` tool.
         overwrite: whether `mkfs` may overwrite a file system that is there.
-        mount: folder to mount the loop device at.
+        mount: folder to mount the loop or ublk device at.
         mount_options: as `mount -o` takes them.
         image: file of the contents, kept with the device's state beside it (`IMAGE.state`); else both are
             gone at the end.
@@ -308,7 +323,7 @@ def serve(
 
     Raises:
         ConfigError: a setting or option is impossible, or the image is of another device or in use.
-        UnsupportedError: this machine has no FUSE, loop device or tool that is needed.
+        UnsupportedError: this machine has no FUSE, loop device, ublk or tool that is needed.
 
     >>> import emmclab
     >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -324,16 +339,23 @@ def serve(
             field="precondition",
             hint="sequential:PCT, random:PCT or steady[:CAPACITIES]",
         )
-    needs_loop = mkfs is not None or mount is not None
+    needs_disk = mkfs is not None or mount is not None
     if loop is None:
-        loop = needs_loop or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0)
-    if needs_loop and not loop:
-        raise ConfigError("a file system needs a loop device", kind="config", field="loop")
+        loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
+    if loop and ublk:
+        raise ConfigError(
+            "a device is either a loop device or a ublk device",
+            kind="config",
+            field="ublk",
+            hint="leave one of them out",
+        )
+    if needs_disk and not (loop or ublk):
+        raise ConfigError("a file system needs a loop or ublk device", kind="config", field="loop")
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
         raise ConfigError(
             f"there is no file system `{mkfs}`", kind="config", field="mkfs", hint=", ".join(FILE_SYSTEMS)
         )
-    file = file or not (nbd or tcp or sdhci or loop)
+    file = file or not (nbd or tcp or sdhci or loop or ublk)
     live = _core.Live(
         config._config,
         json.dumps({"precondition": aging, "seed": seed}),
@@ -360,15 +382,15 @@ def serve(
         temporary = tempfile.mkdtemp(prefix="emmclab-")
     served = LiveDevice(live, config, said, temporary)
     try:
-        if loop:
-            served.paths.append(live.serve_loop())
+        if loop or ublk:
+            served.paths.append(fspath(live.serve_ublk(cleaner=_cleaner()) if ublk else live.serve_loop()))
             if mkfs is not None:
                 live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
             if mount is not None:
                 live.mount(fspath(mount), options=mount_options)
                 served.mounted = fspath(mount)
-        elif file:
-            served.paths.append(live.serve_file())
+        if file and not loop:
+            served.paths.append(fspath(live.serve_file()))
         if nbd:
             socket = fspath(nbd) if temporary is None else f"{temporary}/nbd.sock"
             served.paths.append(live.serve_nbd(path=socket))

@@ -43,7 +43,7 @@ mod _core {
     #[pymodule_export]
     use crate::frame::PyFrame;
     #[pymodule_export]
-    use crate::live::PyLive;
+    use crate::live::{PyLive, delete_left};
     #[pymodule_export]
     use crate::pair::PyPair;
     #[pymodule_export]

@@ -8,7 +8,8 @@ use emmclab_live::{LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{Listen, Options, Server};
 use emmclab_serve::{
-    CardSettings, FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOptions, SdhciExport, SessionEvent,
+    BlockDevice, CardSettings, FileSystem, FuseFile, HostDisk, LoopOptions, Mkfs, MountOptions, SdhciExport,
+    SessionEvent, UblkOptions, delete_left_ublk,
 };
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;
@@ -23,7 +24,26 @@ struct Exports {
     servers: Vec<Server>,
     card: Option<SdhciExport>,
     file: Option<FuseFile>,
-    disk: Option<LoopDisk>,
+    disk: Option<HostDisk>,
+}
+
+impl Exports {
+    /// Refuses a second block device of this host.
+    fn check_free(&self) -> Result<(), Error> {
+        match &self.disk {
+            Some(disk) => {
+                Err(Error::new(Kind::Config, "the device is a block device already").in_file(disk.path()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Deletes the ublk devices that a killed process made with this number.
+#[pyfunction]
+#[pyo3(name = "delete_left_ublk")]
+pub(crate) fn delete_left(py: Python<'_>, token: u64) -> PyResult<()> {
+    run(py, || delete_left_ublk(token))
 }
 
 /// A live device with its exports.
@@ -43,10 +63,11 @@ impl PyLive {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with_disk<T>(&self, work: impl FnOnce(&mut LoopDisk) -> Result<T, Error>) -> Result<T, Error> {
+    fn with_disk<T>(&self, work: impl FnOnce(&mut HostDisk) -> Result<T, Error>) -> Result<T, Error> {
         let mut exports = self.exports();
         let disk = exports.disk.as_mut().ok_or_else(|| {
-            Error::new(Kind::Config, "there is no loop device").hint("export the device as one first")
+            Error::new(Kind::Config, "there is no loop or ublk device")
+                .hint("serve the device as a loop device or a ublk device first")
         })?;
         work(disk)
     }
@@ -97,7 +118,7 @@ impl PyLive {
     /// Size in bytes, as a client sees it.
     #[getter]
     fn capacity(&self) -> u64 {
-        emmclab_serve::BlockDevice::limits(&*self.device).sectors * emmclab_trace::SECTOR_BYTES
+        self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
     /// What was found of an earlier run of the image, as JSON.
@@ -145,7 +166,7 @@ impl PyLive {
     fn serve_file(&self, py: Python<'_>) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
-            if exports.file.is_some() || exports.disk.is_some() {
+            if exports.file.is_some() {
                 return Err(Error::new(Kind::Config, "the device is a file already"));
             }
             let file = FuseFile::start(self.device.clone())?;
@@ -160,22 +181,36 @@ impl PyLive {
     fn serve_loop(&self, py: Python<'_>, block_bytes: u32, partitions: bool) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
-            if exports.disk.is_some() {
-                return Err(Error::new(Kind::Config, "the device is a loop device already"));
-            }
+            exports.check_free()?;
             let file = match exports.file.take() {
                 Some(file) => file,
                 None => FuseFile::start(self.device.clone())?,
             };
             let options = LoopOptions { block_bytes, partitions, ..LoopOptions::default() };
-            let disk = LoopDisk::attach(file, &options)?;
+            let disk = HostDisk::on_loop(file, &options)?;
             let path = disk.path().to_owned();
             exports.disk = Some(disk);
             Ok(path)
         })
     }
 
-    /// Makes a file system on the loop device; `overwrite` allows what is there to be lost.
+    /// Offers the device as a ublk device; returns its path. `cleaner` is a command that passes the number that is added to it to
+    /// `delete_left_ublk`, once this process was killed.
+    #[pyo3(signature = (*, cleaner))]
+    fn serve_ublk(&self, py: Python<'_>, cleaner: Vec<String>) -> PyResult<PathBuf> {
+        run(py, || {
+            let mut exports = self.exports();
+            exports.check_free()?;
+            let cleaner = cleaner.into_iter().map(Into::into).collect();
+            let device: Arc<dyn BlockDevice> = self.device.clone();
+            let disk = HostDisk::on_ublk(&device, &UblkOptions { cleaner, ..UblkOptions::default() })?;
+            let path = disk.path().to_owned();
+            exports.disk = Some(disk);
+            Ok(path)
+        })
+    }
+
+    /// Makes a file system on the block device; `overwrite` allows what is there to be lost.
     #[pyo3(signature = (name, *, options=None, overwrite=false))]
     fn mkfs(
         &self,
@@ -191,7 +226,7 @@ impl PyLive {
         })
     }
 
-    /// Mounts the loop device at a folder.
+    /// Mounts the block device at a folder.
     #[pyo3(signature = (folder, *, options=None))]
     fn mount(&self, py: Python<'_>, folder: PathBuf, options: Option<String>) -> PyResult<()> {
         run(py, || {
@@ -202,7 +237,7 @@ impl PyLive {
 
     /// Unmounts what is mounted.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
-        run(py, || self.with_disk(LoopDisk::unmount))
+        run(py, || self.with_disk(HostDisk::unmount))
     }
 
     /// Runs a command with the device there; returns its exit status, or 128 and the signal that ended it.
@@ -278,7 +313,7 @@ impl PyLive {
         run(py, || {
             let Exports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
             // Every end is tried before the first error is reported.
-            let detached = disk.map_or(Ok(()), LoopDisk::stop);
+            let detached = disk.map_or(Ok(()), HostDisk::stop);
             let unmounted = file.map_or(Ok(()), FuseFile::stop);
             servers.into_iter().for_each(Server::stop);
             if let Some(card) = card {

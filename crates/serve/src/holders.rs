@@ -46,18 +46,22 @@ fn mounts(folder: &Path) -> Vec<String> {
         .collect()
 }
 
+/// Holders in a sentence, of which the first few are named; `None` where there are none.
+pub(crate) fn listed(mut found: Vec<String>) -> Option<String> {
+    let more = found.len().saturating_sub(NAMED);
+    found.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!found.is_empty()).then(|| format!("it is in use by {}{more}", found.join(", ")))
+}
+
 /// Adds to an error who keeps the mount at `folder` busy.
 pub(crate) fn name_in(error: Error, folder: &Path) -> Error {
     let mut found = of(folder);
     found.extend(mounts(folder));
-    if found.is_empty() {
-        return error;
+    match listed(found) {
+        None => error,
+        Some(problem) => Error::new(error.kind(), problem)
+            .in_file(folder)
+            .hint("end these processes, or let them leave the folder"),
     }
-    let more = found.len().saturating_sub(NAMED);
-    found.truncate(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let problem = format!("it is in use by {}{more}", found.join(", "));
-    Error::new(error.kind(), problem)
-        .in_file(folder)
-        .hint("end these processes, or let them leave the folder")
 }

@@ -6,21 +6,23 @@
 mod device;
 mod fuse;
 mod holders;
-mod loop_device;
+mod host_disk;
 mod memory;
 pub mod nbd;
 mod private_socket;
 mod programs;
 mod sdhci;
 mod supervisor;
+mod ublk;
 
 pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
 pub use fuse::FuseFile;
-pub use loop_device::{FileSystem, LoopDisk, LoopOptions, Mkfs, MountOptions};
+pub use host_disk::{FileSystem, HostDisk, LoopOptions, Mkfs, MountOptions};
 pub use memory::MemoryDevice;
 #[cfg(fuzzing)]
 pub use sdhci::exercise::{exercise as exercise_sdhci, exercise_messages as exercise_vfio_user};
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};
+pub use ublk::{UblkOptions, delete_left_ublk};
 
 /// Bytes of a sector, as a length in memory.
 const SECTOR: usize = emmclab_base::SECTOR_BYTES as usize;

@@ -1,8 +1,9 @@
-//! The process that undoes mounts, loop devices and folders however the serving process ends.
+//! The process that undoes mounts, loop devices, ublk devices and folders however the serving process ends.
 //!
 //! It is a shell script, since a process with threads cannot fork and go on in Rust. It waits for the end of a pipe, and looks
 //! once a second whether the serving process was killed and cannot end.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -26,8 +27,9 @@ fn failed(error: &std::io::Error) -> Error {
 }
 
 impl Supervisor {
-    /// Starts it in a process group of its own, which Ctrl-C does not reach.
-    pub(crate) fn start() -> Result<Self> {
+    /// Starts it in a process group of its own, which Ctrl-C does not reach. `cleaner` is a command that deletes the ublk devices
+    /// of the serving process, if it has any.
+    pub(crate) fn start(cleaner: &[OsString]) -> Result<Self> {
         let base =
             std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
         // The kernel escapes these where it lists mounts.
@@ -42,6 +44,7 @@ impl Supervisor {
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "emmclab-cleanup"])
             .arg(&base)
+            .args(cleaner)
             .env("LC_ALL", "C")
             .current_dir("/")
             .process_group(0)

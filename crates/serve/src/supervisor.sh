@@ -1,10 +1,11 @@
 # Undoes what a serving process made on this host once its standard input ends: the process stopped, or was killed.
-# $1: the folder for its private folder. Prints that folder, then answers each line, the name of a folder that is wanted, with
+# $1: the folder for its private folder; the others, if any, are a command that deletes the process's ublk devices. Prints that folder, then answers each line, the name of a folder that is wanted, with
 # `there`, `made` or an error. State is read from the kernel, so that nothing is missed that a tool was about to do.
 trap '' HUP INT QUIT TERM PIPE TSTP TTIN TTOU
 PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
 parent=$PPID
 folder=$(mktemp -d "$1/emmclab-XXXXXXXX") || exit 1
+shift
 printf '%s\n' "$folder"
 
 # Number of the FUSE connection, the minor number of its mount; nothing where it is not mounted.
@@ -23,7 +24,14 @@ loops() {
 
 unmount_file() { umount "$@" "$folder" || fusermount3 -u "$@" "$folder" || fusermount -u "$@" "$folder"; }
 
+# $@: the command that deletes ublk devices. A process that stopped in good order has deleted them itself.
 undo() {
+    for device in /sys/class/ublk-char/*; do
+        if [ -e "$device" ] && [ $# -gt 0 ]; then
+            "$@"
+            break
+        fi
+    done
     # The server is gone or gives up: requests that wait for it must fail, or their processes cannot be ended.
     number=$(connection)
     if [ -n "$number" ]; then
@@ -60,13 +68,13 @@ watch() {
         done <"/proc/$parent/status"
         case $state$pending in
             '' | [ZX]* | *[13579bdf]??)
-                undo
+                undo "$@"
                 return
                 ;;
         esac
     done
 }
-watch </dev/null >/dev/null 2>&1 &
+watch "$@" </dev/null >/dev/null 2>&1 &
 watcher=$!
 
 made=
@@ -83,6 +91,6 @@ $made"
 done
 exec >/dev/null 2>&1
 kill -9 $watcher
-undo
+undo "$@"
 printf '%s' "$made" | while IFS= read -r point; do rmdir -- "$point"; done
 rmdir -- "$folder"

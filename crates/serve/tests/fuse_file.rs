@@ -340,7 +340,7 @@ fn as_a_user() {
     assert!(data == pattern(0, 1000, 3));
     drop(file);
     let error =
-        emmclab_serve::LoopDisk::attach(export, &emmclab_serve::LoopOptions::default()).err().unwrap();
+        emmclab_serve::HostDisk::on_loop(export, &emmclab_serve::LoopOptions::default()).err().unwrap();
     assert!(error.to_string().contains("needs root"), "{error}");
     let export = FuseFile::start(Arc::new(MemoryDevice::new(1000))).unwrap();
     assert_eq!(fs::metadata(export.path()).unwrap().len(), 512_000);

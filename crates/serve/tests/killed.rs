@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use common::{LateDevice, again, folder, left_in, live, mounts_below, wait_until};
-use emmclab_serve::{FileSystem, FuseFile, LoopDisk, LoopOptions, Mkfs, MountOptions};
+use emmclab_serve::{FileSystem, FuseFile, HostDisk, LoopOptions, Mkfs, MountOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
 const POINT: &str = "EMMCLAB_TEST_POINT";
@@ -25,7 +25,7 @@ const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
 fn serve_until_killed() {
     let point = std::env::var(POINT).unwrap();
     let file = FuseFile::start(Arc::new(LateDevice::new(1 << 17))).unwrap();
-    let mut disk = LoopDisk::attach(file, &LoopOptions::default()).unwrap();
+    let mut disk = HostDisk::on_loop(file, &LoopOptions::default()).unwrap();
     disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
     disk.mount(&MountOptions::at(point)).unwrap();
     println!("serving {}", disk.path().display());

@@ -12,22 +12,22 @@ use std::time::Duration;
 use common::{LateDevice, Noted, attribute, folder, has, live, loops_below, mounts_below, run};
 use emmclab_base::{Kind, interrupt::interruptible};
 use emmclab_serve::{
-    Action, BlockDevice, FileSystem, FuseFile, LoopDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions,
+    Action, BlockDevice, FileSystem, FuseFile, HostDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions,
 };
 
 const MIB: u64 = 2048;
 
-fn attach(device: Arc<dyn BlockDevice>, options: &LoopOptions) -> LoopDisk {
-    LoopDisk::attach(FuseFile::start(device).unwrap(), options).unwrap()
+fn attach(device: Arc<dyn BlockDevice>, options: &LoopOptions) -> HostDisk {
+    HostDisk::on_loop(FuseFile::start(device).unwrap(), options).unwrap()
 }
 
-fn served(device: Arc<dyn BlockDevice>) -> LoopDisk {
+fn served(device: Arc<dyn BlockDevice>) -> HostDisk {
     attach(device, &LoopOptions::default())
 }
 
 /// The private folder of the export.
-fn private(disk: &LoopDisk) -> PathBuf {
-    disk.file().path().parent().unwrap().to_owned()
+fn private(disk: &HostDisk) -> PathBuf {
+    PathBuf::from(attribute(disk.path(), "loop/backing_file")).parent().unwrap().to_owned()
 }
 
 fn nothing_is_left(private: &Path) {
@@ -76,7 +76,7 @@ fn a_loop_device_may_have_blocks_of_4096_bytes_and_no_others_than_the_kernel_kno
     {
         let file = FuseFile::start(Arc::new(MemoryDevice::new(sectors))).unwrap();
         let private = file.path().parent().unwrap().to_owned();
-        assert!(LoopDisk::attach(file, &options(block)).is_err(), "{sectors} sectors in blocks of {block}");
+        assert!(HostDisk::on_loop(file, &options(block)).is_err(), "{sectors} sectors in blocks of {block}");
         nothing_is_left(&private);
     }
 }

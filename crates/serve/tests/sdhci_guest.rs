@@ -1,33 +1,18 @@
-//! A guest whose kernel drives the eMMC of the SDHCI export, over two boots. Takes a QEMU with vfio-user, and the folder that
-//! `tests/guest/build.sh` fills; `make test-guest` provides both.
+//! A guest whose kernel drives the eMMC of the SDHCI export, over two boots.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod common;
+
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
+use common::commits;
+use common::guest::{Guest, Parts};
 use emmclab_base::Modifiers;
 use emmclab_serve::{
     Action, BlockDevice, BlockRequest, CardSettings, Completion, Completions, Extent, Failure, Limits,
     MemoryDevice, SdhciExport, SessionEvent,
 };
-
-/// What takes longer than this on the slowest machine does not come.
-const PATIENCE: Duration = Duration::from_mins(10);
-
-/// The guest's folder and its QEMU; `None`, with the reason printed, where there is none.
-fn guest() -> Option<(PathBuf, PathBuf)> {
-    let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.exists());
-    let found = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-sdhci").exists());
-    let both = found.zip(named("EMMCLAB_QEMU"));
-    if both.is_none() {
-        eprintln!("skipped: EMMCLAB_GUEST or EMMCLAB_QEMU names nothing that `make test-guest` has prepared");
-    }
-    both
-}
 
 /// Requests on their way to the thread that completes them.
 type Submitted = (Vec<BlockRequest>, Arc<dyn Completions>);
@@ -79,62 +64,9 @@ impl BlockDevice for Recorded {
     }
 }
 
-/// QEMU with a guest in it.
-struct Guest {
-    qemu: Child,
-    console: tempfile::NamedTempFile,
-}
-
-impl Guest {
-    fn boot((folder, qemu): &(PathBuf, PathBuf), socket: &Path, parameters: &str) -> Self {
-        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-        let console = tempfile::NamedTempFile::new().unwrap();
-        let words = format!(
-            "-accel tcg,thread=multi -cpu max -m 512 -smp 1 -nodefaults -display none \
-             -object memory-backend-memfd,id=ram,size=512M,share=on -machine pc,memory-backend=ram -kernel {} -initrd {} \
-             -serial file:{}",
-            path("vmlinuz"),
-            path("initrd-sdhci"),
-            console.path().display(),
-        );
-        let device = format!(
-            r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}}}}"#,
-            socket.display()
-        );
-        let qemu = Command::new(qemu)
-            .args(words.split_whitespace())
-            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {parameters}"), "-device", &device])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { qemu, console }
-    }
-
-    /// What the guest said until it switched itself off.
-    fn finish(mut self) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        while self.qemu.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "the guest does not end");
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        String::from_utf8_lossy(&fs::read(&self.console).unwrap()).into_owned()
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-        if std::thread::panicking() {
-            let said = fs::read(&self.console).unwrap_or_default();
-            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&said));
-        }
-    }
-}
-
 /// What a guest said until it switched itself off, and what the device saw.
 fn run(
-    guest: &(PathBuf, PathBuf),
+    guest: &Parts,
     settings: &CardSettings,
     device: &Arc<Recorded>,
     parameters: &str,
@@ -144,7 +76,9 @@ fn run(
     let (sender, news) = channel();
     let send = move |event: SessionEvent| drop(sender.send(event));
     let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
-    let said = Guest::boot(guest, &socket, parameters).finish();
+    let driver = "vfio-user-pci";
+    let card = format!(r#"{{"driver":"{driver}","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
+    let said = Guest::boot(guest, &guest.initrd(), 1, &["-device", &card], parameters).finish();
     export.stop();
     let news: Vec<_> = news.iter().collect();
     assert_eq!(news, [SessionEvent::Connected, SessionEvent::Disconnected]);
@@ -156,19 +90,13 @@ fn holds(request: &BlockRequest, word: &str) -> bool {
     matches!(&request.action, Action::Write(data) if data.starts_with(word.as_bytes()))
 }
 
-/// A commit block of ext4's journal: magic number and type, the highest byte first.
-fn commits(request: &BlockRequest) -> bool {
-    let commit = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
-    matches!(&request.action, Action::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))
-}
-
 fn removes(request: &BlockRequest, secure: bool) -> bool {
     request.action == Action::Discard { secure }
 }
 
 #[test]
 fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = Parts::find() else { return };
     let (said, seen) = run(&guest, &CardSettings::default(), &Recorded::new(8 << 20, None), "");
     assert!(said.contains("SECOND BOOT DONE"), "{said}");
     for line in
@@ -210,7 +138,7 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
 
 #[test]
 fn a_small_card_without_a_cache_gets_no_flush() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = Parts::find() else { return };
     let settings =
         CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
     let (said, seen) = run(&guest, &settings, &Recorded::new(1 << 20, None), "");
@@ -222,7 +150,7 @@ fn a_small_card_without_a_cache_gets_no_flush() {
 
 #[test]
 fn a_failure_of_the_device_is_an_error_of_that_block_only() {
-    let Some(guest) = guest() else { return };
+    let Some(guest) = Parts::find() else { return };
     let block = 15_432;
     let device = Recorded::new(8 << 20, Some(block * 8));
     let (said, _) = run(&guest, &CardSettings::default(), &device, &format!("bad={block}"));

@@ -81,6 +81,9 @@ def serve(
     loop: Annotated[
         bool, _option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
     ] = False,
+    ublk: Annotated[
+        bool, _option("A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", _WHERE, "--ublk")
+    ] = False,
     file: Annotated[bool, _option("A file of a FUSE file system.", _WHERE, "--file")] = False,
     mkfs: Annotated[
         str | None,
@@ -154,7 +157,8 @@ def serve(
             tcp=tcp,
             sdhci=sdhci,
             file=file,
-            loop=loop or (command is not None and not (nbd or tcp or sdhci or file)) or None,
+            loop=loop or (command is not None and not (nbd or tcp or sdhci or file or ublk)) or None,
+            ublk=ublk,
             mkfs=mkfs,
             mkfs_options=mkfs_options,
             overwrite=overwrite,

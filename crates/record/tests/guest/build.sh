@@ -13,8 +13,8 @@ fetch() { # folder, packages...
         apt-get download -qq "$@" 2>/dev/null || { echo "cannot fetch $*" >&2; exit 3; }
     )
 }
-# A folder of before the SCSI modules is filled anew.
-if [ -z "$(find kernel -name 'scsi_debug.ko*' 2>/dev/null)" ]; then
+# A folder of before the modules of block devices is filled anew.
+if [ -z "$(find kernel -path '*/drivers/block/*.ko*' 2>/dev/null)" ]; then
     rm -rf kernel
     newest=$(apt-cache search --names-only '^linux-image-6\.12\.[^ ]*[0-9]-amd64(-unsigned)?$' | cut -d' ' -f1 | sort -V | tail -1)
     package=${KERNEL_PACKAGE:-${newest:-$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)}}
@@ -22,7 +22,7 @@ if [ -z "$(find kernel -name 'scsi_debug.ko*' 2>/dev/null)" ]; then
     rm -rf unpacked && mkdir unpacked
     dpkg-deb --fsys-tarfile packages/linux-image*.deb | tar -x -C unpacked --wildcards './boot/vmlinuz*' '*/kernel/crypto/*' \
         '*/kernel/arch/x86/crypto/*' '*/kernel/drivers/mmc/*' '*/kernel/drivers/net/*virtio*' '*/kernel/drivers/net/net_failover*' \
-        '*/kernel/drivers/virtio/*' '*/kernel/drivers/scsi/*' '*/kernel/block/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
+        '*/kernel/drivers/virtio/*' '*/kernel/drivers/scsi/*' '*/kernel/drivers/block/*' '*/kernel/block/*' '*/kernel/fs/*' '*/kernel/lib/*' '*/kernel/net/core/*'
     rm packages/linux-image*.deb
     mv unpacked kernel
 fi
@@ -56,7 +56,8 @@ rm -rf root
 mkdir -p root/bin root/modules root/proc root/sys root/dev root/mnt root/tmp root/etc root/root/.ssh root/lib root/lib64
 cp "$(command -v busybox)" root/bin/busybox
 : >root/modules/order
-order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block sd_mod ext4 f2fs scsi_debug | awk '!seen[$0]++' >list
+order crc32c_generic libcrc32c crc32_generic virtio_pci virtio_net sdhci-pci mmc_block sd_mod ext4 f2fs vfat nls_cp437 nls_ascii \
+    ublk_drv scsi_debug | awk '!seen[$0]++' >list
 while read -r file; do
     name=$(basename "$file" | sed 's/\.xz$//; s/\.zst$//')
     plain "$file" >"root/modules/$name"

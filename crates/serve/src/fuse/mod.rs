@@ -57,7 +57,7 @@ impl FuseFile {
             return Err(programs::missing("fusermount3", "fuse3"));
         }
         let limits = device.limits();
-        let supervisor = Supervisor::start()?;
+        let supervisor = Supervisor::start(&[])?;
         let pending = Arc::<Pending>::default();
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("emmclab".to_owned())];

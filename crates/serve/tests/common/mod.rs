@@ -1,6 +1,8 @@
 //! What tests of live exports share: whether they can run, devices that answer late, and a process that serves until killed.
 #![allow(clippy::unwrap_used, dead_code, reason = "a test may, and each uses a part of it")]
 
+pub mod guest;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +10,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use emmclab_serve::{BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice};
+use emmclab_serve::{
+    Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice,
+};
 
 /// What takes longer than this on the slowest machine does not come.
 pub const PATIENCE: Duration = Duration::from_mins(2);
@@ -176,4 +180,10 @@ pub fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap();
     (folder, path)
+}
+
+/// A commit block of ext4's journal: magic number and type, the highest byte first.
+pub fn commits(request: &BlockRequest) -> bool {
+    let commit = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+    matches!(&request.action, Action::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))
 }

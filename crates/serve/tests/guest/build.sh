@@ -1,6 +1,6 @@
 #!/bin/sh
-# Adds to FOLDER, which the build.sh of crates/record has filled, what tests/sdhci_guest.rs boots: FOLDER/initrd-sdhci, with
-# mkfs and fsck of ext4 and Debian's mmc-utils in it. sh build.sh FOLDER
+# Adds to FOLDER, which the build.sh of crates/record has filled, what tests/sdhci_guest.rs and tests/ublk.rs boot:
+# FOLDER/initrd-serve, with mkfs and fsck of ext4, f2fs and vfat, tools of block devices and Debian's mmc-utils. sh build.sh FOLDER
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$1"
@@ -12,19 +12,25 @@ if [ ! -d mmc-utils ]; then
     dpkg-deb -x packages/mmc-utils_*.deb unpacked
     mv unpacked mmc-utils
 fi
-rm -rf root-sdhci
-cp -a root root-sdhci
-rm -f root-sdhci/work root-sdhci/bin/dropbear*
-for program in "$(command -v mkfs.ext4)" "$(command -v e2fsck)" mmc-utils/usr/bin/mmc; do
-    cp -L "$program" root-sdhci/bin/
+rm -rf root-serve
+cp -a root root-serve
+rm -f root-serve/work root-serve/bin/dropbear*
+for name in mkfs.ext4 e2fsck mkfs.f2fs fsck.f2fs mkfs.vfat fsck.vfat blkid mount umount blkdiscard fstrim dd sync; do
+    command -v $name
+done >programs
+echo mmc-utils/usr/bin/mmc >>programs
+while read -r program; do
+    cp -L "$program" root-serve/bin/
     # Each library under the name that the loader seeks; the loader itself by its path.
     ldd "$program" | awk '$2 == "=>" {print $3} $1 ~ /^\/.*ld-/ {print $1}' | while read -r library; do
         case $library in
-        *ld-linux*) cp -L "$library" root-sdhci/lib64/ ;;
-        *) cp -L "$library" root-sdhci/lib/ ;;
+        *ld-linux*) cp -L "$library" root-serve/lib64/ ;;
+        *) cp -L "$library" root-serve/lib/ ;;
         esac
     done
-done
-cp "$here/init" root-sdhci/
-chmod +x root-sdhci/init
-(cd root-sdhci && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1) >initrd-sdhci
+done <programs
+# For tests, which are programs in Rust.
+for library in libgcc_s.so.1 libm.so.6; do cp -L "$(cc -print-file-name=$library)" root-serve/lib/; done
+cp "$here/init" root-serve/
+chmod +x root-serve/init
+(cd root-serve && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1) >initrd-serve

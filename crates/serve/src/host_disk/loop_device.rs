@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::{Error, Kind, Result};
 
-use crate::programs;
+use crate::fuse::FuseFile;
+use crate::{SECTOR, programs};
 
 /// Attempts at a free loop device, which another process may take first.
 const ATTEMPTS: u32 = 200;
@@ -17,6 +18,23 @@ const BETWEEN: Duration = Duration::from_millis(20);
 /// at places that depend on where the pages lie.
 const LONGEST_BYTES: u32 = 512 << 10;
 
+/// Properties of the loop device.
+#[derive(Clone, Debug)]
+pub struct LoopOptions {
+    /// Logical block size: 512, 1024, 2048 or 4096 bytes.
+    pub block_bytes: u32,
+    /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
+    pub partitions: bool,
+    /// Time for processes to leave a file system before unmounting fails.
+    pub patience: Duration,
+}
+
+impl Default for LoopOptions {
+    fn default() -> Self {
+        Self { block_bytes: 512, partitions: false, patience: Duration::from_secs(10) }
+    }
+}
+
 /// Folder of a loop device in `/sys/block`.
 fn attributes(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
@@ -26,6 +44,25 @@ fn attributes(device: &Path) -> PathBuf {
 fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
     let path = attributes(device).join(attribute);
     fs::write(&path, value).map_err(|error| Error::io(&path, error))
+}
+
+/// Refuses what cannot be a loop device.
+pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
+    let block = options.block_bytes;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::new(Kind::Unsupported, "a loop device needs root")
+            .hint("run it as root, or use the FUSE file without a loop device"));
+    }
+    if !matches!(block, 512 | 1024 | 2048 | 4096) {
+        return Err(Error::new(Kind::Config, format!("a loop device has no blocks of {block} bytes"))
+            .hint("512, 1024, 2048 or 4096"));
+    }
+    let sectors = file.limits().sectors;
+    if sectors == 0 || !sectors.is_multiple_of(u64::from(block) / SECTOR as u64) {
+        let problem = format!("{sectors} sectors of 512 bytes are no whole blocks of {block}");
+        return Err(Error::new(Kind::Config, problem).hint("choose another size or smaller blocks"));
+    }
+    Ok(())
 }
 
 /// Attaches a free loop device to the file, with direct I/O.
@@ -61,9 +98,16 @@ pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Res
     set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
 }
 
-/// Whether reads and writes pass the page cache of the file.
-pub(super) fn is_direct(device: &Path) -> bool {
-    fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1")
+/// Refuses a loop device whose reads and writes go through the page cache of the file.
+pub(super) fn check_direct(device: &Path) -> Result<()> {
+    let direct =
+        fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1");
+    if direct {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Unsupported, "the kernel refuses direct I/O on the loop device")
+        .in_file(device)
+        .hint("blocks of 4096 bytes may help"))
 }
 
 /// Detaches the device from the file and waits until it lets go of it.

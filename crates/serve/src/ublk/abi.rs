@@ -1,0 +1,242 @@
+//! Numbers and layouts of the interface of `ublk_drv` (`linux/ublk_cmd.h`), in the byte order of the machine.
+
+use crate::device::Limits;
+
+/// `struct ublksrv_ctrl_cmd`, `struct ublksrv_io_cmd`, `struct ublksrv_io_desc`.
+const CONTROL_BYTES: usize = 32;
+pub(super) const IO_BYTES: usize = 16;
+pub(super) const DESCRIPTION_BYTES: usize = 24;
+/// `UBLK_MAX_QUEUE_DEPTH`; the descriptions of a queue lie behind room for so many of the one before it.
+pub(super) const MOST_DEPTH: u16 = 4096;
+/// `UBLK_F_CMD_IOCTL_ENCODE`: the kernel knows the commands by the numbers that ioctls would have (6.4 and later).
+pub(super) const IOCTL_NUMBERS: u64 = 1 << 6;
+
+/// A command on `/dev/ublk-control`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControlCommand {
+    GetInfo = 0x02,
+    Add = 0x04,
+    Delete = 0x05,
+    Start = 0x06,
+    Stop = 0x07,
+    SetParameters = 0x08,
+}
+
+/// A command on `/dev/ublkcN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IoCommand {
+    Fetch = 0x20,
+    CommitAndFetch = 0x21,
+}
+
+/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h): `writes` to the kernel, and always reads.
+const fn ioctl(number: u32, bytes: usize, writes: bool) -> u32 {
+    (2 | writes as u32) << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | number
+}
+
+impl ControlCommand {
+    /// The number on a kernel that knows ioctls' numbers, or on an older one.
+    pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
+        let writes = !matches!(self, Self::GetInfo);
+        if ioctl_numbers { ioctl(self as u32, CONTROL_BYTES, writes) } else { self as u32 }
+    }
+}
+
+impl IoCommand {
+    /// As [`ControlCommand::number`].
+    pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
+        if ioctl_numbers { ioctl(self as u32, IO_BYTES, true) } else { self as u32 }
+    }
+}
+
+/// `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring's entry: for a device, with a buffer, and one value.
+pub(super) fn control(device: u32, buffer: (u64, u16), value: u64) -> [u8; 80] {
+    let mut bytes = [0; 80];
+    bytes[..4].copy_from_slice(&device.to_ne_bytes());
+    // It is for no queue.
+    bytes[4..6].copy_from_slice(&u16::MAX.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&buffer.1.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&buffer.0.to_ne_bytes());
+    bytes[16..24].copy_from_slice(&value.to_ne_bytes());
+    bytes
+}
+
+/// `struct ublksrv_io_cmd`.
+pub(super) fn io(queue: u16, tag: u16, result: i32, address: u64) -> [u8; IO_BYTES] {
+    let mut bytes = [0; IO_BYTES];
+    bytes[..2].copy_from_slice(&queue.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&result.to_ne_bytes());
+    bytes[8..].copy_from_slice(&address.to_ne_bytes());
+    bytes
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes.get(at + index).copied().unwrap_or_default())
+}
+
+/// `struct ublksrv_ctrl_dev_info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Info {
+    pub(super) queues: u16,
+    pub(super) depth: u16,
+    /// Longest read or write in bytes.
+    pub(super) buffer_bytes: u32,
+    /// N in `/dev/ublkbN`; `u32::MAX` asks for a free one.
+    pub(super) device: u32,
+    /// Abilities of the driver.
+    pub(super) flags: u64,
+    /// A number of the server's choice, which the driver keeps (`ublksrv_flags`).
+    pub(super) token: u64,
+}
+
+impl Info {
+    pub(super) const BYTES: usize = 64;
+
+    pub(super) fn bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..2].copy_from_slice(&self.queues.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&self.depth.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.buffer_bytes.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&self.flags.to_ne_bytes());
+        bytes[32..40].copy_from_slice(&self.token.to_ne_bytes());
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
+        Self {
+            queues: u16::from_ne_bytes(field(bytes, 0)),
+            depth: u16::from_ne_bytes(field(bytes, 2)),
+            buffer_bytes: u32::from_ne_bytes(field(bytes, 8)),
+            device: u32::from_ne_bytes(field(bytes, 12)),
+            flags: u64::from_ne_bytes(field(bytes, 24)),
+            token: u64::from_ne_bytes(field(bytes, 32)),
+        }
+    }
+}
+
+/// `struct ublk_params` with the basic and the discard parameters, as the limits of the device are.
+pub(super) fn parameters(limits: &Limits, buffer_bytes: u32) -> [u8; 64] {
+    /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`; without a cache every write is durable, and the kernel is to ask for nothing.
+    const CACHED: u32 = 1 << 2 | 1 << 3;
+    const SECTOR_SHIFT: u32 = 9;
+    let page_shift = SECTOR_SHIFT + limits.preferred_sectors.max(1).ilog2();
+    // File systems refuse physical blocks that are longer than a page of memory.
+    let shifts = [SECTOR_SHIFT, page_shift.min(12), page_shift, page_shift];
+    let granularity = limits.discard_sectors.clamp(1, u32::MAX >> SECTOR_SHIFT);
+    // Where a longer discard is cut, no unit is cut with it.
+    let most = (limits.max_sectors / granularity * granularity).max(1);
+    let mut bytes = [0; 64];
+    let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    put(0, 64);
+    // UBLK_PARAM_TYPE_BASIC, UBLK_PARAM_TYPE_DISCARD
+    put(4, 1 | 1 << 1);
+    put(8, if limits.write_cache { CACHED } else { 0 });
+    put(16, buffer_bytes >> SECTOR_SHIFT);
+    put(44, granularity << SECTOR_SHIFT);
+    put(48, most);
+    put(52, most);
+    // One run of sectors in a discard.
+    bytes[56..58].copy_from_slice(&1_u16.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&shifts.map(|shift| shift as u8));
+    bytes[24..32].copy_from_slice(&limits.sectors.to_ne_bytes());
+    bytes
+}
+
+/// `struct ublksrv_io_desc`: what the kernel wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Description {
+    /// `UBLK_IO_OP_*`.
+    pub(super) operation: u8,
+    /// `UBLK_IO_F_*`.
+    pub(super) flags: u32,
+    pub(super) sectors: u32,
+    pub(super) sector: u64,
+}
+
+impl Description {
+    pub(super) const READ: u8 = 0;
+    pub(super) const WRITE: u8 = 1;
+    pub(super) const FLUSH: u8 = 2;
+    pub(super) const DISCARD: u8 = 3;
+    pub(super) const WRITE_ZEROES: u8 = 5;
+    pub(super) const META: u32 = 1 << 11;
+    pub(super) const FUA: u32 = 1 << 13;
+    /// The sectors of zeros stay allocated.
+    pub(super) const NO_UNMAP: u32 = 1 << 15;
+
+    pub(super) fn parse(bytes: &[u8; DESCRIPTION_BYTES]) -> Self {
+        let word = u32::from_ne_bytes(field(bytes, 0));
+        Self {
+            operation: word as u8,
+            flags: word & !0xff,
+            sectors: u32::from_ne_bytes(field(bytes, 4)),
+            sector: u64::from_ne_bytes(field(bytes, 8)),
+        }
+    }
+
+    /// Bytes in the buffer of the request: none where it has no data.
+    pub(super) fn data_bytes(&self) -> usize {
+        match self.operation {
+            Self::READ | Self::WRITE => self.sectors as usize * crate::SECTOR,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_kernels_header() {
+        assert_eq!(ControlCommand::Add.number(true), 0xc020_7504);
+        assert_eq!(ControlCommand::GetInfo.number(true), 0x8020_7502);
+        assert_eq!(ControlCommand::Delete.number(false), 5);
+        assert_eq!(IoCommand::Fetch.number(true), 0xc010_7520);
+        assert_eq!(IoCommand::CommitAndFetch.number(false), 0x21);
+    }
+
+    #[test]
+    fn the_token_and_the_number_of_a_device_come_back() {
+        let info = Info {
+            queues: 2,
+            depth: 64,
+            buffer_bytes: 1 << 19,
+            device: 7,
+            flags: 1 << 6,
+            token: u64::MAX - 3,
+        };
+        assert_eq!(Info::parse(&info.bytes()), info);
+    }
+
+    #[test]
+    fn a_cut_discard_cuts_no_unit_and_physical_blocks_are_at_most_a_page() {
+        let limits = Limits {
+            sectors: 1 << 20,
+            preferred_sectors: 32,
+            max_sectors: 1000,
+            discard_sectors: 24,
+            write_cache: false,
+        };
+        let bytes = parameters(&limits, 1 << 18);
+        let word = |at| u32::from_ne_bytes(field(&bytes, at));
+        assert_eq!((word(8), word(16), word(44), word(48), word(52)), (0, 512, 24 * 512, 984, 984));
+        assert_eq!(bytes[12..16], [9, 12, 14, 14]);
+        let cached = parameters(&Limits { write_cache: true, ..limits }, 1 << 18);
+        assert_eq!(u32::from_ne_bytes(field(&cached, 8)), 0b1100);
+    }
+
+    #[test]
+    fn a_description_is_read_field_by_field() {
+        let mut bytes = [0; DESCRIPTION_BYTES];
+        bytes[..4].copy_from_slice(&(1 | Description::FUA | Description::META).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&8_u32.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&(1_u64 << 33).to_ne_bytes());
+        let found = Description::parse(&bytes);
+        let flags = Description::FUA | Description::META;
+        assert_eq!(found, Description { operation: Description::WRITE, flags, sectors: 8, sector: 1 << 33 });
+        assert_eq!(found.data_bytes(), 4096);
+    }
+}

@@ -1,0 +1,249 @@
+//! The way to one queue of a ublk device: `/dev/ublkcN`, a ring, and the memory that is shared with the kernel. All unsafe code of
+//! the data path stands here.
+
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use io_uring::types::Fd;
+use io_uring::{IoUring, opcode, squeue};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use super::abi::{self, DESCRIPTION_BYTES, Description, IOCTL_NUMBERS, Info, IoCommand, MOST_DEPTH};
+
+/// `user_data` of the entry that waits for the wake; others have their tag.
+const WAKE: u64 = u64::MAX;
+
+/// A mapping of memory.
+struct Map {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Map {
+    /// What the file shows from `offset` on, to be read.
+    #[expect(unsafe_code, reason = "mapping memory")]
+    fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping, at a place of the kernel's choice.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                file,
+                offset,
+            )
+        }?;
+        Ok(Self { start: start.cast(), bytes })
+    }
+
+    /// Memory that is there once it is used.
+    #[expect(unsafe_code, reason = "mapping memory")]
+    fn anonymous(bytes: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, at a place of the kernel's choice.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
+        Ok(Self { start: start.cast(), bytes })
+    }
+}
+
+impl Drop for Map {
+    #[expect(unsafe_code, reason = "mapping memory")]
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nothing borrows from it.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// News of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The kernel has a request with this tag.
+    Request(u16),
+    /// The wake was written to.
+    Woken,
+}
+
+/// Whose a tag is, with its buffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Kernels,
+    Ours,
+    /// The kernel brings no more requests with it.
+    Gone,
+}
+
+/// One queue. Only the thread that made it may use it: the kernel knows the queue by its thread.
+pub(super) struct Channel {
+    // Dropped first: what uses the memory ends with it.
+    ring: IoUring,
+    file: Arc<File>,
+    wake: Arc<OwnedFd>,
+    descriptions: Map,
+    buffers: ManuallyDrop<Map>,
+    buffer_bytes: usize,
+    queue: u16,
+    ioctl_numbers: bool,
+    tags: Vec<Tag>,
+    /// Whether the ring waits for the wake.
+    polled: bool,
+}
+
+impl Channel {
+    /// Opens a queue of the device and asks for requests with every tag; `wake` is an eventfd that ends [`Self::wait`].
+    pub(super) fn open(file: Arc<File>, info: &Info, queue: u16, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        let depth = usize::from(info.depth);
+        let page = rustix::param::page_size() as u64;
+        let stride = (u64::from(MOST_DEPTH) * DESCRIPTION_BYTES as u64).next_multiple_of(page);
+        let descriptions = Map::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
+        let buffer_bytes = info.buffer_bytes as usize;
+        let mut channel = Self {
+            // An entry for each tag and the wake.
+            ring: IoUring::new((depth as u32 + 1).next_power_of_two())?,
+            file,
+            wake,
+            descriptions,
+            buffers: ManuallyDrop::new(Map::anonymous(depth * buffer_bytes)?),
+            buffer_bytes,
+            queue,
+            ioctl_numbers: info.flags & IOCTL_NUMBERS != 0,
+            tags: vec![Tag::Ours; depth],
+            polled: false,
+        };
+        for tag in 0..info.depth {
+            channel.give(tag, IoCommand::Fetch, 0)?;
+        }
+        channel.wait(false)?;
+        Ok(channel)
+    }
+
+    #[expect(unsafe_code, reason = "entries of a ring may have addresses")]
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        // SAFETY: the files of all entries live as long as the ring. Their addresses are buffers, which are only given back
+        // to the system once the kernel is done with all tags.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            self.ring.submit()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a tag to the kernel.
+    fn give(&mut self, tag: u16, command: IoCommand, result: i32) -> io::Result<()> {
+        let at = usize::from(tag);
+        if self.tags.get(at) != Some(&Tag::Ours) {
+            return Ok(());
+        }
+        self.tags[at] = Tag::Kernels;
+        let address = self.buffers.start.expose_provenance() + at * self.buffer_bytes;
+        let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command.number(self.ioctl_numbers))
+            .cmd(abi::io(self.queue, tag, result, address as u64))
+            .build()
+            .user_data(u64::from(tag));
+        self.push(&entry)
+    }
+
+    /// Ends the request of a tag: bytes that were moved, or an error number below 0; asks for the next one.
+    pub(super) fn finish(&mut self, tag: u16, result: i32) -> io::Result<()> {
+        self.give(tag, IoCommand::CommitAndFetch, result)
+    }
+
+    /// What happened.
+    pub(super) fn events(&mut self, found: &mut Vec<Event>) {
+        for entry in self.ring.completion() {
+            if entry.user_data() == WAKE {
+                self.polled = false;
+                found.push(Event::Woken);
+                continue;
+            }
+            let tag = entry.user_data() as u16;
+            if let Some(state) = self.tags.get_mut(usize::from(tag)) {
+                // UBLK_IO_RES_OK is 0; anything else says that the tag is of no more use.
+                *state = if entry.result() == 0 { Tag::Ours } else { Tag::Gone };
+                if entry.result() == 0 {
+                    found.push(Event::Request(tag));
+                }
+            }
+        }
+    }
+
+    /// Whether the kernel brings no more requests.
+    pub(super) fn is_gone(&self) -> bool {
+        self.tags.iter().all(|tag| *tag == Tag::Gone)
+    }
+
+    /// Tells the kernel what was finished, and waits for news where `sleeps`.
+    pub(super) fn wait(&mut self, sleeps: bool) -> io::Result<()> {
+        if !self.polled {
+            let events = u32::from(PollFlags::IN.bits());
+            let entry = opcode::PollAdd::new(Fd(self.wake.as_raw_fd()), events).build().user_data(WAKE);
+            self.push(&entry)?;
+            self.polled = true;
+        }
+        let Err(error) = self.ring.submit_and_wait(usize::from(sleeps)) else { return Ok(()) };
+        match Errno::from_io_error(&error) {
+            // A signal came, or completions are to be taken first.
+            Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// The start of what belongs to the request of a tag; `None` unless it is the server's.
+    fn ours(&self, tag: u16) -> Option<usize> {
+        let at = usize::from(tag);
+        (self.tags.get(at) == Some(&Tag::Ours)).then_some(at)
+    }
+
+    /// What the request of a tag wants.
+    #[expect(unsafe_code, reason = "memory that the kernel writes")]
+    pub(super) fn description(&self, tag: u16) -> Option<Description> {
+        let at = self.ours(tag)?;
+        // SAFETY: there is a description for each tag, and the kernel changes it only while the tag is its own.
+        let bytes = unsafe {
+            self.descriptions
+                .start
+                .add(at * DESCRIPTION_BYTES)
+                .cast::<[u8; DESCRIPTION_BYTES]>()
+                .read_volatile()
+        };
+        Some(Description::parse(&bytes))
+    }
+
+    /// The data of a write; `None` where it is longer than the buffer.
+    #[expect(unsafe_code, reason = "memory that the kernel writes")]
+    pub(super) fn data(&self, tag: u16, bytes: usize) -> Option<Vec<u8>> {
+        let at = self.ours(tag).filter(|_| bytes <= self.buffer_bytes)?;
+        // SAFETY: within the buffer of the tag, which the kernel writes only while the tag is its own.
+        let data =
+            unsafe { std::slice::from_raw_parts(self.buffers.start.add(at * self.buffer_bytes), bytes) };
+        Some(data.to_vec())
+    }
+
+    /// Stores what was read; false where it is longer than the buffer.
+    #[expect(unsafe_code, reason = "memory that the kernel reads")]
+    pub(super) fn store(&mut self, tag: u16, data: &[u8]) -> bool {
+        let Some(at) = self.ours(tag).filter(|_| data.len() <= self.buffer_bytes) else { return false };
+        // SAFETY: within the buffer of the tag, which is not the kernel's, and no other value borrows from it.
+        let buffer = unsafe {
+            std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len())
+        };
+        buffer.copy_from_slice(data);
+        true
+    }
+}
+
+impl Drop for Channel {
+    #[expect(unsafe_code, reason = "memory that the kernel writes")]
+    fn drop(&mut self) {
+        // A tag that the kernel still has, as after a failure, could bring data to memory that belongs to another by then.
+        if !self.tags.contains(&Tag::Kernels) {
+            // SAFETY: dropped once, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.buffers) };
+        }
+    }
+}

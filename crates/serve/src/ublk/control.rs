@@ -1,0 +1,149 @@
+//! Commands that make, start, stop and delete ublk devices, on `/dev/ublk-control`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, Kind, Result};
+use io_uring::squeue::Entry128;
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode};
+use rustix::io::Errno;
+
+use super::abi::{self, ControlCommand, IOCTL_NUMBERS, Info};
+
+/// What came of a command.
+type Outcome<T> = std::result::Result<T, Errno>;
+
+/// The file that takes the commands.
+pub(super) const PATH: &str = "/dev/ublk-control";
+/// Time between two looks at whether to give up.
+const POLL: Timespec = Timespec::new().nsec(50_000_000);
+
+fn ring() -> io::Result<IoUring<Entry128>> {
+    IoUring::builder().build(4)
+}
+
+/// The error for a system that gives out no rings.
+pub(super) fn no_ring(error: &io::Error) -> Error {
+    let problem = format!("io_uring, which ublk works by, is not available: {error}");
+    Error::new(Kind::Unsupported, problem)
+        .hint("`sysctl kernel.io_uring_disabled` must be 0, or 1 or less for root")
+}
+
+/// The error for a kernel that has no ublk, or has not loaded it.
+fn absent() -> Error {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Error::new(Kind::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
+        "`modprobe ublk_drv` as root; it takes Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
+    )
+}
+
+/// The way to the driver.
+pub(super) struct Control {
+    ring: IoUring<Entry128>,
+    file: File,
+    /// Whether the driver knows commands by the numbers of ioctls.
+    ioctl_numbers: bool,
+}
+
+impl Control {
+    /// # Errors
+    /// Without the driver, without root, and where `io_uring` is switched off.
+    pub(super) fn open() -> Result<Self> {
+        let file =
+            OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => absent(),
+                _ => Error::io(Path::new(PATH), error),
+            })?;
+        Ok(Self { ring: ring().map_err(|error| no_ring(&error))?, file, ioctl_numbers: true })
+    }
+
+    /// Sends a command and waits for its end, or until `gives_up`: then the error is TIMEDOUT, and the command is cancelled.
+    #[expect(unsafe_code, reason = "the kernel is given the address of the buffer")]
+    fn send(
+        &mut self,
+        command: ControlCommand,
+        device: u32,
+        buffer: Option<&mut [u8]>,
+        value: u64,
+        mut gives_up: impl FnMut() -> bool,
+    ) -> Outcome<()> {
+        let bounded = buffer.is_none();
+        let buffer = buffer
+            .map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
+        let number = command.number(self.ioctl_numbers);
+        let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number)
+            .cmd(abi::control(device, buffer, value))
+            .build();
+        // SAFETY: the file and the buffer outlive the command, since a command with a buffer is waited for to its end.
+        unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
+        loop {
+            if let Some(done) = self.ring.completion().next() {
+                return if done.result() < 0 {
+                    Err(Errno::from_raw_os_error(-done.result()))
+                } else {
+                    Ok(())
+                };
+            }
+            if bounded && gives_up() {
+                // Commands that still wait end with their ring.
+                if let Ok(ring) = ring() {
+                    self.ring = ring;
+                }
+                return Err(Errno::TIMEDOUT);
+            }
+            // A signal, or the end of the time, is no failure of the command.
+            let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&POLL));
+        }
+    }
+
+    /// Makes a device as described; returns what the driver made of the description.
+    pub(super) fn add(&mut self, wanted: &Info) -> Outcome<Info> {
+        let mut bytes = wanted.bytes();
+        let mut add =
+            |this: &mut Self| this.send(ControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
+        if let Err(first) = add(self) {
+            // Before Linux 6.4 there are other numbers only; a later one may not know those.
+            self.ioctl_numbers = false;
+            add(self).map_err(|errno| if errno == Errno::OPNOTSUPP { first } else { errno })?;
+        }
+        let info = Info::parse(&bytes);
+        self.ioctl_numbers = info.flags & IOCTL_NUMBERS != 0;
+        Ok(info)
+    }
+
+    /// The description of a device.
+    pub(super) fn info(&mut self, device: u32) -> Outcome<Info> {
+        let mut bytes = [0; Info::BYTES];
+        let mut info =
+            |this: &mut Self| this.send(ControlCommand::GetInfo, device, Some(&mut bytes), 0, || false);
+        if info(self).is_err() {
+            self.ioctl_numbers = !self.ioctl_numbers;
+            info(self)?;
+        }
+        Ok(Info::parse(&bytes))
+    }
+
+    pub(super) fn set_parameters(&mut self, device: u32, mut parameters: [u8; 64]) -> Outcome<()> {
+        self.send(ControlCommand::SetParameters, device, Some(&mut parameters), 0, || false)
+    }
+
+    /// Makes the disk, once every queue of this process takes requests; gives up where `gives_up`.
+    pub(super) fn start(&mut self, device: u32, gives_up: impl FnMut() -> bool) -> Outcome<()> {
+        self.send(ControlCommand::Start, device, None, u64::from(std::process::id()), gives_up)
+    }
+
+    /// Removes the disk; requests that the device has are waited for.
+    pub(super) fn stop(&mut self, device: u32) -> Outcome<()> {
+        self.send(ControlCommand::Stop, device, None, 0, || false)
+    }
+
+    /// Deletes the device. TIMEDOUT: it is gone from this host, but a process holds its disk, and its number is not free yet.
+    pub(super) fn delete(&mut self, device: u32, patience: Duration) -> Outcome<()> {
+        let until = Instant::now() + patience;
+        self.send(ControlCommand::Delete, device, None, 0, || Instant::now() > until)
+    }
+}

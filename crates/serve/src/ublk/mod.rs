@@ -1,0 +1,274 @@
+//! The device as a block device of this host by the kernel's ublk driver (Linux 6.0 and later).
+
+mod abi;
+mod channel;
+mod control;
+mod left;
+mod queue;
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, Kind, Result};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use self::abi::{Info, MOST_DEPTH};
+use self::channel::Channel;
+use self::control::{Control, PATH};
+pub use self::left::delete_left_ublk;
+use self::queue::Inbox;
+use crate::SECTOR;
+use crate::device::{BlockDevice, Limits};
+use crate::holders;
+use crate::supervisor::Supervisor;
+
+/// A read or write of the kernel has at most this many bytes; so much memory is kept for each request that has come at once.
+const LONGEST_BYTES: u32 = 512 << 10;
+/// Requests are no shorter limited than this: the kernel reads and writes whole pages.
+const PAGE: u32 = 4096;
+/// Time for the files of a new device to appear in `/dev`.
+const APPEARS: Duration = Duration::from_secs(5);
+/// Time for the threads of queues to end once the disk is gone.
+const QUEUES_END: Duration = Duration::from_secs(5);
+const BETWEEN: Duration = Duration::from_millis(5);
+
+/// Properties of a ublk device.
+#[derive(Clone, Debug)]
+pub struct UblkOptions {
+    /// Queues, each with a thread of its own; no more than there are processors.
+    pub queues: u16,
+    /// Requests in flight in each queue: 1 to 4096.
+    pub depth: u16,
+    /// Time for processes to leave a file system before unmounting fails.
+    pub patience: Duration,
+    /// A command that calls [`crate::delete_left_ublk`] with the number that is added as its last argument. It runs where this
+    /// process was killed: the kernel removes the disk then, but not the device. Without one, `/dev/ublkcN` stays.
+    pub cleaner: Vec<OsString>,
+}
+
+impl Default for UblkOptions {
+    fn default() -> Self {
+        Self { queues: 1, depth: 128, patience: Duration::from_secs(10), cleaner: Vec::new() }
+    }
+}
+
+/// A ublk device with the threads that serve it. The kernel does not look for partitions; `partx -a` shows them.
+pub(crate) struct Ublk {
+    supervisor: Supervisor,
+    control: Control,
+    /// N in `/dev/ublkbN`.
+    device: u32,
+    queues: Vec<(Arc<Inbox>, JoinHandle<()>)>,
+    started: bool,
+}
+
+/// Longest read or write in bytes.
+fn longest_request(limits: &Limits) -> Result<u32> {
+    let longest = u64::from(limits.max_sectors) * SECTOR as u64;
+    let longest = longest.min(u64::from(LONGEST_BYTES)) as u32 / PAGE * PAGE;
+    if longest == 0 {
+        let problem =
+            format!("the device takes {} sectors at most, and ublk sends whole pages", limits.max_sectors);
+        return Err(Error::new(Kind::Config, problem).hint("its requests must have 8 sectors or more"));
+    }
+    Ok(longest)
+}
+
+fn check(limits: &Limits, options: &UblkOptions) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::new(Kind::Unsupported, "a ublk device needs root")
+            .hint("run it as root, or use the FUSE file or NBD"));
+    }
+    if limits.sectors == 0 {
+        return Err(
+            Error::new(Kind::Config, "a ublk device has at least one sector").hint("choose another size")
+        );
+    }
+    if options.queues == 0 || options.depth == 0 || options.depth > MOST_DEPTH {
+        let problem = format!("{} queues of {} requests are impossible", options.queues, options.depth);
+        return Err(
+            Error::new(Kind::Config, problem).hint(format!("one queue or more, of 1 to {MOST_DEPTH}"))
+        );
+    }
+    Ok(())
+}
+
+/// An error of the driver.
+fn refused(work: &str, errno: Errno) -> Error {
+    Error::new(Kind::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
+        .in_file(Path::new(PATH))
+        .hint("`dmesg` may say why")
+}
+
+/// Opens or finds a file of a new device, which appears soon.
+fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Result<T> {
+    let until = Instant::now() + APPEARS;
+    loop {
+        match open(path) {
+            Ok(opened) => return Ok(opened),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => {
+                std::thread::sleep(BETWEEN);
+            }
+            Err(error) => {
+                return Err(Error::io(path, error).hint("/dev must show the devices of this host (devtmpfs)"));
+            }
+        }
+    }
+}
+
+impl Ublk {
+    /// Makes a ublk device of the device.
+    pub(crate) fn start(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
+        let limits = device.limits();
+        check(&limits, options)?;
+        let buffer_bytes = longest_request(&limits)?;
+        let mut control = Control::open()?;
+        // A random number: keys of hash maps are.
+        let token = RandomState::new().build_hasher().finish();
+        let mut cleaner = options.cleaner.clone();
+        if !cleaner.is_empty() {
+            cleaner.push(token.to_string().into());
+        }
+        let supervisor = Supervisor::start(&cleaner)?;
+        let wanted = Info {
+            queues: options.queues,
+            depth: options.depth,
+            buffer_bytes,
+            device: u32::MAX,
+            flags: 0,
+            token,
+        };
+        let info = control.add(&wanted).map_err(|errno| refused("make a device", errno))?;
+        let mut ublk = Self { supervisor, control, device: info.device, queues: Vec::new(), started: true };
+        ublk.control
+            .set_parameters(info.device, abi::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
+            .map_err(|errno| refused("take the limits of the device", errno))?;
+        // It may be open once only.
+        let path = PathBuf::from(format!("/dev/ublkc{}", info.device));
+        let file = Arc::new(appearing(&path, |path| OpenOptions::new().read(true).write(true).open(path))?);
+        for queue in 0..info.queues {
+            ublk.start_queue(&file, device, &info, queue)?;
+        }
+        drop(file);
+        let queues = &ublk.queues;
+        let failed = || queues.iter().any(|(_, thread)| thread.is_finished());
+        ublk.control.start(info.device, failed).map_err(|errno| refused("start the device", errno))?;
+        appearing(&ublk.path(), Path::metadata)?;
+        Ok(ublk)
+    }
+
+    /// Starts the thread of a queue and waits until it takes requests.
+    fn start_queue(
+        &mut self,
+        file: &Arc<File>,
+        device: &Arc<dyn BlockDevice>,
+        info: &Info,
+        queue: u16,
+    ) -> Result<()> {
+        let failed = |error: io::Error| Error::io(Path::new(PATH), error);
+        let inbox = Arc::new(Inbox::new().map_err(failed)?);
+        let (sender, opened) = channel();
+        let (file, device, info) = (Arc::clone(file), Arc::clone(device), *info);
+        let thread_inbox = Arc::clone(&inbox);
+        let thread = std::thread::Builder::new()
+            .name(format!("ublk-{queue}"))
+            .spawn(move || run_queue(file, &info, queue, &*device, &thread_inbox, &sender))
+            .map_err(failed)?;
+        self.queues.push((inbox, thread));
+        opened
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("its thread ended")))
+            .map_err(|error| control::no_ring(&error))
+    }
+
+    /// The block device, `/dev/ublkbN`.
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/ublkb{}", self.device))
+    }
+
+    pub(crate) fn supervisor(&mut self) -> &mut Supervisor {
+        &mut self.supervisor
+    }
+
+    /// Removes the disk, also from processes that use it, and deletes the device.
+    ///
+    /// # Errors
+    /// Names the processes that held it; nothing is left behind all the same.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.started) {
+            return Ok(());
+        }
+        let stopped = self.control.stop(self.device).map_err(|errno| refused("stop the device", errno));
+        let until = Instant::now() + QUEUES_END;
+        for (inbox, thread) in self.queues.drain(..) {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(BETWEEN);
+            }
+            inbox.leave();
+            // A thread that panicked has ended its queue with it.
+            let _ = thread.join();
+        }
+        left::unmount_all(self.device);
+        let deleted = match self.control.delete(self.device, left::PATIENCE) {
+            Ok(()) => Ok(()),
+            Err(Errno::TIMEDOUT) => Err(self.in_use()),
+            Err(errno) => Err(refused("delete the device", errno)),
+        };
+        self.supervisor.end();
+        stopped.and(deleted)
+    }
+
+    /// The error for processes that still hold the disk, which the kernel calls deleted.
+    fn in_use(&self) -> Error {
+        let path = self.path();
+        let held = holders::listed(holders::of(Path::new(&format!("{} (deleted)", path.display()))));
+        let problem = held.unwrap_or_else(|| "it is in use".to_owned());
+        Error::new(Kind::Io, problem)
+            .in_file(&path)
+            .hint("the device is gone for these processes; end them before it next time")
+    }
+}
+
+impl Drop for Ublk {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Gives up the capability of an administrator for this thread. From servers that lack it the kernel takes no partition tables
+/// (6.3 and later): a process that is killed while its driver reads one cannot end, nor can the device be deleted (seen on 6.12).
+fn give_up_administration() -> rustix::io::Result<()> {
+    let mut sets = capabilities(None)?;
+    sets.effective.remove(CapabilitySet::SYS_ADMIN);
+    set_capabilities(None, sets)
+}
+
+/// The thread of a queue.
+fn run_queue(
+    file: Arc<File>,
+    info: &Info,
+    queue: u16,
+    device: &dyn BlockDevice,
+    inbox: &Arc<Inbox>,
+    opened: &Sender<io::Result<()>>,
+) {
+    match give_up_administration()
+        .map_err(io::Error::from)
+        .and_then(|()| Channel::open(file, info, queue, inbox.wake()))
+    {
+        Ok(channel) => {
+            let _ = opened.send(Ok(()));
+            // Where it fails, the kernel fails the requests and removes the disk.
+            let _ = queue::serve(channel, device, inbox);
+        }
+        Err(error) => drop(opened.send(Err(error))),
+    }
+}

@@ -1,0 +1,87 @@
+//! A guest with Debian's kernel in QEMU, which switches itself off when it is done. Takes a QEMU with vfio-user, and the folder
+//! that `tests/guest/build.sh` fills; `make test-guest` provides both.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What takes longer than this on the slowest machine does not come.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// What a guest is made of.
+pub struct Parts {
+    pub folder: PathBuf,
+    qemu: PathBuf,
+}
+
+impl Parts {
+    /// `None`, with the reason printed, where there is no guest.
+    pub fn find() -> Option<Self> {
+        let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.exists());
+        let found = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-serve").exists());
+        let both = found.zip(named("EMMCLAB_QEMU"));
+        if both.is_none() {
+            eprintln!(
+                "skipped: EMMCLAB_GUEST or EMMCLAB_QEMU names nothing that `make test-guest` has prepared"
+            );
+        }
+        both.map(|(folder, qemu)| Self { folder, qemu })
+    }
+
+    /// The files of the guest at its start.
+    pub fn initrd(&self) -> PathBuf {
+        self.folder.join("initrd-serve")
+    }
+}
+
+/// QEMU with a guest in it.
+pub struct Guest {
+    qemu: Child,
+    console: tempfile::NamedTempFile,
+}
+
+impl Guest {
+    /// Boots a guest whose memory of 1 GiB is shared, with so many processors and more arguments of QEMU; `parameters` are
+    /// those of the kernel.
+    pub fn boot(parts: &Parts, initrd: &Path, processors: u32, arguments: &[&str], parameters: &str) -> Self {
+        let console = tempfile::NamedTempFile::new().unwrap();
+        let words = format!(
+            "-accel tcg,thread=multi -cpu max -m 1024 -smp {processors} -nodefaults -display none \
+             -object memory-backend-memfd,id=ram,size=1024M,share=on -machine pc,memory-backend=ram -kernel {} -initrd {} \
+             -serial file:{}",
+            parts.folder.join("vmlinuz").display(),
+            initrd.display(),
+            console.path().display(),
+        );
+        let qemu = Command::new(&parts.qemu)
+            .args(words.split_whitespace())
+            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {parameters}")])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { qemu, console }
+    }
+
+    /// What the guest said until it switched itself off.
+    pub fn finish(mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        while self.qemu.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "the guest does not end");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap()).into_owned()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+        if std::thread::panicking() {
+            let said = fs::read(&self.console).unwrap_or_default();
+            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&said));
+        }
+    }
+}
