@@ -61,6 +61,13 @@ pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Res
     set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
 }
 
+/// Limits the data of the device that the host's page cache holds and has yet to write.
+pub(super) fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
+    let refused = |error: Error| error.hint("this limit needs Linux 6.2 or later");
+    set(device, "bdi/strict_limit", "1").map_err(refused)?;
+    set(device, "bdi/max_bytes", &most_bytes.to_string()).map_err(refused)
+}
+
 /// Whether reads and writes pass the page cache of the file.
 pub(super) fn is_direct(device: &Path) -> bool {
     fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1")
@@ -77,6 +84,10 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     // As other users of loop devices expect them; the kernel keeps what was set.
     set(device, "queue/write_cache", "write back")?;
     set(device, "queue/max_sectors_kb", "0")?;
+    if attributes(device).join("bdi/strict_limit").exists() {
+        set(device, "bdi/strict_limit", "0")?;
+        set(device, "bdi/max_ratio", "100")?;
+    }
     let mut command = programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
     programs::finish(command)?;

@@ -23,13 +23,15 @@ pub struct LoopOptions {
     pub block_bytes: u32,
     /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
     pub partitions: bool,
+    /// Most data in the host's page cache that is yet to be written to it; as the host has it without.
+    pub dirty_bytes: Option<u64>,
     /// Time for processes to leave a file system before unmounting fails.
     pub patience: Duration,
 }
 
 impl Default for LoopOptions {
     fn default() -> Self {
-        Self { block_bytes: 512, partitions: false, patience: Duration::from_secs(10) }
+        Self { block_bytes: 512, partitions: false, dirty_bytes: None, patience: Duration::from_secs(10) }
     }
 }
 
@@ -96,6 +98,9 @@ impl LoopDisk {
                 .hint("blocks of 4096 bytes may help"));
         }
         attach::limit(&disk.device, longest, limits.write_cache)?;
+        if let Some(bytes) = options.dirty_bytes {
+            attach::limit_dirty(&disk.device, bytes)?;
+        }
         Ok(disk)
     }
 
