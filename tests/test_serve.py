@@ -334,6 +334,14 @@ def test_a_device_is_served_from_python() -> None:
     assert [change["to"] for change in disk.result()["setting_changes"]] == ["77.0"]
 
 
+def test_a_loop_device_is_named_by_its_path_as_text() -> None:
+    need_loop()
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+    with lab.serve(config, loop=True, clock="free") as disk:
+        assert repr(disk) == f"<LiveDevice 'small-1gb' at {disk.path}>"
+        assert disk.run(["test", "-b", disk.path]) == 0
+
+
 def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
     """Give operation, sector, sectors and response time (ns) of each request with data."""
     frame = lab.read(path).to_arrow().to_pylist()

@@ -215,6 +215,22 @@ class LiveDevice:
         self._live.mount(fspath(folder), options=options)
         self.mounted = fspath(folder)
 
+    def unmount(self) -> None:
+        """Unmount the file system; its data is on the device when this returns.
+
+        Raises:
+            EmmclabError: processes keep it busy; the message names them.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.unmount()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop device
+        """
+        self._live.unmount()
+        self.mounted = None
+
     def run(self, command: Sequence[str]) -> int:
         """Run a command, which finds the loop device and its mount in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
 
@@ -382,7 +398,7 @@ def serve(
     served = LiveDevice(live, config, said, temporary)
     try:
         if loop:
-            served.paths.append(live.serve_loop(dirty_bytes=dirty_bytes))
+            served.paths.append(fspath(live.serve_loop(dirty_bytes=dirty_bytes)))
             if mkfs is not None:
                 live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
             if mount is not None:
@@ -391,7 +407,7 @@ def serve(
                 served.prepared = served.result()
                 served.clear_counters()
         elif file:
-            served.paths.append(live.serve_file())
+            served.paths.append(fspath(live.serve_file()))
         if nbd:
             socket = fspath(nbd) if temporary is None else f"{temporary}/nbd.sock"
             served.paths.append(live.serve_nbd(path=socket))
