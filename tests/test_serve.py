@@ -342,6 +342,20 @@ def test_a_loop_device_is_named_by_its_path_as_text() -> None:
         assert disk.run(["test", "-b", disk.path]) == 0
 
 
+def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None:
+    need_loop()
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+    with lab.serve(config, loop=True, clock="free", dirty_bytes=64 << 20) as disk:
+        limits = Path("/sys/block", Path(disk.path).name, "bdi")
+        if not (limits / "strict_limit").exists():
+            missing("a kernel that limits dirty data of a device (6.2)")
+        assert (limits / "strict_limit").read_text() == "1\n"
+        # The kernel keeps a share of its own limit, in steps of a millionth.
+        assert int((limits / "max_bytes").read_text()) <= 72 << 20
+    assert (limits / "strict_limit").read_text() == "0\n"
+    assert (limits / "max_ratio").read_text() == "100\n"
+
+
 def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
     """Give operation, sector, sectors and response time (ns) of each request with data."""
     frame = lab.read(path).to_arrow().to_pylist()
