@@ -32,7 +32,8 @@ def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Pat
 
         def remount() -> None:
             disk.unmount()
-            assert disk.run(["fsck.ext4", "-fn", disk.path]) == 0, f"seed {SEED}"
+            check = f"PATH=$PATH:/usr/sbin:/sbin; fsck.ext4 -fn {disk.path} >{tmp_path}/fsck 2>&1"
+            assert disk.run(["sh", "-c", check]) == 0, (SEED, (tmp_path / "fsck").read_text())
             disk.mount(mount, options="discard")
 
         rounds = Rounds(mount, SEED)

@@ -54,7 +54,8 @@ def advil_postmark(results: Results) -> Measurement:
         f"Postmark wrote {bare['bytes_written'] / 2**20:,.0f} MB in requests of "
         f"{bare['bytes_written'] / 1024 / max(bare['write'], 1):,.0f} KB on average: the kernel of this host "
         "merges what the page cache holds, and its 5 s between commits pass on the host's clock, not on the "
-        "device's. The layers keep what they need to recover, which the paper's did not."
+        "device's; how much that matters was not measured. The layers keep what they need to recover, which "
+        "the paper's did not."
     )
     return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, ['Postmark'])}")
 
