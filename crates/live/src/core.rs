@@ -377,7 +377,7 @@ impl Core {
         if self.stack.stop().is_none() {
             self.stack.power_off(now, &mut Quiet)?;
         }
-        self.recording.take().map_or(Ok(()), Recording::finish)
+        self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))
     }
 
     /// Figures now, and since the last look.

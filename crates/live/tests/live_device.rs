@@ -393,11 +393,14 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
     for i in 0..5 {
         client.ask(Action::Write(stamp(i, 16)), u64::from(i) * 16, 16, Modifiers::RELIABLE).unwrap();
     }
+    device.set("controller.read_overhead_us", "5").unwrap();
     client.read(0, 16);
     client.flush().unwrap();
     device.stop().unwrap();
     let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
     let batch = reader.next_batch().unwrap().unwrap();
+    let note = reader.header().note.unwrap();
+    assert!(note.contains("settings changed: controller.read_overhead_us = 5.0 from 0.005 s on"), "{note}");
     let requests: Vec<_> = batch.iter().collect();
     let ops: Vec<_> = requests.iter().map(|request| request.op).collect();
     assert_eq!(ops, [vec![Op::Write; 5], vec![Op::Read, Op::Flush]].concat());
