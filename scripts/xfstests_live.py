@@ -135,7 +135,7 @@ def main() -> int:
     parser.add_argument("--layer", dest="layers", action="append", default=[])
     parser.add_argument("--set", dest="settings", action="append", default=[], help="a setting of a layer")
     parser.add_argument("--seconds", type=float, default=float("inf"))
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if not (options.folder / "check").exists() or os.geteuid() != 0:
         sys.exit(f"{options.folder}: there is no xfstests that was built, or you are not root")
     known = {entry.pw_name for entry in pwd.getpwall()}
