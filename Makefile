@@ -1,5 +1,5 @@
 # The doors of the project; each sets up what it needs.
-.PHONY: demo test test-guest soak check bench generate setup clean
+.PHONY: demo test test-guest soak soak-live check bench generate setup clean
 
 demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with the path of a report
 	@scripts/setup.sh run
@@ -15,6 +15,10 @@ test-guest: ## records a guest with an SD card over ssh, and drives the eMMC of 
 soak: ## random tests with new cases each time, seeds printed: make soak ROUNDS=20 TESTS="reference_model images"
 	@scripts/setup.sh dev
 	@scripts/soak.sh $(or $(ROUNDS),10) $(TESTS)
+
+soak-live: ## files and xfstests on served devices, as root: make soak-live SECONDS=1200 XFSTESTS=/path
+	@scripts/setup.sh dev
+	@XFSTESTS=$(XFSTESTS) scripts/soak_live.sh $(SECONDS)
 
 check: ## formatting, lints, types, generated files, house rules
 	@scripts/setup.sh dev

@@ -39,6 +39,9 @@ run emmclab-serve nbd_speed
 printf '\n== The device as a FUSE file and a loop device\n'
 run emmclab-serve fuse_speed ||
     printf 'needs root and fio\n'
+printf '\n== A served device beside a plain file of another FUSE file system\n'
+.venv/bin/python benches/live_speed.py ||
+    printf 'needs root, fio and bindfs\n'
 printf "\n== Beside SSDsim, whole processes\n"
 .venv/bin/python benches/whole_process.py
 printf "\n== Presets of real devices\n"

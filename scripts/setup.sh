@@ -41,9 +41,10 @@ if [ "$what" = dev ]; then
     if [ "$(id -u)" = 0 ]; then
         for need in fio:fio sqlite3:sqlite3 mkfs.ext4:e2fsprogs sshd:openssh-server ssh:openssh-client adb:adb \
             mksh:mksh toybox:toybox busybox:busybox-static trace-cmd:trace-cmd fusermount3:fuse3 mkfs.xfs:xfsprogs \
-            mkfs.btrfs:btrfs-progs mkfs.f2fs:f2fs-tools mkfs.vfat:dosfstools losetup:mount; do
+            mkfs.btrfs:btrfs-progs mkfs.f2fs:f2fs-tools mkfs.vfat:dosfstools losetup:mount postmark:postmark \
+            bindfs:bindfs; do
             PATH=$PATH:/usr/sbin:/sbin command -v "${need%%:*}" >/dev/null ||
-                package "${need#*:}" "some tests of the recorder or of exports are skipped"
+                package "${need#*:}" "some tests of the recorder, of exports or of live studies are skipped"
         done
     fi
 fi

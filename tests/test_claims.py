@@ -34,6 +34,7 @@ from emmclab.claims import (
     open_parts,
     parse,
     rules,
+    studies_of,
     verdict,
 )
 from emmclab.errors import ConfigError
@@ -86,7 +87,8 @@ INPUTS = {
 def results(reproduced: Path, ledger: list[dict[str, Any]]) -> dict[str, Results]:
     """The results of every study that claims are judged on."""
     assert ledger
-    return {name: Results.load(reproduced / "results" / name) for name in studies()}
+    names = studies_of(papers().values())
+    return {name: Results.load(reproduced / "results" / name) for name in names}
 
 
 def test_the_ledger_has_every_published_claim_once_in_the_published_words(shared_traces: Path) -> None:

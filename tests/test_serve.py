@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, missing
+from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing
+from emmclab.live import CHANGING
 
 #: Small, so that preparing it takes no time, and one that keeps data in a cache.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")
@@ -86,11 +88,15 @@ def serve(folder: Path) -> Iterator[Any]:
         yield start
 
 
-def qemu_io(uri: str, *commands: str) -> subprocess.CompletedProcess[str]:
-    """Run commands of qemu-io on an NBD server."""
+def qemu_io(uri: str, *commands: str, cache: str = "writethrough") -> subprocess.CompletedProcess[str]:
+    """Run commands of qemu-io on an NBD server; with the cache `writethrough`, each write is one with FUA."""
     words = [word for command in commands for word in ("-c", command)]
     return subprocess.run(
-        ["qemu-io", "-f", "raw", *words, uri], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        ["qemu-io", "-f", "raw", "-t", cache, *words, uri],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 
@@ -140,10 +146,56 @@ def test_a_cut_fails_requests_until_power_is_back(serve: Any) -> None:
     assert qemu_io(served.uri, "read -P 9 0 4k").returncode == 0
     assert served.ask("set", "clock=x2").returncode == 0
     assert json.loads(served.ask("status").stdout)["clock"] == "x2"
-    refused = served.ask("set", "gc.policy=fifo")
-    assert refused.returncode == 2 and "these can: clock" in refused.stderr
     assert served.ask("stop").returncode == 0
     assert served.process.wait(PATIENCE_S) == 0
+
+
+def test_settings_change_in_use_and_everything_made_under_them_says_so(serve: Any, folder: Path) -> None:
+    need("qemu-io")
+    image = folder / "disk.img"
+    cached = ("--set", "cache.size_kb=64", "--set", "cache.write_back=when_full")
+    served = serve("--clock", "free", *cached, "--image", image)
+    assert served.ask("set", "cache.lies=flush").returncode == 0
+    assert qemu_io(served.uri, "write -P 9 0 4k", "flush", cache="writeback").returncode == 0
+    for command in ("cut", "restore"):
+        assert served.ask(command).returncode == 0
+    assert qemu_io(served.uri, "read -P 0 0 4k").returncode == 0, "the flush lied"
+    for setting, said in (
+        ("gc.policy=fifo", "in a device in use"),
+        ("mapping.unwritten_read=free", "the map is laid out by it"),
+        ("cache.size_kb=0", "cache"),
+        ("cache.flush_us=-3", "flush_us"),
+        ("cache.flish_us=3", "flush_us"),
+    ):
+        refused = served.ask("set", setting)
+        assert refused.returncode == 2 and said in refused.stderr, refused.stderr
+    [change] = json.loads(served.ask("status").stdout)["setting_changes"]
+    assert (change["key"], change["from"], change["to"]) == ("cache.lies", '"none"', '"flush"')
+    code, out, said = served.end()
+    assert code == 0, said
+    assert "cache.lies from none to flush at" in " ".join((out + said).split())
+    served = serve("--clock", "free", *cached, "--image", image)
+    _, _, said = served.end()
+    assert "in the last run of this image settings changed: cache.lies from none to flush" in said
+
+
+def test_a_second_device_holds_what_a_layer_puts_there(serve: Any, folder: Path) -> None:
+    need("qemu-io")
+    layer = ("--layer", "advil", "--set", "advil.second_device=true", "--set", "advil.reserved=8MB")
+    beside = ("--device2", "small-1gb", "--image", folder / "a.img", "--image2", folder / "b.img")
+    served = serve("--clock", "free", "--json", *layer, *beside)
+    writes = [f"write -P {i + 1} {i * 3}M 4k" for i in range(8)]
+    assert qemu_io(served.uri, *writes, "flush").returncode == 0
+    code, out, said = served.end()
+    assert code == 0, said
+    result = json.loads(out)
+    assert result["second_device"]["device"] == "small-1gb" and result["options"]["second"] == "small-1gb"
+    assert result["second_device"]["host_bytes_written"] >= 8 * 4096
+    served = serve("--clock", "free", *layer, *beside)
+    reads = [f"read -P {i + 1} {i * 3}M 4k" for i in range(8)]
+    done = qemu_io(served.uri, *reads)
+    assert done.returncode == 0 and "failed" not in done.stdout, done.stdout
+    served.end()
 
 
 def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, folder: Path) -> None:
@@ -178,8 +230,19 @@ def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Pat
     )
     assert done.returncode == 7, done.stderr
     assert done.stdout.startswith("42\n") and "write amplification" in done.stdout.lower()
+    assert "making and mounting the file system came before and is not counted" in done.stderr
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not mount.exists()
+
+
+def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
+    need_loop()
+    need("mkfs.ext4")
+    words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", folder / "mnt", "--json"]
+    result = json.loads(emmclab(*words, "--", "true").stdout)
+    before = result["prepared"]
+    assert before["requests"]["bytes_written"] > 1 << 20 > result["requests"]["bytes_written"]
+    assert result["flash"]["page_programs"]["total"] < before["flash"]["page_programs"]["total"]
 
 
 def test_a_killed_server_leaves_no_mount(folder: Path) -> None:
@@ -269,6 +332,9 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
         (["--precondition", __file__], "aged by a trace"),
         (["--html", "/no/such/folder/x.html"], "folder"),
         (["--set", "cache.lies=flush"], "cache"),
+        (["--device2", "small-1gb"], "no layer uses it"),
+        (["--layer", "advil", "--set", "advil.second_device=true"], "there is no second device"),
+        (["--image2", "/tmp/x.img"], "image for each"),
     ],
 )
 def test_impossible_options_are_refused(folder: Path, options: list[str], said: str) -> None:
@@ -299,10 +365,34 @@ def test_a_device_is_served_from_python() -> None:
         assert disk.stats()["requests"] == 0
         disk.cut()
         disk.restore()
+        disk.set("geometry.block_groups.0.program_us", "77")
         with pytest.raises(lab.ConfigError, match="cannot change"):
             disk.set("gc.policy", "fifo")
     assert not socket.exists()
     assert disk.result()["requests"]["total"] == 0
+    assert [change["to"] for change in disk.result()["setting_changes"]] == ["77.0"]
+
+
+def test_a_loop_device_is_named_by_its_path_as_text() -> None:
+    need_loop()
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+    with lab.serve(config, loop=True, clock="free") as disk:
+        assert repr(disk) == f"<LiveDevice 'small-1gb' at {disk.path}>"
+        assert disk.run(["test", "-b", disk.path]) == 0
+
+
+def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None:
+    need_loop()
+    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+    with lab.serve(config, loop=True, clock="free", dirty_bytes=64 << 20) as disk:
+        limits = Path("/sys/block", Path(disk.path).name, "bdi")
+        if not (limits / "strict_limit").exists():
+            missing("a kernel that limits dirty data of a device (6.2)")
+        assert (limits / "strict_limit").read_text() == "1\n"
+        # The kernel keeps a share of its own limit, in steps of a millionth.
+        assert int((limits / "max_bytes").read_text()) <= 72 << 20
+    assert (limits / "strict_limit").read_text() == "0\n"
+    assert (limits / "max_ratio").read_text() == "100\n"
 
 
 @pytest.mark.parametrize("road", ["file", "loop"])
@@ -383,3 +473,9 @@ def test_a_full_disk_below_the_image_loses_nothing_durable_and_room_ends_it(serv
         assert code == 0, said
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_the_page_on_live_devices_lists_every_setting_that_can_change() -> None:
+    text = (ROOT / "docs" / "concepts" / "live.md").read_text(encoding="utf-8")
+    part = text.partition("## Settings that change in use")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`([a-z_]+(?:\.[a-z_*]+)+)`", part)) | {"clock"} == set(CHANGING)

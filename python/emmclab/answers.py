@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from emmclab.result import Result
 
@@ -95,6 +96,8 @@ def warnings(result: Result) -> list[str]:
     found = [text] if (text := ended_early(result)) else []
     if (lie := result["configuration.lies"]) != "none":
         found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
+    if changes := result.get("setting_changes"):
+        found.append(f"settings changed during the run: {changes_line(changes)}")
     load, recorded = result["run.load"], result["recorded"]
     completions = recorded["response"]["all"]["recorded_ms"] is not None
     closed = "--mode closed" if completions else ""
@@ -115,6 +118,20 @@ def warnings(result: Result) -> list[str]:
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
         )
     return found
+
+
+def changes_line(changes: Sequence[Mapping[str, Any]]) -> str:
+    """Name settings that changed while a device was served, each with its simulated time.
+
+    >>> changes_line([{"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'}])
+    'cache.lies from none to flush at 1.500 s'
+    """
+    return ", ".join(
+        "{key} from {} to {} at {at_s:.3f} s".format(
+            *(change[side].strip('"') for side in ("from", "to")), key=change["key"], at_s=change["at_s"]
+        )
+        for change in changes
+    )
 
 
 def mode_line(result: Result) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from emmclab.errors import ConfigError
@@ -102,6 +102,8 @@ class Rule:
     cannot: str = ""
     not_yet: str = ""
     unchecked: str = ""
+    #: Further studies that measure it by other means, each with `study`, `measure` and what else differs.
+    again: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def own(self) -> frozenset[str]:
@@ -150,7 +152,8 @@ def parse(text: str, name: str) -> list[Rule]:
         try:
             checks = tuple(Check(**check) for check in entry.get("checks", ()))
             printed = tuple(entry.get("printed_in", ()))
-            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed})
+            again = tuple(entry.get("again", ()))
+            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": again})
         except TypeError as error:
             raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", kind="config") from error
         said = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
@@ -219,7 +222,8 @@ def judge_study(results: Results) -> list[Claim]:
     """Judge the claims that one study measures, with the verdicts that the whole ledger has."""
     name = results.about["name"]
     paper = studies()[name]
-    return [_judge(paper, rule, results) for rule in rules(paper) if rule.measure and rule.study == name]
+    found = [replace(rule, **more) for rule in rules(paper) for more in ({}, *rule.again)]
+    return [_judge(paper, rule, results) for rule in found if rule.measure and rule.study == name]
 
 
 def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:

@@ -29,8 +29,8 @@ _CLEANER = """import sys
 sys.path.insert(0, sys.argv[1])
 from emmclab import _core
 _core.delete_left_ublk(int(sys.argv[2]))"""
-#: Settings that can change while a device is served.
-CHANGING = ("clock",)
+#: Settings that can change while a device is served; `*` stands for the number of a block group.
+CHANGING: tuple[str, ...] = tuple(_core.Live.changing())
 
 
 class LiveDevice:
@@ -52,6 +52,8 @@ class LiveDevice:
         self.paths: list[str] = []
         #: Where it is mounted.
         self.mounted: str | None = None
+        #: Figures of making and mounting a file system, which the result leaves out; None where neither was.
+        self.prepared: Result | None = None
 
     @property
     def path(self) -> str:
@@ -114,7 +116,7 @@ class LiveDevice:
         return status
 
     def result(self) -> Result:
-        """Sum up the run so far, as a simulation is summed up.
+        """Sum up the run so far, as a simulation is summed up; with a file system, since it was mounted.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -125,6 +127,31 @@ class LiveDevice:
 
     def _sum(self, text: str) -> Result:
         return Result({"trace": "live", **json.loads(text), "options": self._said})
+
+    def clear_counters(self) -> None:
+        """Have the figures of the result begin now; what was served before counts no more.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.clear_counters()
+        ...     disk.result()["requests.total"]
+        0
+        """
+        self._live.clear_counters()
+
+    def drain(self) -> None:
+        """Have the layers move all data that they keep aside; the result's `run.drain_s` is the time of that.
+
+        Raises:
+            ConfigError: the clock is not `free`, or requests are under way.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.drain()
+        ...     disk.result()["run.drain_s"]
+        0.0
+        """
+        self._live.drain()
 
     def news(self) -> list[str]:
         """Give what exports had to say since the last call, as that a guest has connected.
@@ -187,25 +214,54 @@ class LiveDevice:
         self._live.restore()
 
     def set(self, key: str, value: str) -> None:
-        """Change a setting of the running service: `clock` (real, free, or x and a factor).
+        """Change a setting of the running device, one of `CHANGING`: a time, a limit, a lie; or the `clock`.
+
+        The result names each change with its time, in `setting_changes`.
 
         Raises:
-            ConfigError: the setting cannot change while the device is served.
+            ConfigError: the setting cannot change while the device is served, or not to this value.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
         ...     disk.set("clock", "x0.1")
-        ...     disk.stats()["clock"]
-        'x0.1'
+        ...     disk.set("controller.write_overhead_us", "250")
+        ...     disk.stats()["clock"], disk.result()["setting_changes"][0]["to"]
+        ('x0.1', '250.0')
         """
-        if key not in CHANGING:
-            raise ConfigError(
-                f"`{key}` cannot change while the device is served",
-                kind="config",
-                field=key,
-                hint=f"these can: {', '.join(CHANGING)}",
-            )
-        self._live.set_clock(value)
+        self._live.set(key, value)
+
+    def mount(self, folder: str | PathLike[str], *, options: str | None = None) -> None:
+        """Mount the file system on the loop device at a folder, with options as `mount -o` takes them.
+
+        Raises:
+            ConfigError: there is no loop device.
+            EmmclabError: there is no file system on it that the kernel knows.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.mount("/mnt/phone")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop device
+        """
+        self._live.mount(fspath(folder), options=options)
+        self.mounted = fspath(folder)
+
+    def unmount(self) -> None:
+        """Unmount the file system; its data is on the device when this returns.
+
+        Raises:
+            EmmclabError: processes keep it busy; the message names them.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.unmount()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop device
+        """
+        self._live.unmount()
+        self.mounted = None
 
     def run(self, command: Sequence[str]) -> int:
         """Run a command on the loop or ublk device, which `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT` name for it.
@@ -274,9 +330,12 @@ def serve(
     mkfs: str | None = None,
     mkfs_options: Sequence[str] = (),
     overwrite: bool = False,
+    dirty_bytes: int | None = None,
     mount: str | PathLike[str] | None = None,
     mount_options: str | None = None,
     image: str | PathLike[str] | None = None,
+    second: Device | str | None = None,
+    second_image: str | PathLike[str] | None = None,
     clock: str = "real",
     think: bool = False,
     precondition: str = "none",
@@ -306,10 +365,14 @@ def serve(
         mkfs: make this file system on the loop or ublk device: ext4, xfs, btrfs, f2fs or vfat.
         mkfs_options: more options of its `mkfs` tool.
         overwrite: whether `mkfs` may overwrite a file system that is there.
+        dirty_bytes: most data of the loop device in the host's page cache that is yet to be written, as the
+            small memory of a phone has it; by default what the host allows.
         mount: folder to mount the loop or ublk device at.
         mount_options: as `mount -o` takes them.
         image: file of the contents, kept with the device's state beside it (`IMAGE.state`); else both are
             gone at the end.
+        second: a device beside it, for layers that use one.
+        second_image: as `image`, of the second device; needed where both are given.
         clock: `real` (requests take the time that the device takes), `free` (no time; simulated time goes
             on only while requests are served), or `x0.1` (ten times as fast as real).
         think: on a free clock, count the time of the host between requests.
@@ -339,6 +402,7 @@ def serve(
             field="precondition",
             hint="sequential:PCT, random:PCT or steady[:CAPACITIES]",
         )
+    beside = Device.named(second) if isinstance(second, str) else second
     needs_disk = mkfs is not None or mount is not None
     if loop is None:
         loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
@@ -363,6 +427,8 @@ def serve(
         think=think,
         layers=stack(layers, layer_settings or {}),
         image=None if image is None else fspath(image),
+        second=None if beside is None else beside._config,
+        second_image=None if second_image is None else fspath(second_image),
         record=None if record is None else fspath(record),
         log=None if log is None else fspath(log),
         check=check,
@@ -374,7 +440,8 @@ def serve(
     # Options of a replay that a live run has no choice of.
     said |= {"rate": 1.0, "passes": 1, "wrap_addresses": False, "drain": False}
     if layers:
-        said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {}), "second": None}
+        said |= {"layers": list(layers), "layer_settings": dict(layer_settings or {})}
+        said["second"] = None if beside is None else beside.name
     temporary = None
     if nbd == "auto":
         import tempfile  # Not for those who serve nothing.
@@ -383,12 +450,15 @@ def serve(
     served = LiveDevice(live, config, said, temporary)
     try:
         if loop or ublk:
-            served.paths.append(fspath(live.serve_ublk(cleaner=_cleaner()) if ublk else live.serve_loop()))
+            path = live.serve_ublk(cleaner=_cleaner()) if ublk else live.serve_loop(dirty_bytes=dirty_bytes)
+            served.paths.append(fspath(path))
             if mkfs is not None:
                 live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
             if mount is not None:
-                live.mount(fspath(mount), options=mount_options)
-                served.mounted = fspath(mount)
+                served.mount(mount, options=mount_options)
+            if needs_disk:
+                served.prepared = served.result()
+                served.clear_counters()
         if file and not loop:
             served.paths.append(fspath(live.serve_file()))
         if nbd:

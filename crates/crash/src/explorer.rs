@@ -137,7 +137,9 @@ impl Explorer {
                 .hint("the workload wrote nothing"));
         }
         let cuts = match options.only {
-            Some((cut, _)) if cut < all => [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into(),
+            Some((cut, _)) if cut < all => {
+                [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into()
+            }
             Some((cut, _)) => {
                 return Err(Error::new(Kind::Config, format!("the log has moments 0 to {}", all - 1))
                     .of_field("cut", 0, cut.to_string().as_bytes()));

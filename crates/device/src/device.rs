@@ -148,6 +148,12 @@ impl Device {
         self.counters = Counters::new(self.geometry().groups.len());
     }
 
+    /// Counts of work and busy times start from 0; data, wear and times stay.
+    pub fn clear_counters(&mut self) {
+        self.counters = Counters::new(self.geometry().groups.len());
+        self.nand.clear_load();
+    }
+
     /// Has victims of collection chosen by `policy` from now on, in place of the policy of the settings; on a device with data, the
     /// full blocks are put into the order that it needs. An image of the device does not keep the policy.
     ///

@@ -21,6 +21,7 @@ mod load;
 mod lru;
 mod nand;
 pub mod persistence;
+mod reconfigure;
 mod settings;
 mod words;
 
@@ -35,4 +36,5 @@ pub use geometry::{Geometry, Group};
 pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
 pub use load::{DeviceConfig, Preset, Row, json_schema, presets};
 pub use nand::{BlockState, Load};
+pub use reconfigure::{CHANGEABLE, SettingChange, is_changeable};
 pub use settings::*;

@@ -131,6 +131,9 @@ pub trait Layer: Send {
     /// nothing is kept; requests that come meanwhile are served, and what they add is moved, too.
     fn drain(&mut self) {}
 
+    /// Counts of work start from 0; state stays.
+    fn clear_counters(&mut self) {}
+
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

@@ -204,6 +204,10 @@ impl Layer for Pair {
         Decision::Run
     }
 
+    fn clear_counters(&mut self) {
+        self.shares = Default::default();
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let [internal, card] = self.shares;
         vec![

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
-use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, Stop};
+use emmclab_device::{BlockState, Command, Device, DeviceConfig, Observer, Quiet, SettingChange, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
 use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
@@ -22,6 +22,9 @@ pub(crate) type Deliveries = Vec<(Arc<dyn Completions>, Vec<Completion>)>;
 
 pub(crate) struct Core {
     pub config: DeviceConfig,
+    pub second: Option<DeviceConfig>,
+    /// Settings that changed since the start.
+    pub changes: Vec<SettingChange>,
     pub layers: Vec<LayerConfig>,
     pub stack: Stack,
     pub clock: Clock,
@@ -47,7 +50,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub fn new(
-        config: &DeviceConfig,
+        (config, second): (&DeviceConfig, Option<&DeviceConfig>),
         layers: &[LayerConfig],
         stack: Stack,
         clock: Clock,
@@ -63,6 +66,8 @@ impl Core {
         };
         Ok(Self {
             config: config.clone(),
+            second: second.cloned(),
+            changes: Vec::new(),
             layers: layers.to_vec(),
             stack,
             clock,
@@ -343,12 +348,59 @@ impl Core {
         self.powered = true;
     }
 
+    /// Goes on with another value of a setting of the device.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        if let Some(layer) =
+            key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name))
+        {
+            let problem = format!(
+                "`{key}` cannot change in a device in use: the state of `{}` is laid out by it",
+                layer.name
+            );
+            return Err(Error::new(Kind::Config, problem)
+                .hint("serve the device anew with other settings of its layers"));
+        }
+        let mut config = self.config.clone();
+        config.set(key, value)?;
+        self.go_on();
+        let now = self.clock.now();
+        self.changes.extend(self.stack.reconfigure(&self.config, &config, now)?);
+        self.config = config;
+        Ok(())
+    }
+
+    /// Figures of the run begin now.
+    pub fn clear_counters(&mut self) {
+        self.go_on();
+        self.measure = Measure::default();
+        self.stack.clear_counters();
+    }
+
+    /// Has the layers move what they keep aside, on a free clock with nothing under way.
+    pub fn drain(&mut self) -> Result<()> {
+        self.go_on();
+        let hint = "have no client send requests meanwhile, and serve with the clock `free`";
+        if self.clock.pace() != Pace::Free || self.stack.open() > 0 {
+            return Err(Error::new(
+                Kind::Config,
+                "layers are drained on a free clock, without requests under way",
+            )
+            .hint(hint));
+        }
+        let now = self.clock.now();
+        let done = self.stack.drain(now, &mut Quiet)?;
+        self.clock.served(done);
+        self.image_error = self.stack.land(done).err();
+        Ok(())
+    }
+
     /// An orderly end: requests under way are finished, the device programs what it holds.
     pub fn power_off(&mut self) -> Result<()> {
         self.clock.set_pace(Pace::Free);
         self.go_on();
         self.abandon();
-        let now = self.clock.now().max(self.stack.device().idle_from());
+        let devices = [Some(self.stack.device()), self.stack.second()].into_iter().flatten();
+        let now = devices.map(Device::idle_from).fold(self.clock.now(), Nanos::max);
         let logged = self.end_log();
         if let Some(error) = self.broken.take() {
             return Err(error);
@@ -357,7 +409,7 @@ impl Core {
         if self.stack.stop().is_none() {
             self.stack.power_off(now, &mut Quiet)?;
         }
-        self.recording.take().map_or(Ok(()), Recording::finish)
+        self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))
     }
 
     /// Figures now, and since the last look.
@@ -366,11 +418,13 @@ impl Core {
         let (device, counters) = (self.stack.device(), self.stack.device().counters());
         let free = device.blocks().filter(|block| block.state == BlockState::Free).count() as u64;
         let written = counters.host_bytes_written;
+        let media = [self.stack.media(), self.stack.second_media()];
         let status = Status {
             clock: self.clock.pace().to_string(),
             powered: self.powered,
             open: self.pending.len(),
-            volatile_bytes: self.stack.media().map_or(0, emmclab_media::Media::volatile_bytes),
+            volatile_bytes: media.into_iter().flatten().map(emmclab_media::Media::volatile_bytes).sum(),
+            setting_changes: self.changes.clone(),
             waf: (written > 0).then(|| counters.waf()),
             free_blocks: free,
             collections: counters.gc_count,
@@ -390,7 +444,8 @@ impl Core {
             mode_reason: Some("live: requests come from other software".to_owned()),
             ..ReplayOptions::default()
         };
-        self.stack.result(&self.config, &self.measure, &options)
+        let result = self.stack.result(&self.config, &self.measure, &options);
+        SimulationResult { setting_changes: self.changes.clone(), ..result }
     }
 }
 

@@ -28,12 +28,16 @@ const IDLE: Duration = Duration::from_millis(200);
 pub struct LiveOptions {
     /// Layers above it, the first on top.
     pub layers: Vec<LayerConfig>,
+    /// A device beside it, for layers that use one.
+    pub second: Option<DeviceConfig>,
     /// The way of simulated time.
     pub pace: Pace,
     /// On a free clock, whether the host's time between requests counts.
     pub think: bool,
     /// The file of the contents, kept with the device's state beside it; without, both are gone at the end.
     pub image: Option<PathBuf>,
+    /// The same of the second device.
+    pub second_image: Option<PathBuf>,
     /// The device's state before its first use, and the seed of that.
     pub replay: ReplayOptions,
     /// Check the device's invariants after every command.
@@ -57,7 +61,7 @@ pub struct LiveDevice {
     shared: Arc<Shared>,
     clock: Mutex<Option<JoinHandle<()>>>,
     ending: Arc<std::sync::atomic::AtomicBool>,
-    image: Option<PathBuf>,
+    images: [Option<PathBuf>; 2],
     /// What was found of an earlier run.
     found: Found,
 }
@@ -76,7 +80,7 @@ impl LiveDevice {
         let log = options.log.as_deref();
         let log = log.map(|path| RunLog::create(path, config, &layers, &mut stack)).transpose()?;
         let clock = Clock::new(options.pace, options.think);
-        let core = Core::new(config, &layers, stack, clock, (recording, log))?;
+        let core = Core::new((config, options.second.as_ref()), &layers, stack, clock, (recording, log))?;
         let shared = Arc::new(Shared { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
         let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let thread = {
@@ -86,8 +90,8 @@ impl LiveDevice {
                 .spawn(move || shared.follow_the_clock(&ending))
                 .map_err(|error| Error::new(Kind::Io, format!("a thread cannot be started: {error}")))?
         };
-        let image = options.image.clone();
-        Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, image, found })
+        let images = [options.image.clone(), options.second_image.clone()];
+        Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, images, found })
     }
 
     /// What was found of an earlier run of the image.
@@ -100,12 +104,7 @@ impl LiveDevice {
     /// # Errors
     /// Where the image cannot be written, or a layer cannot recover.
     pub fn cut(&self) -> Result<()> {
-        let mut core = self.shared.core();
-        let done = core.cut();
-        let deliveries = core.take_deliveries();
-        drop(core);
-        deliver(deliveries);
-        done
+        self.changed(Core::cut)
     }
 
     /// The workload says what it was told is safe: the line goes into the log, behind every completion that was sent.
@@ -135,6 +134,38 @@ impl LiveDevice {
     pub fn set_pace(&self, pace: Pace) {
         self.shared.core().clock.set_pace(pace);
         self.shared.wake.notify_all();
+    }
+
+    /// Goes on with another value of a setting of the device; the change is noted in figures, result and state.
+    ///
+    /// # Errors
+    /// As [`emmclab_device::Device::reconfigure`], and for settings of layers.
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
+        self.changed(|core| core.set(key, value))
+    }
+
+    /// Figures of the run begin now; what was served before counts no more.
+    pub fn clear_counters(&self) {
+        self.shared.core().clear_counters();
+    }
+
+    /// Has the layers move all data that they keep aside to its place; the result then has the time that this took.
+    ///
+    /// # Errors
+    /// On a clock that follows the host's, and with requests under way.
+    pub fn drain(&self) -> Result<()> {
+        self.changed(Core::drain)
+    }
+
+    /// Does `work` on the core and sends what it completes.
+    fn changed<T>(&self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let mut core = self.shared.core();
+        let done = work(&mut core);
+        let deliveries = core.take_deliveries();
+        drop(core);
+        self.shared.wake.notify_all();
+        deliver(deliveries);
+        done
     }
 
     /// Figures now, and since the last call.
@@ -168,12 +199,9 @@ impl LiveDevice {
         let mut core = self.shared.core();
         let off = core.power_off();
         let deliveries = core.take_deliveries();
-        let saved = off.and_then(|()| match &self.image {
-            Some(image) => state::save(image, &core.config, &core.layers, &core.stack),
-            None => Ok(()),
-        });
+        let saved = off.and_then(|()| state::save(&self.images, &core));
         let result = core.result();
-        if let Some(media) = core.stack.media() {
+        for media in [core.stack.media(), core.stack.second_media()].into_iter().flatten() {
             media.image().release();
         }
         drop(core);

@@ -9,13 +9,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
-use emmclab_device::{Command, Device, DeviceConfig, Lpn, Quiet};
+use emmclab_device::{Command, Device, DeviceConfig, Lpn, Quiet, SettingChange};
 use emmclab_layers::LayerConfig;
 use emmclab_media::Image;
 use emmclab_replay::{ImageStore, Part, ReplayOptions, Simulation, Stack};
 use emmclab_trace::AtomicFile;
 use serde::{Deserialize, Serialize};
 
+use crate::core::Core;
 use crate::live::LiveOptions;
 
 /// Compression level of the tables.
@@ -25,7 +26,7 @@ const MOST_HEAD: u32 = 1 << 20;
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
 /// What a run finds of an earlier one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
     /// Whether the image was there.
     pub image: bool,
@@ -33,6 +34,8 @@ pub struct Found {
     pub clean: bool,
     /// Units that the image held and the saved tables did not know.
     pub units_entered: u64,
+    /// Settings that changed during that run.
+    pub setting_changes: Vec<SettingChange>,
 }
 
 /// The head of a state file.
@@ -41,6 +44,21 @@ struct Head {
     clean: bool,
     device: String,
     layers: Vec<LayerConfig>,
+    /// Settings that changed during the run, which ended with those of `device`.
+    #[serde(default)]
+    setting_changes: Vec<SettingChange>,
+}
+
+impl Head {
+    fn new(
+        clean: bool,
+        device: &DeviceConfig,
+        layers: &[LayerConfig],
+        changes: &[SettingChange],
+    ) -> Result<Self> {
+        let setting_changes = changes.to_vec();
+        Ok(Self { clean, device: device.to_toml()?, layers: layers.to_vec(), setting_changes })
+    }
 }
 
 /// Layers that can be restored after a cut of power, which every live run must be ready for.
@@ -79,6 +97,79 @@ fn state_path(image: &Path) -> PathBuf {
     name.into()
 }
 
+/// Files that are removed again where the start fails.
+#[derive(Default)]
+struct Made(Vec<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // The first error says why; a file that cannot be removed stays.
+            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(state_path(path));
+        }
+    }
+}
+
+/// A device of the stack with its contents, and what its files said of an earlier run.
+struct Opened<'a> {
+    part: Part<'a>,
+    /// The file of the contents, where they are kept.
+    path: Option<&'a Path>,
+    /// The image was not there before.
+    made: bool,
+    /// The head of the state beside it.
+    head: Option<Head>,
+    units_entered: u64,
+}
+
+impl Opened<'_> {
+    fn is_clean(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.clean)
+    }
+}
+
+/// A device as it was left in its image, else as `new` makes it.
+fn open_one<'a>(
+    config: &'a DeviceConfig,
+    path: Option<&'a Path>,
+    layers: &[LayerConfig],
+    new: impl Fn() -> Result<Device>,
+    files: &mut Made,
+) -> Result<Opened<'a>> {
+    let Some(path) = path else {
+        let device = new()?;
+        let image = Image::temporary(device.geometry().sectors())?;
+        let part = Part { config, device, image };
+        return Ok(Opened { part, path: None, made: true, head: None, units_entered: 0 });
+    };
+    // An image is made last, so that nothing is left of a start that is interrupted.
+    let fresh = if path.exists() { None } else { Some(new()?) };
+    let sectors = Device::new(config).geometry().sectors();
+    let (image, made) = Image::open(path, sectors)?;
+    if made {
+        files.0.push(path.to_owned());
+    }
+    let state = state_path(path);
+    let old = if made { None } else { load(&state, config, layers)? };
+    if !made && old.is_none() && !layers.is_empty() {
+        let problem = "the image has no state beside it, so its layers cannot be restored";
+        return Err(Error::new(Kind::Config, problem)
+            .in_file(&state)
+            .hint("serve it without layers, or name a new image"));
+    }
+    let (head, device) = match old {
+        Some((head, device)) => (Some(head), device),
+        None => (None, fresh.map_or_else(new, Ok)?),
+    };
+    let mut opened =
+        Opened { part: Part { config, device, image }, path: Some(path), made, head, units_entered: 0 };
+    if !made && !opened.is_clean() {
+        opened.units_entered = enter(&mut opened.part.device, &opened.part.image)?;
+    }
+    Ok(opened)
+}
+
 /// The stack for a live run.
 pub(crate) fn open(
     config: &DeviceConfig,
@@ -86,50 +177,48 @@ pub(crate) fn open(
     options: &LiveOptions,
     store: Option<&ImageStore>,
 ) -> Result<(Stack, Found)> {
-    let new = || {
-        let replay = ReplayOptions { check: false, ..options.replay.clone() };
-        Ok::<_, Error>(Simulation::new(config, &replay, store)?.into_device())
-    };
-    let Some(path) = &options.image else {
-        let device = new()?;
-        let image = Image::temporary(device.geometry().sectors())?;
-        let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, false))?;
-        return Ok((stack, Found::default()));
-    };
-    // An image is made last, so that nothing is left of a start that fails or is interrupted.
-    let fresh = if path.exists() { None } else { Some(new()?) };
-    let sectors = Device::new(config).geometry().sectors();
-    let (image, made) = Image::open(path, sectors)?;
-    let state = state_path(path);
-    let opened = (|| {
-        let old = if made { None } else { load(&state, config, layers)? };
-        let clean = old.as_ref().is_some_and(|(clean, _)| *clean);
-        let mut found = Found { image: !made, clean, units_entered: 0 };
-        let recover = old.is_some();
-        if !made && old.is_none() && !layers.is_empty() {
-            let problem = "the image has no state beside it, so its layers cannot be restored";
-            return Err(Error::new(Kind::Config, problem)
-                .in_file(&state)
-                .hint("serve it without layers, or name a new image"));
-        }
-        let mut device = match old {
-            Some((_, device)) => device,
-            None => fresh.map_or_else(new, Ok)?,
-        };
-        if !made && !clean {
-            found.units_entered = enter(&mut device, &image)?;
-        }
-        let head = Head { clean: false, device: config.to_toml()?, layers: layers.to_vec() };
-        write(&state, &head, &device)?;
-        let stack = Stack::new(layers, Part { config, device, image }, None, (options.check, recover))?;
-        Ok((stack, found))
-    })();
-    if made && opened.is_err() {
-        // The first error says why; a file that cannot be removed stays.
-        let _ = fs::remove_file(path);
-        let _ = fs::remove_file(&state);
+    let (paths, second) =
+        ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
+    if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
+        return Err(Error::new(
+            Kind::Config,
+            "the contents of one device would be kept without those of the other",
+        )
+        .hint("name an image for each of two devices, or none"));
     }
-    opened
+    let replay = ReplayOptions { check: false, ..options.replay.clone() };
+    let mut files = Made::default();
+    let mut one = |config, path| {
+        let new = || Ok(Simulation::new(config, &replay, store)?.into_device());
+        open_one(config, path, layers, new, &mut files)
+    };
+    let main = one(config, paths[0])?;
+    let second = second.map(|second| one(second, paths[1])).transpose()?;
+    if let Some(second) = second.as_ref().filter(|second| second.made != main.made) {
+        let missing = if main.made { main.path } else { second.path };
+        return Err(Error::new(Kind::Config, "the image of the other device is there, this one is not")
+            .in_file(missing.unwrap_or(Path::new("")))
+            .hint("name the two images of one run, or two new ones"));
+    }
+    let both = || [Some(&main), second.as_ref()].into_iter().flatten();
+    let changes = main.head.as_ref().map_or_else(Vec::new, |head| head.setting_changes.clone());
+    let found = Found {
+        image: !main.made,
+        clean: both().all(Opened::is_clean),
+        units_entered: both().map(|opened| opened.units_entered).sum(),
+        setting_changes: changes,
+    };
+    for Opened { part, path, .. } in both() {
+        if let Some(path) = path {
+            let head = Head::new(false, part.config, layers, &[])?;
+            write(&state_path(path), &head, &part.device)?;
+        }
+    }
+    let recover = both().any(|opened| opened.head.is_some());
+    let second = second.map(|second| second.part);
+    let stack = Stack::new(layers, main.part, second, (options.check, recover))?;
+    files.0.clear();
+    Ok((stack, found))
 }
 
 /// Enters units that the image holds and the tables do not.
@@ -158,13 +247,19 @@ fn enter(device: &mut Device, image: &Image) -> Result<u64> {
     Ok(entered)
 }
 
-/// Saves image and state, in this order: a state that says `clean` stands beside contents that are whole.
-pub(crate) fn save(image: &Path, config: &DeviceConfig, layers: &[LayerConfig], stack: &Stack) -> Result<()> {
-    if let Some(media) = stack.media() {
-        media.image().sync().map_err(|error| Error::io(image, error))?;
+/// Saves images and states, in this order: a state that says `clean` stands beside contents that are whole.
+pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &Core) -> Result<()> {
+    let Core { stack, config, second, layers, changes, .. } = core;
+    let main = (stack.media(), Some(stack.device()), Some(config), changes.as_slice());
+    let second = (stack.second_media(), stack.second(), second.as_ref(), [].as_slice());
+    for (image, (media, device, config, changes)) in images.iter().zip([main, second]) {
+        let (Some(image), Some(device), Some(config)) = (image, device, config) else { continue };
+        if let Some(media) = media {
+            media.image().sync().map_err(|error| Error::io(image, error))?;
+        }
+        write(&state_path(image), &Head::new(true, config, layers, changes)?, device)?;
     }
-    let head = Head { clean: true, device: config.to_toml()?, layers: layers.to_vec() };
-    write(&state_path(image), &head, stack.device())
+    Ok(())
 }
 
 fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
@@ -178,8 +273,8 @@ fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
     file.commit()
 }
 
-/// The state beside an image, and whether its run ended in good order; `None` where there is none.
-fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(bool, Device)>> {
+/// The state beside an image; `None` where there is none.
+fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(Head, Device)>> {
     let fail = |error| Error::io(path, error);
     let mut file = match fs::File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -199,15 +294,13 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
     let mut head = vec![0; length as usize];
     file.read_exact(&mut head).map_err(|_| damaged())?;
     let head: Head = serde_json::from_slice(&head).map_err(|_| damaged())?;
-    let device = config.to_toml()?;
-    if head.device != device {
-        let mut lines = head.device.lines().zip(device.lines());
-        let changed = lines.find(|(old, new)| old != new);
-        let what = changed.map_or_else(String::new, |(old, new)| format!(": `{old}` then, `{new}` now"));
-        return Err(Error::new(Kind::Config, format!("the image was made with another device{what}"))
+    // Another value of a setting that can change in a device in use can also be given between two runs.
+    let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
+    made_with.changes(config, Nanos::ZERO).map_err(|error| {
+        Error::new(Kind::Config, format!("the image was made with another device: {error}"))
             .in_file(path)
-            .hint("name the device and settings that it was made with, or another image"));
-    }
+            .hint("name the device and settings that it was made with, or another image")
+    })?;
     if head.layers != layers {
         return Err(Error::new(Kind::Config, "the image was made with other layers or settings of them")
             .in_file(path)
@@ -215,5 +308,5 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
     }
     let tables = zstd::decode_all(file).map_err(|_| damaged())?;
     let device = Device::from_image(config, &tables).map_err(|error| error.in_file(path))?;
-    Ok(Some((head.clean, device)))
+    Ok(Some((head, device)))
 }

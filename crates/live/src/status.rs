@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
-use emmclab_device::RequestCompleted;
+use emmclab_device::{RequestCompleted, SettingChange};
 
 /// Largest time that the histograms tell apart: an hour, ns.
 const LONGEST: u64 = 3_600_000_000_000;
@@ -66,6 +66,8 @@ pub struct Status {
     pub late_p50_us: Option<f64>,
     /// 99 % of them were sent within this, us of the host.
     pub late_p99_us: Option<f64>,
+    /// Settings that changed since the start.
+    pub setting_changes: Vec<SettingChange>,
     /// Why the device takes no more, if so.
     pub stopped: Option<String>,
     /// Why the image takes no data now, if so.

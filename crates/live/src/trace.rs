@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use emmclab_device::SettingChange;
 use emmclab_replay::Answer;
 use emmclab_trace::{
     BATCH_ROWS, BatchBuilder, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
@@ -92,8 +93,14 @@ impl Recording {
         self.writer.write(&batch)
     }
 
-    /// Puts the file in place. Requests under way are left out.
-    pub fn finish(mut self) -> Result<()> {
+    /// Puts the file in place; its note names the settings that changed meanwhile. Requests under way are left out.
+    pub fn finish(mut self, changes: &[SettingChange]) -> Result<()> {
+        if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
+            let each = changes
+                .iter()
+                .map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
+            *note += &format!("; settings changed: {}", each.collect::<Vec<_>>().join(", "));
+        }
         if !self.batch.is_empty() {
             self.write()?;
         }

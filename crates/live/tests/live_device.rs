@@ -42,12 +42,15 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
 fn options() -> LiveOptions {
     LiveOptions {
         layers: Vec::new(),
+        second: None,
+        second_image: None,
         pace: Pace::Free,
         think: false,
         image: None,
         replay: ReplayOptions::default(),
         check: true,
         record: None,
+        log: None,
     }
 }
 
@@ -132,7 +135,19 @@ fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
         vec![],
         vec![small("advil").with("clustered_page", "16 KB")],
         vec![small("ressd")],
+        beside(),
     ])
+}
+
+/// A layer that logs to a device beside.
+fn beside() -> Vec<LayerConfig> {
+    let ressd = LayerConfig::named("ressd").with("reserved", "512 KB").with("clustered_block", "32 KB");
+    vec![ressd.with("second_device", "true")]
+}
+
+/// The device beside, for layers that use one.
+fn second_of(layers: &[LayerConfig]) -> Option<DeviceConfig> {
+    layers.iter().any(|layer| layer.settings.contains_key("second_device")).then(|| config(&[]))
 }
 
 proptest! {
@@ -146,7 +161,8 @@ proptest! {
         batches in prop::collection::vec(
             prop::collection::vec((any::<u8>(), any::<u16>(), 1u32..60, any::<u8>()), 1..8), 1..20),
     ) {
-        let device = LiveDevice::new(&config(&[("cache.size_kb", cache_kb)]), &LiveOptions { layers, ..options() }, None).unwrap();
+        let options = LiveOptions { second: second_of(&layers), layers, ..options() };
+        let device = LiveDevice::new(&config(&[("cache.size_kb", cache_kb)]), &options, None).unwrap();
         let client = Client::of(&device);
         let limits = device.limits();
         let mut model = vec![0u8; limits.sectors as usize * SECTOR];
@@ -212,7 +228,9 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let image = Some(folder.path().join("disk.img"));
         let config = config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full")]);
-        let options = LiveOptions { layers, image, ..options() };
+        let second = second_of(&layers);
+        let second_image = second.is_some().then(|| folder.path().join("second.img"));
+        let options = LiveOptions { layers, image, second, second_image, ..options() };
         let mut device = LiveDevice::new(&config, &options, None).unwrap();
         let mut promised = vec![0u32; 84];
         let mut newest = promised.clone();
@@ -312,8 +330,8 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
     assert!(busy.contains("another process"), "{busy}");
     first.stop().unwrap();
     drop(first);
-    let other = refused(&config(&[("controller.write_overhead_us", "7")]), &with(vec![]));
-    assert!(other.contains("write_overhead_us"), "{other}");
+    let other = refused(&config(&[("controller.queue_depth", "7")]), &with(vec![]));
+    assert!(other.contains("`controller.queue_depth` cannot change from 0 to 7"), "{other}");
     let larger = refused(&config(&[("geometry.block_groups.0.blocks", "24")]), &with(vec![]));
     assert!(larger.contains("the image holds"), "{larger}");
     let layered = refused(&config(&[]), &with(vec![LayerConfig::named("pass-through")]));
@@ -376,11 +394,14 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
     for i in 0..5 {
         client.ask(Action::Write(stamp(i, 16)), u64::from(i) * 16, 16, Modifiers::RELIABLE).unwrap();
     }
+    device.set("controller.read_overhead_us", "5").unwrap();
     client.read(0, 16);
     client.flush().unwrap();
     device.stop().unwrap();
     let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
     let batch = reader.next_batch().unwrap().unwrap();
+    let note = reader.header().note.unwrap();
+    assert!(note.contains("settings changed: controller.read_overhead_us = 5.0 from 0.005 s on"), "{note}");
     let requests: Vec<_> = batch.iter().collect();
     let ops: Vec<_> = requests.iter().map(|request| request.op).collect();
     assert_eq!(ops, [vec![Op::Write; 5], vec![Op::Read, Op::Flush]].concat());
@@ -421,4 +442,108 @@ fn requests_beyond_the_device_are_refused() {
     assert_eq!(client.ask(Action::Write(vec![0; 100]), 0, 1, plain), Err(Failure::Invalid));
     assert_eq!(client.ask(Action::Discard { secure: false }, 0, u32::MAX, plain), Err(Failure::Invalid));
     assert_eq!(device.status().failed, 6);
+}
+
+#[test]
+fn settings_change_in_use_and_result_status_and_state_name_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let honest = config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full")]);
+    let options = LiveOptions { image: Some(image_of(folder.path())), ..options() };
+    let device = LiveDevice::new(&honest, &options, None).unwrap();
+    let client = Client::of(&device);
+    client.write(0, stamp(1, 8)).unwrap();
+    client.flush().unwrap();
+    device.set("cache.lies", "flush").unwrap();
+    client.write(0, stamp(2, 8)).unwrap();
+    client.flush().unwrap();
+    device.cut().unwrap();
+    device.restore();
+    assert_eq!(client.read(0, 8), stamp(1, 8), "the second flush lied");
+    device.set("cache.lies", "none").unwrap();
+    for (key, value, reason) in [
+        ("mapping.unit_kb", "8", "map"),
+        ("cache.flush_us", "-1", "flush_us"),
+        ("cache.flush", "1", "there is no setting"),
+        ("cache.lies", "always", "lies"),
+    ] {
+        let error = device.set(key, value).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    let changes = device.result().setting_changes;
+    let said: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.to.as_str())).collect();
+    assert_eq!(said, [("cache.lies", "\"flush\""), ("cache.lies", "\"none\"")]);
+    assert!(0.0 < changes[0].at_s && changes[0].at_s < changes[1].at_s);
+    assert_eq!(device.status().setting_changes, changes);
+    device.set("geometry.block_groups.0.program_us", "70").unwrap();
+    device.stop().unwrap();
+    drop(device);
+    let again = LiveDevice::new(&honest, &options, None).unwrap();
+    assert_eq!(again.found().setting_changes.len(), 3);
+    assert!(again.found().clean && again.result().setting_changes.is_empty());
+}
+
+#[test]
+fn settings_of_layers_cannot_change_in_use() {
+    let layers =
+        vec![LayerConfig::named("advil").with("reserved", "512 KB").with("clustered_block", "32 KB")];
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { layers, ..options() }, None).unwrap();
+    let error = device.set("advil.reserved", "1MB").unwrap_err().to_string();
+    assert!(error.contains("`advil`"), "{error}");
+}
+
+#[test]
+fn cleared_figures_hold_what_came_since_and_nothing_else_changes() {
+    let layers = beside();
+    let options = LiveOptions { second: second_of(&layers), layers, ..options() };
+    let device = LiveDevice::new(&config(&[]), &options, None).unwrap();
+    let client = Client::of(&device);
+    let scattered = |from: u64| {
+        for i in from..from + 20 {
+            client.write(i * 64 % 1600, stamp(i as u32, 8)).unwrap();
+        }
+    };
+    scattered(0);
+    let before = device.result();
+    assert_eq!((before.requests.write, before.layers[0].counters["logged_writes"]), (20, 20));
+    assert!(before.second_device.as_ref().unwrap().page_programs > 0);
+    device.clear_counters();
+    let cleared = device.result();
+    assert_eq!((cleared.requests.total, cleared.flash.page_operations()), (0, 0));
+    assert_eq!(
+        (cleared.layers[0].counters["logged_bytes"], cleared.second_device.unwrap().page_programs),
+        (0, 0)
+    );
+    assert!(cleared.utilisation.channels_pct.iter().all(|busy| *busy <= 0.0));
+    scattered(5);
+    let after = device.result();
+    assert_eq!((after.requests.write, after.layers[0].counters["logged_writes"]), (20, 20));
+    assert!(after.run.simulated_s < before.run.simulated_s * 2.0);
+    assert_eq!((after.layers[0].counters["moved_bytes"], after.run.drain_s), (0, None));
+    device.drain().unwrap();
+    let drained = device.result();
+    assert!(drained.layers[0].counters["moved_bytes"] >= 25 * 8 * 512 && drained.run.drain_s.unwrap() > 0.0);
+    assert_eq!(drained.run.simulated_s.to_bits(), after.run.simulated_s.to_bits());
+    assert_eq!(client.read(64, 8), stamp(1, 8));
+    assert_eq!(device.result().run.drain_s, None, "requests came since");
+    device.set_pace(Pace::REAL);
+    assert!(device.drain().unwrap_err().to_string().contains("free clock"));
+}
+
+#[test]
+fn a_second_device_needs_a_layer_that_uses_it_and_the_images_of_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (Some(image_of(folder.path())), Some(folder.path().join("second.img")));
+    let lone = LiveOptions { second: Some(config(&[])), ..options() };
+    assert!(refused(&config(&[]), &lone).contains("no layer uses it"));
+    let layers = beside();
+    assert!(
+        refused(&config(&[]), &LiveOptions { layers: layers.clone(), ..options() }).contains("second device")
+    );
+    let both = LiveOptions { second: second_of(&layers), layers, image: first, ..options() };
+    assert!(refused(&config(&[]), &both).contains("without those of the other"));
+    let both = LiveOptions { second_image: second.clone(), ..both };
+    LiveDevice::new(&config(&[]), &both, None).unwrap().stop().unwrap();
+    std::fs::remove_file(second.unwrap()).unwrap();
+    assert!(refused(&config(&[]), &both).contains("this one is not"));
+    assert!(image_of(folder.path()).exists() && !both.second_image.unwrap().exists());
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use emmclab_device::CHANGEABLE;
 use emmclab_live::{LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{Listen, Options, Server};
@@ -17,6 +18,9 @@ use pyo3::prelude::*;
 use crate::errors::run;
 use crate::json::{from_json, to_json};
 use crate::simulate::{Layers, PyDeviceConfig, layer, store};
+
+/// The setting that is no setting of the device.
+const CLOCK: &str = "clock";
 
 /// The ways in which other software reaches the device; they end before it does, the last one first.
 #[derive(Default)]
@@ -76,10 +80,10 @@ impl PyLive {
 #[pymethods]
 impl PyLive {
     /// A device; `clock` is real, free, or x and a factor; `options` are JSON of replay options, of which preconditioning and its
-    /// seed count; `image` is the file of its contents, beside which its state is kept; `record` a trace to write; `images` a folder
-    /// that keeps preconditioned devices.
+    /// seed count; `image` is the file of its contents, beside which its state is kept; `second` a device beside it for layers that
+    /// use one, `second_image` the file of that; `record` a trace to write; `images` a folder that keeps preconditioned devices.
     #[new]
-    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, record=None, log=None, check=false, images=None, images_limit=None))]
+    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -89,18 +93,22 @@ impl PyLive {
         think: bool,
         layers: Option<Layers>,
         image: Option<PathBuf>,
+        second: Option<&PyDeviceConfig>,
+        second_image: Option<PathBuf>,
         record: Option<PathBuf>,
         log: Option<PathBuf>,
         check: bool,
         images: Option<PathBuf>,
         images_limit: Option<u64>,
     ) -> PyResult<Self> {
+        let second = second.map(|second| second.settings().clone());
         run(py, || {
             let config = config.settings();
             let replay: ReplayOptions = from_json(options)?;
             let layers = layers.unwrap_or_default().iter().map(layer).collect();
+            let pace = clock.parse()?;
             let options =
-                LiveOptions { layers, pace: clock.parse()?, think, image, replay, check, record, log };
+                LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
             let cache_bytes = u64::from(config.settings().cache.size_kb) * 1024;
@@ -176,9 +184,16 @@ impl PyLive {
         })
     }
 
-    /// Offers the device as a loop device; returns its path.
-    #[pyo3(signature = (*, block_bytes=512, partitions=false))]
-    fn serve_loop(&self, py: Python<'_>, block_bytes: u32, partitions: bool) -> PyResult<PathBuf> {
+    /// Offers the device as a loop device, of which the host's page cache holds at most `dirty_bytes` that are yet to be written;
+    /// returns its path.
+    #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None))]
+    fn serve_loop(
+        &self,
+        py: Python<'_>,
+        block_bytes: u32,
+        partitions: bool,
+        dirty_bytes: Option<u64>,
+    ) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
             exports.check_free()?;
@@ -186,7 +201,7 @@ impl PyLive {
                 Some(file) => file,
                 None => FuseFile::start(self.device.clone())?,
             };
-            let options = LoopOptions { block_bytes, partitions, ..LoopOptions::default() };
+            let options = LoopOptions { block_bytes, partitions, dirty_bytes, ..LoopOptions::default() };
             let disk = HostDisk::on_loop(file, &options)?;
             let path = disk.path().to_owned();
             exports.disk = Some(disk);
@@ -295,12 +310,34 @@ impl PyLive {
         })
     }
 
-    /// Simulated time goes on in another way: real, free, or x and a factor.
-    fn set_clock(&self, py: Python<'_>, clock: &str) -> PyResult<()> {
+    /// The settings that [`PyLive::set`] takes; `*` stands for the number of a block group.
+    #[staticmethod]
+    fn changing() -> Vec<&'static str> {
+        [CLOCK].into_iter().chain(CHANGEABLE.iter().copied()).collect()
+    }
+
+    /// Changes a setting of the running device, or the clock: real, free, or x and a factor.
+    fn set(&self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
         run(py, || {
-            self.device.set_pace(clock.parse()?);
+            if key != CLOCK {
+                return self.device.set(key, value);
+            }
+            self.device.set_pace(value.parse()?);
             Ok(())
         })
+    }
+
+    /// Figures of the run begin now; what was served before counts no more.
+    fn clear_counters(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || {
+            self.device.clear_counters();
+            Ok(())
+        })
+    }
+
+    /// Has the layers move all data that they keep aside, on a free clock without requests under way.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.device.drain())
     }
 
     /// Raises what ended the service, if anything did.

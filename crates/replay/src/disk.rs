@@ -8,7 +8,8 @@ use std::io;
 
 use emmclab_device::checker::Checker;
 use emmclab_device::{
-    Command, Device, Lie, Observer, OnCompletion, RequestCompleted, Scheduling, Settings, Stop, UndoLog,
+    Command, Device, DeviceConfig, Lie, Observer, OnCompletion, RequestCompleted, Scheduling, SettingChange,
+    Settings, Stop, UndoLog,
 };
 use emmclab_media::{Image, Media};
 use emmclab_trace::{Nanos, Result};
@@ -131,6 +132,23 @@ impl Disk {
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.now = self.now.max(until);
         self.act(&Action::Advance(until), observer)
+    }
+
+    /// Goes on from `at` with other settings; returns what changed.
+    ///
+    /// # Errors
+    /// As [`Device::reconfigure`].
+    pub fn reconfigure(
+        &mut self,
+        from: &DeviceConfig,
+        to: &DeviceConfig,
+        at: Nanos,
+    ) -> Result<Vec<SettingChange>> {
+        let changes = self.device.reconfigure(from, to, at)?;
+        if let Some(contents) = &mut self.contents {
+            contents.tears = to.settings().cache.lies == Lie::Tear;
+        }
+        Ok(changes)
     }
 
     /// Moves data that is programmed by `now` to the image.

@@ -6,18 +6,20 @@
 use std::collections::VecDeque;
 use std::io;
 
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted, Stop};
-use emmclab_layers::{self as layers, Below, Executor, Layer, LayerConfig, PassThrough, build_stack};
+use emmclab_device::{
+    Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted, SettingChange, Stop,
+};
+use emmclab_layers::{self as layers, Below, Executor, Layer, LayerConfig, PassThrough};
 use emmclab_media::{Image, Media};
 use emmclab_trace::{Error, Kind, Ledger, Nanos, Op, Result};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
-use crate::layered::{Done, Layered};
+use crate::layered::{Done, Layered, stacked as build_stacked};
 use crate::measure::Measure;
 use crate::options::ReplayOptions;
 use crate::recorded::Recorded;
-use crate::result::{LayerResult, SimulationResult};
+use crate::result::{LayerResult, SecondDevice, SimulationResult};
 use crate::tap::Tap;
 
 /// A device of a live stack, as it is at its start.
@@ -61,6 +63,10 @@ pub struct Stack {
     layered: Layered,
     main: Disk,
     second: Option<Disk>,
+    /// Name of the second device.
+    second_name: String,
+    /// Time that the layers took to move what they kept aside, once they were asked.
+    drained: Option<Nanos>,
     /// Requests in the order in which they came.
     taken: VecDeque<Taken>,
     next_id: u64,
@@ -78,6 +84,7 @@ impl Stack {
         second: Option<Part<'_>>,
         (check, recover): (bool, bool),
     ) -> Result<Self> {
+        let second_name = second.as_ref().map_or_else(String::new, |part| part.config.name().to_owned());
         let live = |part: Part<'_>| Disk::live(part.config.settings(), part.device, part.image, check);
         let (mut main, mut second) = (live(main), second.map(live));
         let layered = stacked(layers, &mut main, second.as_mut(), recover)?;
@@ -86,6 +93,8 @@ impl Stack {
             layered,
             main,
             second,
+            second_name,
+            drained: None,
             taken: VecDeque::new(),
             next_id: 0,
             done: Vec::new(),
@@ -118,6 +127,11 @@ impl Stack {
     /// The contents of the device at the bottom.
     pub fn media(&self) -> Option<&Media> {
         self.main.media()
+    }
+
+    /// The second device.
+    pub fn second(&self) -> Option<&Device> {
+        self.second.as_ref().map(Disk::device)
     }
 
     /// The contents of the second device.
@@ -153,11 +167,20 @@ impl Stack {
         options: &ReplayOptions,
     ) -> SimulationResult {
         let measured = (measure, &Recorded::default());
-        let mut result =
-            SimulationResult::new(config, self.main.device(), measured, (options, options.mode), None);
+        let mut result = SimulationResult::new(
+            config,
+            self.main.device(),
+            measured,
+            (options, options.mode),
+            self.drained,
+        );
         let requests = measure.requests();
         result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
+        result.run.stopped = self.stop().map(|stop| stop.reason().to_owned());
         result.layers = self.layers();
+        let second = self.second.as_ref();
+        result.second_device =
+            second.map(|disk| SecondDevice::new(self.second_name.clone(), disk.device(), disk.host_counts()));
         if !result.layers.is_empty() {
             result.requests.bytes_read = measure.reads.bytes();
             result.requests.bytes_written = measure.writes.bytes();
@@ -177,6 +200,7 @@ impl Stack {
     pub fn submit<O: Observer>(&mut self, command: &Command, data: Vec<u8>, observer: &mut O) -> Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
+        self.drained = None;
         self.taken.push_back(Taken { id, command: *command, begun: None, data });
         self.begin(self.taken.len() - 1, command.arrival, observer)?;
         Ok(id)
@@ -274,6 +298,42 @@ impl Stack {
         self.second.as_mut().map_or(Ok(()), |second| second.land(now))
     }
 
+    /// Counts of devices and layers start from 0; contents, state and times stay.
+    pub fn clear_counters(&mut self) {
+        self.drained = None;
+        self.main.device_mut().clear_counters();
+        if let Some(second) = &mut self.second {
+            second.device_mut().clear_counters();
+        }
+        self.layered.clear_counters();
+    }
+
+    /// Goes on from `at` with other settings of the device at the bottom; returns what changed.
+    ///
+    /// # Errors
+    /// As [`Device::reconfigure`], and as [`Stack::submit`].
+    pub fn reconfigure(
+        &mut self,
+        from: &DeviceConfig,
+        to: &DeviceConfig,
+        at: Nanos,
+    ) -> Result<Vec<SettingChange>> {
+        self.pass(at, &mut Quiet)?;
+        self.main.reconfigure(from, to, at)
+    }
+
+    /// Has the layers move all data that they keep aside to its place, once no request is open; the result then has the time that
+    /// this took. Returns when it is done: no request may come before.
+    ///
+    /// # Errors
+    /// As [`Stack::submit`].
+    pub fn drain<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<Nanos> {
+        self.advance(now, observer)?;
+        let mut disks = Disks { main: &mut self.main, second: self.second.as_mut(), observer };
+        self.drained = Some(self.layered.drain(&mut disks)?);
+        Ok(self.layered.last_known().max(now))
+    }
+
     /// Power is lost at `at` and back at once: requests in flight never complete, devices hold what was programmed, and the layers
     /// recover from that.
     ///
@@ -336,7 +396,7 @@ fn stacked(
     let below = Below { main: sectors(main), second: second.as_deref().map(sectors) };
     let next = |disk: &Disk| disk.device().next_command();
     let commands = [next(main), second.as_deref().map_or(0, next)];
-    let mut all: Vec<Box<dyn Layer>> = build_stack(configs, &below)?;
+    let mut all: Vec<Box<dyn Layer>> = build_stacked(configs, &below)?;
     if all.is_empty() {
         all.push(Box::new(PassThrough::new(below.main)));
     }

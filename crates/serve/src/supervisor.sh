@@ -48,6 +48,8 @@ undo() {
             # The kernel keeps these for whoever attaches the device next.
             echo 'write back' >"/sys/block/${disk#/dev/}/queue/write_cache"
             echo 0 >"/sys/block/${disk#/dev/}/queue/max_sectors_kb"
+            echo 0 >"/sys/block/${disk#/dev/}/bdi/strict_limit"
+            echo 100 >"/sys/block/${disk#/dev/}/bdi/max_ratio"
             losetup -d "$disk"
         done
         # A tool that was about to attach or mount fails soon; a file system that a process uses stays until that ends.

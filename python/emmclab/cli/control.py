@@ -14,7 +14,8 @@ from emmclab.errors import ConfigError
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Examples: [cyan]emmclab control c.sock cut[/]  [cyan]emmclab control c.sock set clock=x2[/]"
+        epilog="Examples: [cyan]emmclab control c.sock cut[/]  "
+        "[cyan]emmclab control c.sock set cache.lies=flush[/]"
     )(control)
 
 
@@ -26,7 +27,11 @@ def control(
         str, typer.Argument(metavar="COMMAND", help="status, cut, restore, set KEY=VALUE, or stop.")
     ],
     setting: Annotated[
-        str | None, typer.Argument(metavar="[KEY=VALUE]", help="With set: clock=real|free|xFACTOR.")
+        str | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]",
+            help="With set: a setting of the device that can change in use, or clock=real|free|xFACTOR.",
+        ),
     ] = None,
 ) -> None:
     """Ask a served device for its figures (JSON), cut its power, restore it, change a setting, or end it."""

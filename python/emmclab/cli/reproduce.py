@@ -37,7 +37,7 @@ def reproduce(
         typer.Argument(
             metavar="PAPER",
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
-            "experiments) or `advil12`.",
+            "experiments), `advil12`, or `advil-live` (of the same, with programs on ext4; as root).",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.answers import changes_line
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
 from emmclab.cli.options import AsJson, with_groups
@@ -20,6 +21,7 @@ from emmclab.cli.simulation import (
     Images,
     Layers,
     Precondition,
+    Second,
     Seed,
     Settings,
     configured,
@@ -27,7 +29,7 @@ from emmclab.cli.simulation import (
     layered,
 )
 from emmclab.errors import ConfigError
-from emmclab.quantity import size
+from emmclab.quantity import duration, size
 
 #: How soon an end or a trigger is noticed, seconds.
 _WAIT_S = 0.1
@@ -66,6 +68,7 @@ def serve(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
+    second: Second = None,
     nbd: Annotated[Path | None, _option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET")] = None,
     tcp: Annotated[
         str | None, _option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
@@ -125,6 +128,10 @@ def serve(
         Path | None,
         _option("File of the contents, with the state beside it; kept.", _RUN, metavar="FILE"),
     ] = None,
+    second_image: Annotated[
+        Path | None,
+        _option("The same of the second device.", _RUN, "--image2", metavar="FILE"),
+    ] = None,
     precondition: Precondition = "none",
     seed: Seed = 1,
     images: Images = None,
@@ -143,6 +150,7 @@ def serve(
     """
     own, layer_settings = layered(settings, layers)
     configuration = configured(device, own, capacity)
+    beside = None if second is None else configured(second, [])
     from emmclab.live import serve as start
 
     for path in filter(None, (record, html)):
@@ -165,6 +173,8 @@ def serve(
             mount=mount,
             mount_options=mount_options,
             image=image,
+            second=beside,
+            second_image=second_image,
             clock="free" if delayed is not None else clock,
             think=think,
             precondition=precondition,
@@ -220,6 +230,8 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
             "note: the last run of this image did not end in good order, which is a loss of power: "
             f"{found['units_entered']:,} units were entered into the map again"
         )
+    if found["setting_changes"]:
+        say(f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}")
     lies = {row["key"]: row["value"] for row in live.device.explain()}.get("cache.lies", "none").strip('"')
     if lies != "none":
         say(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
@@ -334,6 +346,15 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
                 return
 
 
+def _prepared(result: Any) -> str:
+    """Say what making and mounting the file system took."""
+    requests, seconds = result["requests"], result["run"]["simulated_s"]
+    return (
+        f"making and mounting the file system came before and is not counted: {requests['total']:,} "
+        f"requests, {size(requests['bytes_written'])} written, {duration(seconds)} of simulated time"
+    )
+
+
 def _show(
     live: Any,
     result: Any,
@@ -344,7 +365,8 @@ def _show(
 ) -> None:
     """Print the sum of the run."""
     if as_json:
-        print_json(result.to_dict() | {"live": figures})
+        prepared = None if live.prepared is None else live.prepared.to_dict()
+        print_json(result.to_dict() | {"live": figures, "prepared": prepared})
     elif result["requests"]["total"] == 0:
         say("no request came")
     else:
@@ -356,6 +378,8 @@ def _show(
                 f"completions were sent {figures['late_p50_us']:,.0f} us late in the median, "
                 f"{figures['late_p99_us']:,.0f} us at most in 99 %"
             )
+    if not as_json and live.prepared is not None:
+        say(_prepared(live.prepared))
     if record is not None:
         say(f"trace: {record}")
     if html is not None:

@@ -28,7 +28,11 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
 
 def page_of(study: str) -> Any:
     """Give the module with the `drawings` and `render` of a study's page, in the folder of its paper."""
-    return import_module(f"emmclab.papers.{studies()[study].name}.{study}_page")
+    return import_module(f"emmclab.papers.{studies()[study].name}.{_module(study)}_page")
+
+
+def _module(study: str) -> str:
+    return study.replace("-", "_")
 
 
 def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing], **parts: Any) -> str:
@@ -36,7 +40,7 @@ def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Dra
     rows = {drawing.name: drawing.rows for drawing in drawn}
     study = results.about["name"]
     return assemble(
-        f"{studies()[study].name}/{study}.html.j2",
+        f"{studies()[study].name}/{_module(study)}.html.j2",
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),

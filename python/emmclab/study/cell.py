@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from emmclab import __version__, _core
 from emmclab.device import Device
-from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.reading import read, trace_name
 from emmclab.trace import Header, Ledger, Trace
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
@@ -36,6 +36,8 @@ class Input:
     requests: int = 0
     #: Options of reading a trace file, as JSON.
     reading: str = "{}"
+    #: A program of a live study, as JSON, in place of a trace.
+    program: str = ""
 
     @staticmethod
     def of(
@@ -195,7 +197,7 @@ class Cell:
         try:
             outcome = {"result": self._result(images)}
         except EmmclabError as error:
-            if isinstance(error, InputError) or error.errno is not None:
+            if isinstance(error, (InputError, UnsupportedError)) or error.errno is not None:
                 raise
             outcome = {"failed": {"message": str(error), "hint": error.hint}}
         return json.dumps({"cell": self.identity(), **outcome}, ensure_ascii=False, allow_nan=False)
@@ -205,8 +207,10 @@ class Cell:
         return device if self.settings == "{}" else device.set(json.loads(self.settings))
 
     def _result(self, images: Images | None) -> dict[str, Any]:
-        trace = _prepared(self.input)
         options = json.loads(self.options)
+        if self.input.program:
+            return self._live_result(options, images)
+        trace = _prepared(self.input)
         if not self.device:
             return trace.profile(**options).to_dict()
         if "card" in options:
@@ -215,6 +219,16 @@ class Cell:
         if images is not None and images.limit:
             options |= {"images": images.folder, "images_limit": images.limit}
         return self._configured().simulate(trace, seed=self.input.seed, **options).deterministic()
+
+    def _live_result(self, options: dict[str, Any], images: Images | None) -> dict[str, Any]:
+        from emmclab.study.program import Program, run_program
+
+        names = ("precondition", "layers", "layer_settings", "second")
+        kept: dict[str, Any] = {name: options[name] for name in names if name in options}
+        if images is not None and images.limit:
+            kept |= {"images": images.folder, "images_limit": images.limit}
+        program = Program.of(self.input.program)
+        return run_program(program, self._configured(), {**kept, "seed": self.input.seed})
 
 
 class _Held:

@@ -22,12 +22,15 @@ from emmclab.measures import percentiles_of
 from emmclab.papers import studies
 from emmclab.reading import reading_options
 from emmclab.study.cell import Cell, Input
+from emmclab.study.program import FileSystem, Program, expanded
 from emmclab.workload import workloads
 
 Setting = str | int | float | bool
 
 #: Words that stand for many inputs.
 GROUPS = {"applications": workloads()[:18], "combos": workloads()[18:]}
+#: The mode of a grid whose inputs are programs.
+_LIVE = "live"
 #: More cells than this are a slip, not a study.
 MOST_CELLS = 1_000_000
 
@@ -65,6 +68,11 @@ class Grid:
     #: With layers, whether these move all data that they keep aside after the last request.
     drain: bool = False
 
+    @property
+    def is_live(self) -> bool:
+        """Whether programs run on the devices, which are served, in place of traces."""
+        return self.modes == (_LIVE,)
+
 
 @dataclass(frozen=True)
 class Study:
@@ -77,6 +85,8 @@ class Study:
     seeds: tuple[int, ...] = (1,)
     #: How recorded inputs are read: options of `emmclab.read`.
     reading: Mapping[str, Setting] = field(default_factory=dict)
+    #: Scripts that run on served devices: the inputs of grids whose mode is `live`.
+    programs: tuple[Program, ...] = ()
     #: Percentiles of response times beside the usual ones, ascending; columns of the results.
     percentiles: tuple[float, ...] = ()
     file: str = ""
@@ -119,12 +129,14 @@ class Study:
                 f"{file}: {error}", kind="config", file=file, hint="see docs/guides/reproduce.md"
             ) from error
         read = _Table(table, file, "")
+        programs = _programs(read)
         study = Study(
             name=read.text("name"),
             about=read.text("about", ""),
-            inputs=read.many("inputs", str),
+            inputs=read.many("inputs", str, () if programs else None),
+            programs=programs,
             seeds=read.many("seeds", int, (1,)),
-            grids=tuple(_grid(part) for part in read.tables("grid")),
+            grids=tuple(map(_grid, read.tables("grid"))),
             reading=_reading(read),
             percentiles=_percentiles(read),
             file=file,
@@ -174,8 +186,23 @@ class Study:
         """
         wanted: dict[Input, list[Cell]] = {}
         sources_of: dict[str, str] = {}
+        programs = {program.name: program for program in self.programs}
 
         asked = {"percentiles": list(self.percentiles)} if self.percentiles else {}
+
+        def find_program(name: str, seed: int) -> Input:
+            if name not in programs:
+                raise ConfigError(
+                    f"{self.file}: there is no program `{name}`",
+                    kind="config",
+                    file=self.file,
+                    field="inputs",
+                    hint=f"there are: {', '.join(programs)}",
+                )
+            program = programs[name]
+            return Input(
+                name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json()
+            )
 
         def find(name: str, seed: int, requests: int = 0) -> Input:
             """Find an input; a trace and its twin of the same name are distinguished by their files."""
@@ -198,7 +225,7 @@ class Study:
                 for beside in filter(None, (grid.card, grid.second)):
                     Device.named(beside)
             sources = [
-                find(name, seed, grid.requests)
+                find_program(name, seed) if grid.is_live else find(name, seed, grid.requests)
                 for name, seed in itertools.product(
                     _resolved(grid.inputs or self.inputs), grid.seeds or self.seeds
                 )
@@ -296,7 +323,76 @@ def _percentiles(read: _Table) -> tuple[float, ...]:
         raise read.fault("percentiles", str(error), error.hint or "") from error
 
 
+def _programs(read: _Table) -> tuple[Program, ...]:
+    """Read the programs of a live study, which share a file system and numbers."""
+    parts = read.tables("program")
+    if not parts:
+        return ()
+    shared = read.inner("live")
+    scale = shared.one("scale", (int, float), 1.0)
+    if not 0 < scale <= 1:
+        raise shared.fault("scale", f"{scale} is no share of the numbers", "above 0, at most 1")
+    # The one place where a study is made smaller.
+    numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
+    file_system = FileSystem(
+        format=shared.text("format"),
+        mount_options=shared.text("mount_options", ""),
+        dirty_mb=shared.one("dirty_mb", int, 0),
+    )
+    shared.done()
+    made = []
+    for part in parts:
+        program = Program(
+            name=part.text("name"),
+            about=part.text("about", ""),
+            run=part.text("run"),
+            prepare=part.text("prepare", ""),
+            needs=part.table("needs", str),
+            numbers=numbers,
+            file_system=file_system,
+        )
+        axes = {key: tuple(values) for key, values in part.table("each", list).items()}
+        for key in (*numbers, *axes):
+            if not key.isidentifier():
+                raise part.fault("each", f"`{key}` is no name of a variable", "letters, digits and _")
+        for values in axes.values():
+            for value in values:
+                if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
+                    raise part.fault("each", f"`{value}` is no number or word", "letters and digits")
+        made += expanded(program, axes)
+        part.done()
+    names = [program.name for program in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise read.fault("program", f"there are two programs `{name}`", "name them apart")
+    return tuple(made)
+
+
+def _live_grid(read: _Table) -> Grid:
+    """Read a grid of served devices: requests come from programs, so nothing says how a trace is replayed."""
+    grid = Grid(
+        name=read.text("name"),
+        place=read.place,
+        devices=read.many("devices", str),
+        inputs=read.many("inputs", str),
+        modes=read.many("modes", str),
+        seeds=read.many("seeds", int, ()),
+        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
+        set=read.table("set", (str, int, float, bool)),
+        precondition=read.text("precondition", "none"),
+        layers=read.many("layers", str, ()),
+        layer_settings=read.table("layer_settings", (str, int, float, bool)),
+        second=read.text("second", ""),
+    )
+    read.done()
+    return grid
+
+
 def _grid(read: _Table) -> Grid:
+    if _LIVE in (modes := read.many("modes", str, ("open",))):
+        if len(modes) > 1:
+            raise read.fault("modes", "a live grid has no other mode", 'give it alone: `modes = ["live"]`')
+        return _live_grid(read)
     grid = Grid(
         name=read.text("name"),
         place=read.place,
@@ -329,7 +425,7 @@ def _grid(read: _Table) -> Grid:
         )
     for mode in grid.modes:
         if mode not in ("open", "closed", "back_to_back"):
-            raise read.fault("modes", f"there is no mode `{mode}`", "open, closed or back_to_back")
+            raise read.fault("modes", f"there is no mode `{mode}`", "open, closed, back_to_back or live")
     if grid.requests < 0:
         raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
     read.done()
@@ -354,7 +450,7 @@ class _Table:
     """A TOML table being read; keys that are never asked for are unknown."""
 
     def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
-        self._table, self._file, self.place = table, file, place
+        self._table, self.file, self.place = table, file, place
         self._asked: list[str] = []
 
     def one(self, key: str, kind: Any, default: Any = None) -> Any:
@@ -403,7 +499,11 @@ class _Table:
         for part in parts:
             if not isinstance(part, dict):
                 raise self.fault(key, "this is no table", f"write `[[{key}]]`")
-        return [_Table(part, self._file, f"{key}[{number}].") for number, part in enumerate(parts, 1)]
+        return [_Table(part, self.file, f"{key}[{number}].") for number, part in enumerate(parts, 1)]
+
+    def inner(self, key: str) -> _Table:
+        """Take a table that has to be there, with its own keys."""
+        return _Table(self.one(key, dict), self.file, f"{self.place}{key}.")
 
     def done(self) -> None:
         """Refuse keys that were never asked for."""
@@ -416,9 +516,9 @@ class _Table:
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
         """Make the error for a key."""
         return ConfigError(
-            f"{self._file}: `{self.place}{key}`: {problem}",
+            f"{self.file}: `{self.place}{key}`: {problem}",
             kind="config",
-            file=self._file,
+            file=self.file,
             field=f"{self.place}{key}",
             hint=hint,
         )

@@ -12,6 +12,7 @@ from emmclab.files import printable
 from emmclab.study.cell import Cell, Input
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
+from emmclab.study.program import Program, require
 from emmclab.study.results import Results
 from emmclab.study.store import IMAGES_BYTES, Store
 
@@ -54,6 +55,7 @@ def run_study(
         store.forget()
     cells = study.cells() if cells is None else cells
     left = [cell for cell in cells if not store.has(cell)]
+    require(Program.of(text) for text in {cell.input.program for cell in left if cell.input.program})
     before = len(cells) - len(left)
     done = before
     for task, _ in executor.run(functools.partial(_fill, folder, images_limit), _tasks(left)):

@@ -97,6 +97,12 @@ impl Background {
         self.works
     }
 
+    /// Works by other settings; a gap begins anew at `from`, when all host work is done, so that nothing begins before.
+    pub fn replace_with(&mut self, other: Self, from: Nanos) {
+        let gap = Gap { write_back: from, fold: from, collect: from };
+        *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
+    }
+
     /// Time starts again.
     pub fn rewind(&mut self) {
         self.gap = None;

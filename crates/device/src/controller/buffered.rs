@@ -165,7 +165,7 @@ impl WriteBuffer {
     /// The next group leaves the buffer at `ready`, or after what a barrier puts before it.
     pub(super) fn leave<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
-            let ready = if self.holds_older() { ready } else { ready.max(self.barrier_end) };
+            let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
             self.write_units_back(first, end, ready, below);
         }
     }

@@ -39,6 +39,11 @@ impl Commands {
         }
     }
 
+    /// Commands that come from now on take the times of these settings.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        *self = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
+    }
+
     pub fn rewind(&mut self) {
         self.slots.fill(Nanos::MIN);
     }

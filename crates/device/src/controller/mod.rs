@@ -20,7 +20,7 @@ use crate::command::Command;
 use crate::events::{Observer, RequestCompleted, WokeUp};
 use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
 use crate::settings::{Lie, Scheduling, Settings};
 
@@ -129,6 +129,28 @@ impl Controller {
             buffer.rewind();
         }
         self.clock = Clock::NEW;
+    }
+
+    /// Goes on from `at` by these settings; queues, buffers and their contents stay.
+    pub fn reconfigure(
+        &mut self,
+        settings: &Settings,
+        geometry: &Geometry,
+        fold_after: Option<Nanos>,
+        at: Nanos,
+    ) {
+        let idle_from = self.idle_from().max(at);
+        self.commands.reconfigure(settings);
+        self.power.reconfigure(settings);
+        self.lies = settings.cache.lies;
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.write_back = settings.cache.write_back;
+            buffer.idle_after = nanos(settings.cache.idle_after_us);
+            // What may leave now could have left by the old settings alone before.
+            buffer.since = buffer.since.max(at);
+        }
+        let background = Background::new(settings, geometry, fold_after, self.write_buffer.is_some());
+        self.background.replace_with(background, idle_from);
     }
 
     /// Power was lost at `at`: what waited in RAM is gone, and nothing is under way.

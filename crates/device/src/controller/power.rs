@@ -37,6 +37,11 @@ impl Power {
         }
     }
 
+    /// Other times from now on; the draws of wake-up times go on.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        *self = Self { drawn: self.drawn, ..Self::new(settings) };
+    }
+
     pub fn rewind(&mut self) {
         self.drawn = 0;
     }

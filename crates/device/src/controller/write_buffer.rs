@@ -41,6 +41,8 @@ pub(crate) struct WriteBuffer {
     pub since: Nanos,
     /// When the last write before the barrier is on the flash.
     pub barrier_end: Nanos,
+    /// When the last write before the barrier before that is on the flash: the older generation comes after it.
+    pub older_after: Nanos,
     /// End of the last program that a generation asked for.
     last_end: Nanos,
     /// When everything that has left is on the flash.
@@ -76,6 +78,7 @@ impl WriteBuffer {
             left: 0,
             since: Nanos::MIN,
             barrier_end: Nanos::MIN,
+            older_after: Nanos::MIN,
             last_end: Nanos::MIN,
             busy_until: Nanos::MIN,
         })
@@ -187,6 +190,7 @@ impl WriteBuffer {
     /// Everything here becomes the older generation, which must be empty.
     pub fn barrier(&mut self) {
         self.generations.swap(0, 1);
+        self.older_after = self.barrier_end;
         self.barrier_end = self.barrier_end.max(self.last_end);
     }
 
@@ -237,6 +241,7 @@ impl WriteBuffer {
         self.left = 0;
         self.since = Nanos::MIN;
         self.barrier_end = Nanos::MIN;
+        self.older_after = Nanos::MIN;
         self.last_end = Nanos::MIN;
         self.busy_until = Nanos::MIN;
     }

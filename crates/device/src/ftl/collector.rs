@@ -35,6 +35,11 @@ impl Collector {
         }
     }
 
+    /// Other limits from now on; the policy and what it has seen stay.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        *self = Self { decisions: self.decisions, ..Self::new(settings, self.policy.take()) };
+    }
+
     /// Whether there is collection at all.
     #[inline]
     pub fn collects(&self) -> bool {

@@ -69,6 +69,12 @@ impl Ftl {
         &self.core.geometry
     }
 
+    /// Collects by these settings from now on; everything that holds data is laid out as it was.
+    pub fn reconfigure(&mut self, settings: &Settings, geometry: Geometry) {
+        self.core.collector.reconfigure(settings);
+        self.core.geometry = geometry;
+    }
+
     /// Why no more writes are taken, if so.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {

@@ -261,6 +261,17 @@ impl Nand {
         self.timelines.load()
     }
 
+    /// Counts busy times from 0 again.
+    pub fn clear_load(&mut self) {
+        self.timelines.clear_load();
+    }
+
+    /// Operations that begin from now on take the times of these settings; blocks are laid out as they were.
+    pub fn reconfigure(&mut self, settings: &Settings, geometry: &Geometry) {
+        self.groups.clone_from(&geometry.groups);
+        self.timelines.reconfigure(settings, geometry);
+    }
+
     /// Moves every timeline to the past; blocks stay as they are.
     pub fn rewind(&mut self) {
         self.timelines.rewind();

@@ -150,6 +150,18 @@ impl Timelines {
         }
     }
 
+    /// Counts busy times from 0 again; timelines stay.
+    pub fn clear_load(&mut self) {
+        self.channels.iter_mut().for_each(|channel| channel.busy = 0);
+        self.dies.iter_mut().for_each(|die| die.busy = 0);
+        self.planes.iter_mut().for_each(|plane| plane.busy = 0);
+    }
+
+    /// Transfers that begin from now on take the times of these settings.
+    pub fn reconfigure(&mut self, settings: &Settings, geometry: &Geometry) {
+        self.interface = Interface::new(settings, geometry);
+    }
+
     /// Moves every timeline to the past, where power was lost; busy times so far stay.
     pub fn cut(&mut self) {
         self.ways.fill(Way::NEW);

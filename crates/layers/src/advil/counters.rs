@@ -9,8 +9,9 @@ macro_rules! counters {
         }
 
         impl Counters {
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),*]
+            /// What was counted since the counters were `earlier`, by name.
+            pub fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name - earlier.$name)),*]
             }
         }
     };

@@ -63,6 +63,8 @@ pub struct Advil {
     journal: Journal,
     checkpoints: Checkpoints,
     counters: Counters,
+    /// The counters when they were cleared.
+    cleared: Counters,
     /// Where the request before ended.
     previous_end: u64,
     /// Whether a request was deferred for want of room since the last move.
@@ -91,6 +93,7 @@ impl Advil {
             journal: Journal::default(),
             checkpoints: Checkpoints::default(),
             counters: Counters::default(),
+            cleared: Counters::default(),
             previous_end: u64::MAX,
             pressed: false,
             shape,
@@ -162,8 +165,13 @@ impl Layer for Advil {
         self.moving.drain();
     }
 
+    fn clear_counters(&mut self) {
+        // The mover decides by its counts, which therefore go on.
+        self.cleared = self.counters.clone();
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let mut all = self.counters.named();
+        let mut all = self.counters.since(&self.cleared);
         all.push(("map_entries", self.map.len()));
         all.push(("map_entries_most", self.map.most_runs()));
         all.push(("memory_bytes", self.memory_bytes()));

@@ -66,15 +66,9 @@ impl Layered {
     /// Layers, the first on top, for the disks at the bottom; keeps the first `first_wanted` writes to disk 0.
     ///
     /// # Errors
-    /// As [`build_stack`], and where there is a second disk that no layer uses.
+    /// As [`stacked`].
     pub fn new(configs: &[LayerConfig], below: &Below, first_wanted: u32) -> Result<Self> {
-        let layers = build_stack(configs, below)?;
-        let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
-        if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
-            return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
-                .hint("say which one does, as --set advil.second_device=true"));
-        }
-        Ok(Self { first_wanted, ..Self::of(layers, 1) })
+        Ok(Self { first_wanted, ..Self::of(stacked(configs, below)?, 1) })
     }
 
     /// Layers that move data, whose next request has the number `next_id`, above disks whose next commands have these numbers.
@@ -204,6 +198,11 @@ impl Layered {
         &self.first_writes
     }
 
+    /// Counts of the layers' work start from 0.
+    pub fn clear_counters(&mut self) {
+        self.levels.iter_mut().for_each(Level::clear_counters);
+    }
+
     /// What the layers did, the first on top.
     pub fn results(&self) -> Vec<LayerResult> {
         self.levels.iter().map(Level::result).collect()
@@ -221,4 +220,18 @@ impl Layered {
         }
         Ok(())
     }
+}
+
+/// Layers, the first on top, for the disks at the bottom.
+///
+/// # Errors
+/// As [`build_stack`], and where there is a second disk that no layer uses.
+pub(crate) fn stacked(configs: &[LayerConfig], below: &Below) -> Result<Vec<Box<dyn Layer>>> {
+    let layers = build_stack(configs, below)?;
+    let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
+    if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
+        return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
+            .hint("say which one does, as --set advil.second_device=true"));
+    }
+    Ok(layers)
 }

@@ -73,6 +73,12 @@ impl Level {
         self.deferred.push_back(arrived);
     }
 
+    /// Counts of its work start from 0.
+    pub fn clear_counters(&mut self) {
+        (self.deferred_full, self.deferred_overlap, self.deferred_for) = (0, 0, Nanos::ZERO);
+        self.layer.clear_counters();
+    }
+
     /// What the layer did.
     pub fn result(&self) -> LayerResult {
         LayerResult {

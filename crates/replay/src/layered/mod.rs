@@ -18,4 +18,4 @@ mod level;
 mod run;
 mod task;
 
-pub(crate) use executor::{Done, Layered};
+pub(crate) use executor::{Done, Layered, stacked};

@@ -11,7 +11,7 @@ mod wear;
 
 use std::time::Duration;
 
-use emmclab_device::{Device, DeviceConfig, Settings};
+use emmclab_device::{Device, DeviceConfig, SettingChange, Settings};
 use emmclab_trace::{Ledger, Nanos};
 use serde::Serialize;
 
@@ -90,6 +90,9 @@ pub struct SimulationResult {
     /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_writes: Vec<(u64, u32)>,
+    /// Settings that changed while the run went on: figures are made under several of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub setting_changes: Vec<SettingChange>,
     /// What the second device did, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_device: Option<SecondDevice>,

@@ -25,13 +25,15 @@ pub struct LoopOptions {
     pub block_bytes: u32,
     /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
     pub partitions: bool,
+    /// Most data in the host's page cache that is yet to be written to it; as the host has it without.
+    pub dirty_bytes: Option<u64>,
     /// Time for processes to leave a file system before unmounting fails.
     pub patience: Duration,
 }
 
 impl Default for LoopOptions {
     fn default() -> Self {
-        Self { block_bytes: 512, partitions: false, patience: Duration::from_secs(10) }
+        Self { block_bytes: 512, partitions: false, dirty_bytes: None, patience: Duration::from_secs(10) }
     }
 }
 
@@ -110,6 +112,13 @@ pub(super) fn check_direct(device: &Path) -> Result<()> {
         .hint("blocks of 4096 bytes may help"))
 }
 
+/// Limits the data of the device that the host's page cache holds and has yet to write.
+pub(super) fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
+    let refused = |error: Error| error.hint("this limit needs Linux 6.2 or later");
+    set(device, "bdi/strict_limit", "1").map_err(refused)?;
+    set(device, "bdi/max_bytes", &most_bytes.to_string()).map_err(refused)
+}
+
 /// Detaches the device from the file and waits until it lets go of it.
 pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let backing = attributes(device).join("loop/backing_file");
@@ -121,6 +130,10 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     // As other users of loop devices expect them; the kernel keeps what was set.
     set(device, "queue/write_cache", "write back")?;
     set(device, "queue/max_sectors_kb", "0")?;
+    if attributes(device).join("bdi/strict_limit").exists() {
+        set(device, "bdi/strict_limit", "0")?;
+        set(device, "bdi/max_ratio", "100")?;
+    }
     let mut command = programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
     programs::finish(command)?;

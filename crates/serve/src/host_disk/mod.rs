@@ -89,6 +89,9 @@ impl HostDisk {
         };
         loop_device::check_direct(&disk.device)?;
         loop_device::limit(&disk.device, longest, limits.write_cache)?;
+        if let Some(bytes) = options.dirty_bytes {
+            loop_device::limit_dirty(&disk.device, bytes)?;
+        }
         Ok(disk)
     }
 

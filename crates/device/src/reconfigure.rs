@@ -1,0 +1,151 @@
+//! Settings that change in a device in use: what its next commands cost and when it works on its own. What the device holds
+//! (map, blocks, buffers, queues) is laid out by the others, which stay.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::{Error, Kind, Nanos, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::device::Device;
+use crate::geometry::Geometry;
+use crate::load::DeviceConfig;
+
+/// Keys of the settings that can change in a device in use; `*` stands for the number of a block group.
+pub const CHANGEABLE: &[&str] = &[
+    "cache.flush_us",
+    "cache.idle_after_us",
+    "cache.lies",
+    "cache.write_back",
+    "controller.bus_mode",
+    "controller.host_us_per_kb",
+    "controller.read_overhead_us",
+    "controller.reliable_write_us",
+    "controller.write_overhead_us",
+    "gc.high_watermark",
+    "gc.hpi",
+    "gc.hpi_us",
+    "gc.idle_after_us",
+    "gc.idle_free_blocks",
+    "gc.low_watermark",
+    "gc.urgent_free_blocks",
+    "geometry.block_groups.*.erase_us",
+    "geometry.block_groups.*.program_us",
+    "geometry.block_groups.*.read_us",
+    "power.sleep_after_us",
+    "power.wake_us",
+    "slc.erase_us",
+    "slc.program_us",
+    "slc.read_us",
+    "timing.bus_ns_per_byte",
+    "timing.bus_write_extra_ns_per_byte",
+    "timing.command_ns",
+];
+
+/// Why other settings stay, by the beginning or end of their keys; the first that fits.
+const REASONS: &[(&str, &str)] = &[
+    ("_mw", "the energy of a whole run is worked out with one value"),
+    ("_uj", "the energy of a whole run is worked out with one value"),
+    ("_uj_per_kb", "the energy of a whole run is worked out with one value"),
+    ("host.", "it belongs to the host of a replay; software that uses a served device has its own"),
+    ("name", "it names the device"),
+    ("about", "it names the device"),
+    ("fitted_to", "it names the device"),
+    ("geometry.", "the blocks and pages that hold data are laid out by it"),
+    ("capacity.", "the blocks and pages that hold data are laid out by it"),
+    ("slc.", "the blocks and pages that hold data are laid out by it"),
+    ("mapping.", "the map is laid out by it"),
+    ("cache.", "the buffers that hold data are laid out by it"),
+    ("controller.", "commands that the device holds are ordered by it"),
+    ("timing.", "operations under way are ordered by it"),
+    ("power.", "the wake-up times of a run are drawn by it"),
+];
+const OTHERWISE: &str = "the lists of blocks are kept by it";
+
+/// A setting that changed in a device in use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingChange {
+    /// Simulated time of the change, s.
+    pub at_s: f64,
+    /// Its key.
+    pub key: String,
+    /// Its value until then, as TOML.
+    pub from: String,
+    /// Its value from then on, as TOML.
+    pub to: String,
+}
+
+/// Whether a setting can change in a device in use.
+pub fn is_changeable(key: &str) -> bool {
+    CHANGEABLE.iter().any(|known| match known.split_once('*') {
+        Some((start, end)) => key
+            .strip_prefix(start)
+            .and_then(|rest| rest.strip_suffix(end))
+            .is_some_and(|number| number.parse::<u32>().is_ok()),
+        None => key == *known,
+    })
+}
+
+/// The error for a setting that stays as it is.
+fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
+    let fits = |part: &str| {
+        key == part
+            || (part.starts_with('_') && key.ends_with(part))
+            || (part.ends_with('.') && key.starts_with(part))
+    };
+    let reason = REASONS.iter().find(|(part, _)| fits(part)).map_or(OTHERWISE, |(_, reason)| reason);
+    Error::new(
+        Kind::Config,
+        format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"),
+    )
+    .hint(format!("these can: {}", CHANGEABLE.join(", ")))
+}
+
+impl DeviceConfig {
+    /// The settings in which `to` differs, none of which shape what the device holds; `at` is the time that they are noted with.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for the first setting that cannot change in a device in use, with the reason.
+    pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
+        // A policy's own settings are there with the policy only.
+        let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
+        for (side, config) in [self, to].into_iter().enumerate() {
+            for row in config.explain() {
+                values.entry(row.key).or_default()[side] = row.value;
+            }
+        }
+        let changed = values.into_iter().filter(|(_, [from, to])| from != to);
+        changed
+            .map(|(key, [from, to])| {
+                if !is_changeable(&key) {
+                    return Err(refused(&key, &[from, to]));
+                }
+                Ok(SettingChange { at_s: at.as_secs_f64(), key, from, to })
+            })
+            .collect()
+    }
+}
+
+impl Device {
+    /// Goes on from `at` with the settings of `to` in place of those of `from`, which it has; everything that begins before `at` was
+    /// done ([`Device::advance`]). Programs and erases under way keep their times; idle times count anew from `at`. Returns what
+    /// changed.
+    ///
+    /// # Errors
+    /// As [`DeviceConfig::changes`]; then nothing has changed.
+    pub fn reconfigure(
+        &mut self,
+        from: &DeviceConfig,
+        to: &DeviceConfig,
+        at: Nanos,
+    ) -> Result<Vec<SettingChange>> {
+        let changes = from.changes(to, at)?;
+        if !changes.is_empty() {
+            let settings = to.settings();
+            let geometry = Geometry::new(settings);
+            self.nand.reconfigure(settings, &geometry);
+            self.controller.reconfigure(settings, &geometry, self.ftl.folds_after(), at);
+            self.ftl.reconfigure(settings, geometry);
+        }
+        Ok(changes)
+    }
+}

@@ -1,0 +1,113 @@
+"""Advil above a served device: the measures of Kim & Kim's claims on results of `advil-live`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from emmclab.papers.advil12.bandwidth import SEQUENTIAL, gains
+from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.study.results import Results
+
+#: What ends the names of the grids with models of the programs in place of the programs.
+SIMULATED = "-simulated"
+#: Programs of the paper that a layer changes; SQLite is not one of them.
+_CHANGED = ("RandomWrite", "Postmark")
+#: Columns of Table II by the mode of fio.
+COLUMNS = {
+    "read": "seq_read_mb_s",
+    "write": "seq_write_mb_s",
+    "randread": "random_read_mb_s",
+    "randwrite": "random_write_mb_s",
+}
+#: Device of Table II that the programs run on.
+_DEVICE = "eMMC"
+
+
+def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bare") -> dict[str, float]:
+    """Gain of a layer with the models of the programs, for those that have one."""
+    known = [run["input"] for run in results.select(grid + SIMULATED)]
+    wanted = [name for name in names if name in known]
+    return gains(results, grid + SIMULATED, over + SIMULATED, wanted) if wanted else {}
+
+
+def _beside(results: Results, names: Iterable[str], over: str = "bare") -> str:
+    """Give the figures beside a live one: until the last request, and with models of the programs."""
+    names = list(names)
+    until = gains(results, "advil", over, names, drained=False)
+    models = modelled(results, "advil", names, over)
+    parts = [f"until the last request only {_said(until)}"]
+    if models:
+        parts.append(f"with models of the programs under the same layers {_said(models)}")
+    return f"With the log drained at the end; {'; '.join(parts)}."
+
+
+def _said(found: dict[str, float]) -> str:
+    return ", ".join(f"{name} {gain:.2f}x" for name, gain in found.items())
+
+
+@measure
+def advil_postmark(results: Results) -> Measurement:
+    """Figure 7, Postmark."""
+    gain = gains(results, "advil", names=["Postmark"])["Postmark"]
+    bare = results.run("bare", input="Postmark")["requests"]
+    note = (
+        f"Postmark wrote {bare['bytes_written'] / 2**20:,.0f} MB in requests of "
+        f"{bare['bytes_written'] / 1024 / max(bare['write'], 1):,.0f} KB on average: the kernel of this host "
+        "merges what the page cache holds, and its 5 s between commits pass on the host's clock, not on the "
+        "device's; how much that matters was not measured. The layers keep what they need to recover, which "
+        "the paper's did not."
+    )
+    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, ['Postmark'])}")
+
+
+@measure
+def advil_sequential(results: Results) -> Measurement:
+    """Figure 7, sequential write."""
+    gain = gains(results, "advil", names=[SEQUENTIAL])[SEQUENTIAL]
+    return Measurement(
+        f"{gain:.3f}x",
+        {"gain": gain},
+        "A served layer takes no simulated time itself; what is tested is that the file system's own writes "
+        "beside the file do not make Advil log or move much.",
+    )
+
+
+@measure
+def advil_over_ressd(results: Results) -> Measurement:
+    """Figure 7, Advil against ReSSD."""
+    found = gains(results, "advil", "ressd", _CHANGED)
+    return Measurement(_said(found), {"least": min(found.values())}, _beside(results, found, "ressd"))
+
+
+def rates(results: Results) -> dict[tuple[str, int], float]:
+    """MB/s of direct I/O on a file, by mode of fio and KB of a request."""
+    found = {}
+    for run in results.select("table2"):
+        _, mode, kb = run["input"].split()
+        asked = run["requests"]["bytes_read" if mode.endswith("read") else "bytes_written"]
+        found[mode, int(kb)] = asked / 2**20 / run["run"]["simulated_s"]
+    return found
+
+
+def published_rates() -> dict[tuple[str, int], float]:
+    """The same as Table II has it for the eMMC."""
+    rows = [row for row in table("advil12_table2_bandwidth") if row["device"] == _DEVICE]
+    return {
+        (mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()
+    }
+
+
+@measure
+def advil_ratios(results: Results) -> Measurement:
+    """Table II: reads over writes in order by clustered blocks; those writes over random ones of 4 KB."""
+    found, paper = rates(results), published_rates()
+    write = found["read", 4096] / found["write", 4096]
+    random = found["write", 4096] / found["randwrite", 4]
+    worst = max(paper, key=lambda key: abs(found[key] / paper[key] - 1))
+    return Measurement(
+        f"{write:.1f}x, {random:.1f}x",
+        {"write": write, "random": random},
+        f"Of the {len(paper)} bandwidths of Table II, {worst[0]} of {worst[1]} KB is furthest off: "
+        f"{found[worst]:.2f} MB/s for {paper[worst]:.2f}. A file on ext4 stands for the bare device, and the "
+        "loop device splits requests above 512 KB.",
+    )

@@ -1,0 +1,168 @@
+"""Programs of a live study: shell scripts on a file system of a served device, measured by its clock."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from emmclab.device import Device
+from emmclab.errors import InputError, UnsupportedError
+from emmclab.live import LiveDevice, serve
+
+#: What a live study needs on this machine beside the tools of its programs, with its Debian package.
+_TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
+#: Folders of tools that are not in every user's PATH.
+_MORE_PATH = ":/usr/sbin:/sbin"
+#: Lines of a failed program's output that the error quotes.
+_SAID_LINES = 3
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """How the loop device is formatted (a script) and mounted, and the limit of the page cache above it."""
+
+    format: str
+    mount_options: str = ""
+    #: Most data of the file system in the page cache that is yet to be written, MB; 0 = as the host has it.
+    dirty_mb: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script that is measured, after one that is not; both find the numbers as variables of the shell."""
+
+    name: str
+    about: str
+    run: str
+    prepare: str
+    #: Tools that the scripts call, each with its Debian package.
+    needs: Mapping[str, str]
+    numbers: Mapping[str, int | str]
+    file_system: FileSystem
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, first 16 digits, of what decides the requests: scripts, numbers, kernel and tools."""
+        decisive = {**asdict(self), "host": host_of(self)}
+        del decisive["about"]
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """Give all of it as text, from which `Program.of` makes it again."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def of(text: str) -> Program:
+        """Make a program of the text of `to_json`."""
+        fields = json.loads(text)
+        return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})
+
+
+def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> list[Program]:
+    """Make a program for every value of every axis, named after the values; itself where there is no axis."""
+    made = []
+    for values in itertools.product(*axes.values()):
+        numbers = {**program.numbers, **dict(zip(axes, values, strict=True))}
+        name = " ".join([program.name, *map(str, values)])
+        made.append(Program(**{**program.__dict__, "name": name, "numbers": numbers}))
+    return made
+
+
+def _found(tool: str) -> str | None:
+    return shutil.which(tool, path=os.environ.get("PATH", os.defpath) + _MORE_PATH)
+
+
+@functools.cache
+def _version(package: str) -> str:
+    """Give the version of a Debian package; empty where that is not known."""
+    words = ["dpkg-query", "--show", "--showformat=${Version}", package]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def host_of(program: Program) -> dict[str, str]:
+    """Name the kernel and the tools that make the requests of a program."""
+    return {"kernel": platform.release()} | {package: _version(package) for package in program.needs.values()}
+
+
+def require(programs: Iterable[Program]) -> None:
+    """Refuse to begin a live study that this machine cannot run.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    devices = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
+    if os.geteuid() != 0 or devices:
+        missing = ", ".join(devices) if devices else "root"
+        raise UnsupportedError(
+            f"a live study mounts file systems on served devices, and here is no {missing}",
+            kind="unsupported",
+            hint="run it as root on Linux with FUSE and loop devices",
+        )
+    needs = dict(_TOOLS)
+    for program in programs:
+        needs |= program.needs
+    for tool, package in needs.items():
+        if _found(tool) is None:
+            raise UnsupportedError(
+                f"`{tool}` is not installed",
+                kind="unsupported",
+                hint=f"install the Debian package {package}, or run `scripts/setup.sh dev`",
+            )
+
+
+def run_program(program: Program, device: Device, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a program on a served device with a free clock; give the result of its measured part.
+
+    Before that part the layers have moved what they kept aside; after it all data is written back, and then
+    the layers move what they keep again: `run.drain_s`. `options` are those of `emmclab.serve`.
+
+    Raises:
+        InputError: a script failed.
+    """
+    with TemporaryDirectory(prefix="emmclab-") as folder:
+        mount, log = Path(folder, "mount"), Path(folder, "log")
+        limit = program.file_system.dirty_mb << 20 or None
+        with serve(device, loop=True, clock="free", dirty_bytes=limit, **options) as disk:
+            _script(disk, program, "format", program.file_system.format, log)
+            disk.mount(mount, options=program.file_system.mount_options or None)
+            _script(disk, program, "prepare", f"{program.prepare}\nsync", log)
+            disk.drain()
+            disk.clear_counters()
+            _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
+            disk.drain()
+            # Unmounting writes, too.
+            result = disk.result().deterministic()
+    return {**result, "live": {"host": host_of(program), "file_system": asdict(program.file_system)}}
+
+
+def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path) -> None:
+    """Run a script in a session of its own, whose processes all end with it and with this process."""
+    numbers = "".join(f"{name}={value}\n" for name, value in program.numbers.items())
+    whole = (
+        f"exec >{log} 2>&1\nPATH=$PATH{_MORE_PATH}\n"
+        "trap 'trap \"\" TERM; kill 0' TERM\n"
+        f"(\nset -eu\n{numbers}{text}\n) &\nwait $!\n"
+    )
+    status = disk.run(["setpriv", "--pdeathsig", "TERM", "setsid", "sh", "-c", whole])
+    if status == 0:
+        return
+    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    raise InputError(
+        f"{program.name}: the script `{part}` ended with status {status}: {'; '.join(said[-_SAID_LINES:])}",
+        kind="failed",
+        hint="the file system may be too small for the numbers of the study",
+    )

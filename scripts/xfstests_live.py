@@ -1,0 +1,166 @@
+"""Tests of xfstests on ext4, on served devices and on plain loop devices: the verdicts side by side.
+
+    scripts/xfstests_live.py XFSTESTS [--device PRESET] [--layer NAME] [--set KEY=VALUE]... [--seconds S]
+        [TEST]...
+
+XFSTESTS is a folder where xfstests was built (not part of this project). Without tests, those of the group
+`quick` of `generic` in their order; no further batch begins after S seconds. Needs root, and the users that
+xfstests wants. Ends with status 1 where a test fails on the served device alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import emmclab as lab
+
+#: Tests of one call of `check`.
+_BATCH = 10
+_USERS = ("fsgqa", "fsgqa2")
+#: Longest time of a batch, seconds; a test that hangs is a finding.
+_PATIENCE_S = 1800
+
+
+class Verdict(NamedTuple):
+    """What a test of xfstests said, and how long it took."""
+
+    word: str
+    why: str
+    seconds: float
+
+
+def quick(folder: Path) -> list[str]:
+    """Name the tests of `generic` in the group `quick`, in order."""
+    found = []
+    for line in (folder / "tests" / "generic" / "group.list").read_text(encoding="utf-8").splitlines():
+        number, _, groups = line.partition(" ")
+        if number.isdigit() and "quick" in groups.split():
+            found.append(f"generic/{number}")
+    return found
+
+
+@contextlib.contextmanager
+def served(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Serve two devices as loop devices."""
+    device = lab.Device.named(options.device)
+    own = [text.partition("=") for text in options.settings]
+    above = {"layers": options.layers, "layer_settings": {key: value for key, _, value in own}}
+    with (
+        lab.serve(device, loop=True, clock="free", **above) as test,
+        lab.serve(device, loop=True, clock="free", **above) as scratch,
+    ):
+        options.bytes = test.capacity_bytes
+        yield test.path, scratch.path
+
+
+@contextlib.contextmanager
+def plain(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
+    """Attach two sparse files of the same size as loop devices."""
+    with contextlib.ExitStack() as ends:
+        paths = []
+        for name in ("test", "scratch"):
+            file = folder / name
+            with file.open("wb") as made:
+                made.truncate(options.bytes)
+            words = ["losetup", "--find", "--show", "--direct-io=on", str(file)]
+            path = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+            ends.callback(subprocess.run, ["losetup", "-d", path], check=False)
+            paths.append(path)
+        yield paths[0], paths[1]
+
+
+def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: float) -> dict[str, Verdict]:
+    """Run the tests in batches on a pair of devices, and read what they said."""
+    found: dict[str, Verdict] = {}
+    with tempfile.TemporaryDirectory(prefix="emmclab-xfstests-") as place:
+        test, scratch, results = (Path(place, name) for name in ("test", "scratch", "results"))
+        for made in (test, scratch, results):
+            made.mkdir()
+        own = {"FSTYP": "ext4", "TEST_DEV": devices[0], "TEST_DIR": str(test), "SCRATCH_DEV": devices[1]}
+        own |= {"SCRATCH_MNT": str(scratch), "RESULT_BASE": str(results), "HOST_OPTIONS": "/dev/null"}
+        environment = {**os.environ, **own, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        subprocess.run(["mkfs.ext4", "-q", "-F", devices[0]], check=True, env=environment)
+        begun = time.monotonic()
+        try:
+            for start in range(0, len(tests), _BATCH):
+                if time.monotonic() - begun > seconds:
+                    break
+                words = ["./check", "-R", "xunit", *tests[start : start + _BATCH]]
+                output = subprocess.run(
+                    words, cwd=folder, env=environment, capture_output=True, timeout=_PATIENCE_S, check=False
+                )
+                report = results / "result.xml"
+                if not report.exists():
+                    sys.exit(f"xfstests gave no report: {(output.stdout + output.stderr).decode()[-800:]}")
+                found |= dict(read(report))
+                report.unlink()
+                print(
+                    f"{devices[0]}: {len(found)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr
+                )
+        finally:
+            for mounted in (scratch, test):
+                subprocess.run(["umount", "-q", mounted], check=False)
+    return found
+
+
+def read(report: Path) -> Iterator[tuple[str, Verdict]]:
+    """Read the verdicts of a report."""
+    # Made by xfstests a moment ago.
+    for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314
+        word, why = "pass", ""
+        for child in case:
+            if child.tag in ("failure", "error", "skipped"):
+                word = "not run" if child.tag == "skipped" else "fail"
+                why = child.get("message") or ""
+        yield case.get("name") or "", Verdict(word, why, float(case.get("time") or 0))
+
+
+def main() -> int:
+    """Print the table of differences."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("tests", nargs="*")
+    parser.add_argument("--device", default="emmc51-cache")
+    parser.add_argument("--layer", dest="layers", action="append", default=[])
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="a setting of a layer")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    options = parser.parse_intermixed_args()
+    if not (options.folder / "check").exists() or os.geteuid() != 0:
+        sys.exit(f"{options.folder}: there is no xfstests that was built, or you are not root")
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    if missing := [user for user in _USERS if user not in known]:
+        sys.exit(f"xfstests wants the users {', '.join(missing)}: useradd --create-home NAME")
+    tests = options.tests or quick(options.folder)
+    with served(options) as devices:
+        here = verdicts(options.folder, tests, devices, options.seconds)
+    # The other side has the tests that this one had time for.
+    with (
+        tempfile.TemporaryDirectory(prefix="emmclab-plain-") as place,
+        plain(options, Path(place)) as devices,
+    ):
+        there = verdicts(options.folder, list(here), devices, float("inf"))
+    words = ("pass", "fail", "not run")
+    for name, side in (("served", here), ("plain", there)):
+        counts = ", ".join(f"{sum(one.word == word for one in side.values())} {word}" for word in words)
+        print(f"{name}: {len(side)} tests: {counts}; {sum(one.seconds for one in side.values()):,.0f} s")
+    differing = [test for test in here if here[test].word != there[test].word]
+    print(f"{len(differing)} verdicts differ" + (":" if differing else ""))
+    for test in differing:
+        why = here[test].why or there[test].why
+        print(f"| {test} | {here[test].word} | {there[test].word} | {why} |")
+    return int(any(here[test].word == "fail" for test in differing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

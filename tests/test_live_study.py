@@ -1,0 +1,231 @@
+"""Live studies: programs on served devices, in the same results, claims and pages as simulations."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import COMMAND, PATIENCE_S, emmclab, environment
+from emmclab.claims import judge_study
+from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.papers import studies
+from emmclab.papers.advil12.live import published_rates, rates
+from emmclab.papers.pages import write_page
+from emmclab.study import Pool, Results, Serial, Study, run_study
+from emmclab.study import program as programs
+from test_serve import need, need_loop
+
+TEXT = studies()["advil-live"].study_text("advil-live")
+SMALL = """
+name = "small"
+[live]
+format = "mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 $EMMCLAB_DEVICE"
+mount_options = "noatime,lazytime"
+dirty_mb = 8
+scale = 0.5
+[live.numbers]
+blocks = 64
+[[program]]
+name = "Copy"
+each = { kb = [4, 64] }
+prepare = "touch $EMMCLAB_MOUNT/there"
+run = "RUN"
+[[grid]]
+name = "bare"
+modes = ["live"]
+inputs = ["Copy 4", "Copy 64"]
+devices = ["small-1gb"]
+"""
+COPY = "dd if=/dev/zero of=$EMMCLAB_MOUNT/file bs=${kb}k count=$blocks oflag=direct"
+
+
+def small(run: str) -> str:
+    """Give a study of one program."""
+    return SMALL.replace("RUN", run)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Run the study of the paper with a hundredth of its numbers, and short models of the programs."""
+    need_loop()
+    need("fio", "postmark", "sqlite3", "mkfs.ext4", "setpriv")
+    study = Study.parse(TEXT.replace("scale = 1.0", "scale = 0.01"), "scaled.toml")
+    grids = [grid if grid.is_live else replace(grid, requests=3000) for grid in study.grids]
+    folder = tmp_path_factory.mktemp("live")
+    return run_study(replace(study, grids=tuple(grids)), folder, Pool(2))
+
+
+def written(run: dict[str, Any]) -> int:
+    """Give the bytes that a program wrote."""
+    return int(run["requests"]["bytes_written"])
+
+
+def test_each_program_is_measured_from_its_own_start_to_its_last_written_byte(live: Results) -> None:
+    numbers = Study.parse(TEXT.replace("scale = 1.0", "scale = 0.01"), "scaled.toml").programs[0].numbers
+    size = int(numbers["file_mb"]) << 20
+    for grid in ("bare", "ressd", "advil"):
+        for name in ("SequentialWrite", "RandomWrite"):
+            run = live.run(grid, input=name)
+            # The file written before would be as much again; commits of the file system are some blocks.
+            assert size <= written(run) < 1.2 * size, (grid, name)
+            assert run["run"]["mode_reason"].startswith("live")
+        assert written(live.run(grid, input="SQLite")) > 4096 * int(numbers["sql_transactions"])
+        assert written(live.run(grid, input="Postmark")) > 0
+    for grid in ("ressd", "advil"):
+        layer = live.run(grid, input="RandomWrite")["layers"][0]
+        assert layer["logged_bytes"] > 0.9 * size
+        assert (
+            layer["moved_bytes"] + layer["hot_bytes"] > 0.9 * size
+            and live.run(grid, input="RandomWrite")["run"]["drain_s"] > 0
+        )
+        assert live.run(grid, input="SequentialWrite")["layers"][0]["logged_bytes"] < 0.1 * size
+
+
+def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fitted_to(
+    live: Results,
+) -> None:
+    found, paper = rates(live), published_rates()
+    assert set(found) == set(paper)
+    # Random writes of little data stay in the log blocks, and are faster than over 1 GB.
+    for key in (("read", 4), ("write", 4), ("read", 4096), ("write", 4096), ("randread", 4096)):
+        assert found[key] == pytest.approx(paper[key], rel=0.2), key
+
+
+def test_the_paper_s_claims_are_judged_on_live_results_by_the_same_rules(
+    live: Results, tmp_path: Path
+) -> None:
+    judged = {claim.id: claim for claim in judge_study(live)}
+    assert list(judged) == [
+        "advil-fig7-postmark",
+        "advil-fig7-seq",
+        "advil-over-ressd",
+        "advil-ratio-read-write",
+    ]
+    assert all(claim.evidence["study"] == "advil-live" for claim in judged.values())
+    assert judged["advil-ratio-read-write"].verdict == "restated", "the device was fitted to it"
+    assert "device mapper" in judged["advil-fig7-seq"].reason
+    assert "Phone_6H and WebBench" in judged["advil-over-ressd"].reason
+    page = tmp_path / "live.html"
+    assert write_page(live, list(judged.values()), page, tmp_path / "figures") == 1
+    text = page.read_text(encoding="utf-8")
+    assert "Table II" in text and "SQLite" in text and "kernel" in text
+
+
+def test_direct_writes_of_one_request_at_a_time_are_the_same_in_each_run(tmp_path: Path) -> None:
+    need_loop()
+    need("mkfs.ext4", "setpriv")
+    study = Study.parse(small(COPY), "small.toml")
+    one, two = (run_study(study, tmp_path / name, Serial()) for name in ("one", "two"))
+    for first, second in zip(one.runs, two.runs, strict=True):
+        kb = int(first["input"].split()[1])
+        assert written(first) >= 32 * kb * 1024
+        # A commit of the journal more or less, by the host's clock.
+        assert written(second) == pytest.approx(written(first), abs=128 * 1024)
+        assert second["run"]["simulated_s"] == pytest.approx(first["run"]["simulated_s"], rel=0.2)
+        assert first["live"]["file_system"]["dirty_mb"] == 8
+
+
+def test_a_program_that_fails_is_named_with_what_it_said_and_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_loop()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    need("mkfs.ext4", "setpriv")
+    file = tmp_path / "broken.toml"
+    file.write_text(small("echo no such luck >&2; exit 3"), encoding="utf-8")
+    done = emmclab("run", file, "--results", tmp_path / "results", "--jobs", "1")
+    assert done.returncode != 0 and "no such luck" in done.stderr and "status 3" in done.stderr
+    assert not list((tmp_path / "results").glob("*/cells/*.json"))
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_ends_programs_and_leaves_no_mount(
+    tmp_path: Path, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_loop()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    need("mkfs.ext4", "setpriv")
+    file, mark = tmp_path / "slow.toml", f"emmclab-test-{os.getpid()}-{jobs}"
+    script = f"touch {tmp_path}/started; bash -c 'exec -a {mark} sleep 600'"
+    file.write_text(small(script), encoding="utf-8")
+    words = ["run", str(file), "--results", str(tmp_path / "results"), "--jobs", jobs]
+    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+
+    def left() -> list[str]:
+        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+        return [str(line) for line in lines if mark.encode() in line]
+
+    while left() or str(tmp_path) in Path("/proc/mounts").read_text():
+        assert time.monotonic() < deadline, left()
+        time.sleep(0.1)
+
+
+def test_a_machine_that_cannot_serve_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study.parse(small("true"), "small.toml")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(UnsupportedError, match="root"):
+        run_study(study, tmp_path, Serial())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    needy = replace(study.programs[0], needs={"no-such-tool": "no-such-package"})
+    monkeypatch.setattr(programs.Path, "exists", lambda _: True)
+    with pytest.raises(UnsupportedError, match="no-such-tool") as refused:
+        programs.require([needy])
+    assert "no-such-package" in str(refused.value.hint)
+    assert not list(tmp_path.glob("cells/*.json"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("scale = 0.5", "scale = 2", "live.scale"),
+        ("kb = [4, 64]", 'kb = ["4; rm"]', "no number or word"),
+        ("blocks = 64", '"a-b" = 64', "no name of a variable"),
+        ("blocks = 64", 'blocks = "many"', "wrong type"),
+        ('"Copy 4", "Copy 64"', '"Copy 5"', "no program `Copy 5`"),
+        ('modes = ["live"]', 'modes = ["live", "open"]', "no other mode"),
+        ('modes = ["live"]', 'modes = ["live"]\nrate = 2.0', "no such key"),
+        ("[live", "[lives", "did you mean `live`"),
+        ("each = { kb = [4, 64] }", "each = { kb = [4, 4] }", "two programs"),
+        ('run = "RUN"', "", "`program[1].run`"),
+    ],
+)
+def test_mistakes_in_a_live_study_are_named(before: str, after: str, said: str) -> None:
+    assert before in SMALL
+    with pytest.raises(ConfigError) as refused:
+        Study.parse(SMALL.replace(before, after), "small.toml").cells()
+    assert said in f"{refused.value} {refused.value.hint}"
+
+
+def test_the_numbers_are_scaled_in_one_place() -> None:
+    whole = {program.name: program.numbers for program in Study.parse(TEXT, "x.toml").programs}
+    assert whole["Postmark"] == {
+        "file_mb": 1024,
+        "files": 160_000,
+        "directories": 20_000,
+        "transactions": 60_000,
+        "sql_transactions": 10_000,
+    }
+    tenth = Study.parse(TEXT.replace("scale = 1.0", "scale = 0.1"), "x.toml").programs
+    assert [program.numbers["files"] for program in tenth] == [16_000] * len(tenth)
+    assert tenth[-1].numbers["kb"] == 4096, "sizes of requests are not"
+    assert tenth[0].digest != Study.parse(TEXT, "x.toml").programs[0].digest
+    assert json.loads(tenth[0].to_json())["numbers"]["file_mb"] == 102
