@@ -34,6 +34,10 @@ printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
 printf '\n== Crash states of ext4: replay and lookup in memory, beside e2fsck\n'
 run emmclab-ext4 ext4_speed
+printf '\n== Power cuts: a log of 1 GB, then states judged in process, by e2fsck and by a mount\n'
+run emmclab-crash crash_speed
+.venv/bin/python benches/crash_recoveries.py ||
+    printf 'needs root, FUSE and loop devices\n'
 printf '\n== NBD server beside nbdkit and qemu-nbd\n'
 run emmclab-serve nbd_speed
 printf '\n== The device as a FUSE file and a loop device\n'

@@ -99,7 +99,9 @@ impl Judge {
         let mut recovered = match self.files(&host, wanted) {
             Ok(recovered) => recovered,
             Err(error) if error.kind() == Kind::Unsupported => return Err(error),
-            Err(error) => return broken(Level::FileSystem, "mountable", one_line(&error)),
+            Err(error) => {
+                return broken(Level::FileSystem, promise_of(&error), one_line(&error));
+            }
         };
         recovered.layer_writes = layer_writes;
         Ok(recovered)
@@ -113,8 +115,8 @@ impl Judge {
         let replayed = self.recovery.replay(host)?;
         let replay = replayed.replay();
         if let Some(refused) = &replay.refused {
-            let detail = one_line(refused);
-            let problem = Some(Problem { level: Level::FileSystem, promise: "mountable", detail });
+            let (promise, detail) = (promise_of(refused), one_line(refused));
+            let problem = Some(Problem { level: Level::FileSystem, promise, detail });
             return Ok(Recovered { problem, ..Recovered::default() });
         }
         let transactions = replay.end.wrapping_sub(replay.first);
@@ -125,6 +127,19 @@ impl Judge {
             found.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
         }
         Ok(Recovered { files: found, transactions, ..Recovered::default() })
+    }
+}
+
+/// The promise that a structure with this fault breaks. Superblock and commit block are apart: where power tears a block, ext4
+/// promises nothing about them.
+fn promise_of(error: &Error) -> &'static str {
+    let text = error.to_string();
+    if text.contains("`superblock`") {
+        "superblock"
+    } else if text.contains("commit block") {
+        "commit block"
+    } else {
+        "mountable"
     }
 }
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmclab import _core
 from emmclab.crash.checks import Lost
 from emmclab.crash.finding import LEVELS, Finding
-from emmclab.crash.judging import Judge, rules_of
+from emmclab.crash.judging import Judge, RuleBreak, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError
 
@@ -116,6 +116,12 @@ def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict
     return run, facts
 
 
+def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options) -> Judge:
+    """Make the judge that the options ask for."""
+    tears = options.tear != "none"
+    return Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts, tears=tears)
+
+
 def explore(
     run: _core.CrashRun,
     options: Options,
@@ -137,7 +143,7 @@ def explore(
     done = found.last
     reported = begun
     rules = rules_of(run)
-    with Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts) as judge:
+    with judge_of(explorer, rules, options) as judge:
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
             if state["index"] <= done:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,13 @@ _PATIENCE_S = 120.0
 _PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
+#: Structures of ext4 that a tear inside a block of 4 KiB makes unreadable, and why that is no promise.
+_TORN = {
+    "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
+    "leave it unreadable, e2fsck takes a copy (-b)",
+    "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit takes a torn "
+    "one as the end of the log",
+}
 #: A rule of the journal that a command breaks: moment, rule, transaction, detail.
 RuleBreak = tuple[int, str, int, str]
 
@@ -73,8 +81,10 @@ class Judge:
         check: str | None,
         recovery: str,
         recovery_cuts: int,
+        *,
+        tears: bool = False,
     ) -> None:
-        """Know how to recover and what to check; `rules` are from `rules_of`.
+        """Know how to recover and what to check; `rules` are from `rules_of`, `tears`: blocks may be torn.
 
         Raises:
             ConfigError: the recovery is not known, or this user or machine cannot do it.
@@ -84,6 +94,7 @@ class Judge:
                 f"`{recovery}` is no recovery", kind="config", field="recovery", hint=", ".join(RECOVERIES)
             )
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
+        self._tears = tears
         self._command: list[str] | None = None
         self._check: Check | None = None
         if check is not None and (check == "sqlite" or workloads.is_known(check)):
@@ -117,6 +128,8 @@ class Judge:
         if state["problem"] is not None:
             return Lost(**state["problem"])
         lost = self._in_process(lines) if self._recovery == "process" else self._by_program(lines)
+        if lost is not None and self._tears and lost.promise in _TORN:
+            return replace(lost, documented=_TORN[lost.promise])
         if lost is None or lost.level not in ("filesystem", "application"):
             return lost
         broken = next((one for one in self._rules if one[0] <= state["cut"]), None)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash.explore import Options
+from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.finding import Finding
 from emmclab.crash.judging import Judge, RuleBreak, rules_of
 
@@ -58,7 +58,7 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal
         nonlocal tries
         only = replace(options, only=(cut, number), share=(0, 1))
         explorer = _core.Explorer(run, only.core())
-        with Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts) as judge:
+        with judge_of(explorer, rules, options) as judge:
             while (text := explorer.next_state()) is not None and tries < _MOST_TRIES:
                 tries += 1
                 state = json.loads(text)
@@ -105,7 +105,7 @@ def _fewest(
         return Minimal(finding.cut, finding.state, finding.detail, (), 0, tries)
     state = json.loads(text)
     every = explorer.omitted()
-    with Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts) as judge:
+    with judge_of(explorer, rules, options) as judge:
 
         def shows(places: list[int]) -> bool:
             nonlocal tries

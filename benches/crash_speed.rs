@@ -1,0 +1,82 @@
+//! What it takes to explore a log of 1 GB: time to read it, states a second, most memory.
+//!
+//! `cargo run --release -p emmclab-crash --example crash_speed [MIB]`
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Instant;
+
+use emmclab_base::{Nanos, Op};
+use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
+use emmclab_crash::{ExploreOptions, Explorer, Run};
+
+const BLOCK_SECTORS: u32 = 8;
+/// Writes between two flushes.
+const FLUSH_EVERY: u64 = 64;
+
+fn main() {
+    let mib: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1024);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let sectors = 1 << 22;
+    let device = DeviceFacts {
+        name: "a device with a cache".to_owned(),
+        sectors,
+        unit_sectors: BLOCK_SECTORS,
+        lies: "none".to_owned(),
+        ..DeviceFacts::default()
+    };
+    let header = LogHeader { device, sectors, ..LogHeader::default() };
+    let begun = Instant::now();
+    let mut log = LogWriter::create(file.path(), &header).unwrap();
+    let (mut now, mut dice) = (0, 88_172_645_463_325_252_u64);
+    let mut data = [0; BLOCK_SECTORS as usize * 512];
+    let writes = mib * 256;
+    for number in 0..writes {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        // Half of each block is noise, which does not compress.
+        for (place, word) in data.chunks_exact_mut(8).take(256).enumerate() {
+            word.copy_from_slice(&dice.wrapping_mul(2 * place as u64 + 1).to_le_bytes());
+        }
+        let flush = number % FLUSH_EVERY == FLUSH_EVERY - 1;
+        let (op, sector, sectors, data) = if flush {
+            (Op::Flush, 0, 0, &[][..])
+        } else {
+            (Op::Write, dice % (sectors / 8) * 8, BLOCK_SECTORS, &data[..])
+        };
+        let (port, flags, packed_after) = (Port::Device, 0, 0);
+        let at = Nanos(now);
+        log.add(&Record::Command { port, number, at, op, sector, sectors, flags, packed_after, data }).unwrap();
+        log.add(&Record::Complete { port, number, at: Nanos(now + 500) }).unwrap();
+        now += 1000;
+    }
+    log.finish().unwrap();
+    drop(log);
+    let stored = fs::metadata(file.path()).unwrap().len() >> 20;
+    println!("{mib} MiB written to a log of {stored} MiB in {:.1} s", begun.elapsed().as_secs_f64());
+    let begun = Instant::now();
+    let run = Arc::new(Run::open(file.path()).unwrap());
+    println!("read in {:.1} s, {} moments", begun.elapsed().as_secs_f64(), run.moments().len());
+    let begun = Instant::now();
+    let options = ExploreOptions { cuts: 1000, ..ExploreOptions::default() };
+    let mut explorer = Explorer::new(&run, &options).unwrap();
+    let (mut states, mut buffer) = (0_u64, [0; 4096]);
+    while let Some(state) = explorer.next_state() {
+        states += 1;
+        explorer.view(&state).read(0, &mut buffer).unwrap();
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let covered = explorer.covered();
+    println!(
+        "{states} states of {} cuts in {took:.1} s: {:.0} states/s, {:.0} chosen a second, at most {} writes beyond promises",
+        covered.cuts,
+        states as f64 / took,
+        covered.chosen as f64 / took,
+        covered.most_unpromised,
+    );
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+    println!("most memory: {}", peak.trim_start_matches("VmHWM:").trim());
+}

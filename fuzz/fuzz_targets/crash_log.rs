@@ -1,0 +1,29 @@
+//! Logs of power cuts: ours, and those of dm-log-writes. What is read is explored a little.
+#![no_main]
+
+use std::io::Write;
+use std::sync::Arc;
+
+use emmclab_crash::{ExploreOptions, Explorer, Run, journal_rules};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()) else {
+        return;
+    };
+    if file.write_all(data).is_err() {
+        return;
+    }
+    let path = file.path();
+    for run in [Run::open(path), Run::open_dm(path, 1 << 12, None)].into_iter().flatten() {
+        let run = Arc::new(run);
+        let _ = journal_rules(&run, 0);
+        let options = ExploreOptions { cuts: 4, ..ExploreOptions::default() };
+        let Ok(mut explorer) = Explorer::new(&run, &options) else { continue };
+        let mut buffer = [0; 4096];
+        for _ in 0..32 {
+            let Some(state) = explorer.next_state() else { break };
+            let _ = explorer.view(&state).read(0, &mut buffer);
+        }
+    }
+});
