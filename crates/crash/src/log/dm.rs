@@ -231,8 +231,12 @@ pub fn write(run: &Run, path: &Path) -> Result<()> {
                 }
                 put([logged.command.sector, sectors, flags, 0], &[], &data)?;
             }
-            What::Acknowledged(line) => {
-                let text = run.acknowledgements()[line as usize].as_bytes();
+            What::Acknowledged(_) | What::Mark(_) => {
+                let text = match moment.what {
+                    What::Acknowledged(line) => run.acknowledgements()[line as usize].as_bytes(),
+                    What::Mark(mark) => run.marks()[mark as usize].as_bytes(),
+                    _ => continue,
+                };
                 let text = &text[..text.len().min(SECTOR_BYTES as usize - 32)];
                 put([0, 0, MARK, text.len() as u64], text, &[])?;
             }
