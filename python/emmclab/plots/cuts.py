@@ -15,7 +15,7 @@ FINDINGS = "findings"
 _ROW_PX = 30
 #: Room for the labels of rows, pixels.
 _LABEL_PX = 260
-#: Times the middle distance to the cut from which the axis is logarithmic.
+#: Times the distance of the last quarter to the cut from which the axis is logarithmic.
 _FAR_APART = 60
 
 
@@ -44,10 +44,10 @@ def commands(rows: Rows, axis: str) -> Chart:
     names = in_order(rows, "command")
     states = [name for name in CRASH_COLOURS if any(row["state"] == name for row in rows)]
     begins = sorted(row["begin"] for row in rows)
-    middle = min(begins[len(begins) // 2], -1e-3)
+    near = min(begins[len(begins) * 3 // 4], -1e-3)
     # A missing write may have come long before the others.
-    far = begins[0] < _FAR_APART * middle
-    scale = alt.Scale(type="symlog", constant=-middle) if far else alt.Scale(zero=True)
+    far = begins[0] < _FAR_APART * near
+    scale = alt.Scale(type="symlog", constant=-near) if far else alt.Scale(zero=True)
     base = chart_of(rows, 18 * len(names))
     bars = base.mark_bar(height=9, strokeWidth=2).encode(
         x=alt.X("begin:Q", title=axis, scale=scale, axis=alt.Axis(labelExpr="format(0 - datum.value, '~r')")),

@@ -28,7 +28,7 @@ from emmclab.report.assemble import assemble
 #: Places on the time line that can be told apart; cuts of one place are counted together.
 _PLACES = 500
 #: Commands that are drawn before a cut, and missing ones from before those.
-_MOST_COMMANDS, _MOST_MISSING = 20, 12
+_MOST_COMMANDS, _MOST_MISSING = 16, 12
 #: Missing writes in a table; the JSON has all.
 _MOST_LISTED = 20
 #: Where results are kept when nothing else is said.
@@ -155,7 +155,8 @@ def _line_figure(clock: _Clock) -> Figure:
         "cuts",
         "Cuts by verdict",
         "A mark for each cut, in the row of the worst of its states; below, when the workload said that "
-        "something is safe. Numbers are those of the findings. A cut whose states all equal earlier ones has no mark.",
+        "something is safe. Numbers are those of the findings. A cut whose states all equal earlier ones "
+        "has no mark.",
         partial(cuts.time_line, axis=clock.line),
         wide=True,
     )
