@@ -31,8 +31,6 @@ _PLACES = 500
 _MOST_COMMANDS, _MOST_MISSING = 16, 12
 #: Missing writes in a table; the JSON has all.
 _MOST_LISTED = 20
-#: Where results are kept when nothing else is said.
-_RESULTS = Path("emmclab-results")
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,9 @@ _DEVICE_CLOCK = _Clock(1e6, "device time, ms", "ms before the cut")
 _DM_CLOCK = _Clock(DM_ENTRY_NS, "entry of the log, which has no times", "entries before the cut")
 
 
-def write_crash_report(summary: Mapping[str, Any], kept: Kept, found: Exploration, path: Path) -> None:
+def write_crash_report(
+    summary: Mapping[str, Any], kept: Kept, found: Exploration, path: Path, *, results: Path | None = None
+) -> None:
     """Write the page; the file appears when it is whole, and never otherwise.
 
     Args:
@@ -71,17 +71,17 @@ def write_crash_report(summary: Mapping[str, Any], kept: Kept, found: Exploratio
         kept: the log.
         found: the exploration, of which the verdict of each cut is shown.
         path: the page.
+        results: the folder of the results, which commands have to name; `None` for the usual one.
     """
     run, _ = open_run(str(kept.log), base=kept.base)
     shown = [_shown_cut(finding) for finding in summary["findings"]]
     before = [(time_of(run, cut), commands_before(run, cut)) for cut in shown]
     scene = Scene(found.verdicts, acknowledged_at(run), before)
-    results = kept.folder.parent.parent
-    write_whole(path, render(summary, scene, results=None if results == _RESULTS else results))
+    write_whole(path, render(summary, scene, results=results))
 
 
 def render(summary: Mapping[str, Any], scene: Scene, *, results: Path | None = None) -> str:
-    """Give the page; the same findings give the same bytes. `results` is the folder where it is another."""
+    """Give the page; the same findings give the same bytes."""
     log = summary["log"]
     clock = _DM_CLOCK if log["writer"] == DM_WRITER else _DEVICE_CLOCK
     name = log["identity"][:8]

@@ -23,6 +23,8 @@ _BROKEN = {
     ("journal", "tail"): "the tail moved past transactions whose home blocks could still be lost",
     ("filesystem", "mountable"): "the file system could not be opened",
     ("filesystem", "consistent"): "structures of the file system contradicted each other",
+    ("filesystem", "superblock"): "the superblock of the file system was damaged",
+    ("filesystem", "commit block"): "a commit block was damaged",
     ("filesystem", "fsync"): "a file was not what fsync had said to be safe",
     ("filesystem", "fdatasync"): "records that fdatasync had said to be safe were lost",
     ("application", "commit"): "a committed transaction was lost",
