@@ -41,6 +41,7 @@ def command_line() -> str:
         "# Command line\n\n",
         "Results go to stdout, messages to stderr. Exit codes: 0 done, 1 failed run, 2 bad input or option, ",
         "3 a simulated device stopped before the end of its trace, ",
+        "4 a power cut broke a promise, ",
         "130 Ctrl-C, 141 closed pipe. `NO_COLOR` is obeyed; ",
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]

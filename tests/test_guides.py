@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import Any
 
-from conftest import ROOT
+import pytest
+import typer
+
+from conftest import ROOT, emmclab, missing
+from emmclab.cli import application
 from test_house_rules import complain, place, tracked
 
 GUIDE = ROOT / "docs/guides/record-your-phone.md"
+CUTS_GUIDE = ROOT / "docs/guides/power-cuts.md"
 #: Code whose messages people see of `emmclab record` and `emmclab top`; files of others are another guide's.
 RECORDER = (
     "crates/record/src/",
@@ -72,3 +79,35 @@ def test_each_message_of_the_recorder_is_in_the_guide() -> None:
             if piece not in guide:
                 faults.append(f"{place(path, text.count(chr(10), 0, found.start()) + 1)}: {found[1]}")
     complain(faults, f"explain it in {place(GUIDE)}")
+
+
+def _crash_options() -> set[str]:
+    command: Any = typer.main.get_command(application())
+    return {name for one in command.commands["crash"].params for name in one.opts}
+
+
+@pytest.mark.parametrize("page", [CUTS_GUIDE, ROOT / "docs/concepts/power-cuts.md"])
+def test_every_option_of_power_cuts_that_a_page_names_is_one_of_the_command(page: Path) -> None:
+    lines = [line for line in page.read_text().splitlines() if not re.match(r" +\$ (?!emmclab)", line)]
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(lines)))
+    assert named and named <= _crash_options()
+
+
+def test_the_workload_and_the_check_of_the_guide_do_what_it_says(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
+        missing("root with FUSE and loop devices")
+    notes, check = re.findall(r"```sh\n(.*?)```", CUTS_GUIDE.read_text(), re.DOTALL)
+    careless = notes.replace('    sync "note$n" .\n', "")
+    assert careless != notes
+    for name, text in (("notes.sh", notes), ("careless.sh", careless), ("check.sh", check)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    few = ("--device", "emmc51-cache", "--cuts", "12", "--states", "device", "--check", tmp_path / "check.sh")
+    done = emmclab("crash", *few, "--", tmp_path / "notes.sh", cwd=tmp_path)
+    assert done.returncode == 0 and "nothing that was said to be safe was lost" in done.stdout, done.stderr
+    done = emmclab("crash", *few, "--", tmp_path / "careless.sh", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert re.search(r"^application: check: note\d+ is lost$", done.stdout, re.MULTILINE)
+    (again,) = re.findall(r"the first: emmclab (crash --again \S+)", done.stdout)
+    done = emmclab(*again.split(), "--save-image", "state.img", cwd=tmp_path)
+    assert done.returncode == 4 and (tmp_path / "state.img").stat().st_size > 0, done.stderr

@@ -7,6 +7,18 @@ from typing import Any
 #: Readable on light and dark ground, and told apart by colour-blind readers.
 OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
 
+#: What power cuts left, and the commands before one; each also stands in a row or a label of its own.
+CRASH_COLOURS = {
+    "promise broken": "#d1483b",
+    "documented loss": "#a58b1f",
+    "all states kept": "#2a9d74",
+    "said to be safe": "#3b7dd8",
+    "missing": "#d1483b",
+    "not complete": "#a58b1f",
+    "flush, FUA or barrier": "#7b6bd6",
+    "complete": "#3b7dd8",
+}
+
 _CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 

@@ -209,7 +209,8 @@ def crash(
         from emmclab.crash.summary import summary
         from emmclab.report.crash import write_crash_report
 
-        write_crash_report(summary(kept, options, found, minimal), kept, found, html)
+        named = None if results == RESULTS else results
+        write_crash_report(summary(kept, options, found, minimal), kept, found, html, results=named)
         say(f"report: {html}")
     raise typer.Exit(FOUND if found.findings() else 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.crash.checks import Lost
-from emmclab.crash.finding import LEVELS, Finding
+from emmclab.crash.finding import LEVELS, CutTally, Finding
 from emmclab.crash.judging import Judge, RuleBreak, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError
@@ -77,8 +77,8 @@ class Exploration:
     covered: dict[str, Any] = field(default_factory=dict)
     #: By level, promise and whether documentation excludes it.
     kinds: dict[tuple[str, str, bool], Finding] = field(default_factory=dict)
-    #: For each cut: how many of its states broke a promise.
-    verdicts: dict[int, int] = field(default_factory=dict)
+    #: By cut; a cut whose states all equal earlier ones has none.
+    verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
 
     def add(self, finding: Finding) -> None:
@@ -100,8 +100,8 @@ class Exploration:
         self.finished &= other.finished
         for finding in other.kinds.values():
             self.add(replace(finding))
-        for cut, broken in other.verdicts.items():
-            self.verdicts[cut] = self.verdicts.get(cut, 0) + broken
+        for cut, tally in other.verdicts.items():
+            self.verdicts.setdefault(cut, CutTally(tally.at_ns)).add(tally)
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
         """Give the findings, the lowest level first; with `documented`, what is no defect instead."""
@@ -151,8 +151,11 @@ def explore(
             found.states += 1
             found.last = state["index"]
             lost = judge.verdict(state, lines[: state["acknowledged"]])
+            tally = found.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
+            tally.states += 1
             if lost is not None:
-                found.verdicts[state["cut"]] = found.verdicts.get(state["cut"], 0) + 1
+                tally.broken += lost.documented is None
+                tally.documented += lost.documented is not None
                 found.add(_finding(state, lost))
             if (now := time.monotonic()) - reported > _REPORT_S:
                 reported = now

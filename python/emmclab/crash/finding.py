@@ -23,3 +23,20 @@ class Finding:
     acknowledged: int
     documented: str | None = None
     count: int = 1
+
+
+@dataclass
+class CutTally:
+    """What came of the states of a cut."""
+
+    at_ns: int
+    states: int = 0
+    #: States that break a promise, and those that show a documented loss.
+    broken: int = 0
+    documented: int = 0
+
+    def add(self, other: CutTally) -> None:
+        """Add the states of another share."""
+        self.states += other.states
+        self.broken += other.broken
+        self.documented += other.documented

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from emmclab import _core
 from emmclab.crash.explore import Exploration, Options, explore, open_run
-from emmclab.crash.finding import Finding
+from emmclab.crash.finding import CutTally, Finding
 from emmclab.study.executors import Executor, Pool, Serial
 
 #: Time between two states of a share that are kept, seconds.
@@ -35,13 +35,14 @@ def as_json(found: Exploration) -> dict[str, Any]:
     """Give an exploration as JSON, from which it can be had again."""
     about = {name: getattr(found, name) for name in ("states", "last", "took_s", "covered", "finished")}
     kinds = [asdict(one) for one in found.kinds.values()]
-    return about | {"kinds": kinds, "verdicts": sorted(found.verdicts.items())}
+    verdicts = [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())]
+    return about | {"kinds": kinds, "verdicts": verdicts}
 
 
 def from_json(data: dict[str, Any]) -> Exploration:
     """Make an exploration of its JSON."""
     about = {name: data[name] for name in ("states", "last", "took_s", "covered", "finished")}
-    found = Exploration(**about, verdicts=dict(data["verdicts"]))
+    found = Exploration(**about, verdicts={cut: CutTally(*tally) for cut, tally in data["verdicts"]})
     for one in data["kinds"]:
         found.add(Finding(**one))
     return found

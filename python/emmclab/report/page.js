@@ -94,6 +94,21 @@
     });
   }
 
+  for (const button of document.querySelectorAll(".copy")) {
+    const label = button.textContent;
+    button.addEventListener("click", async () => {
+      const code = document.getElementById(button.dataset.copy);
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {  // Not allowed: what is selected can be copied with the keyboard.
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = label; }, 2000);
+    });
+  }
+
   const quoted = (value) => {
     const text = value === null ? "" : String(value);
     return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

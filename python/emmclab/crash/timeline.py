@@ -1,0 +1,58 @@
+"""What a log says of times: when lines were said to be safe, and the commands before a cut."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from emmclab import _core
+
+#: The writer of logs whose times only count entries, and the nanoseconds from one entry to the next.
+DM_WRITER, DM_ENTRY_NS = "dm-log-writes", 2_000
+
+
+@dataclass(frozen=True)
+class LoggedCommand:
+    """A command that came before a cut."""
+
+    number: int
+    op: str
+    sector: int
+    sectors: int
+    flags: tuple[str, ...]
+    arrival_ns: int
+    #: `None` where it was not complete when power went.
+    complete_ns: int | None
+
+
+def acknowledged_at(run: _core.CrashRun) -> list[int]:
+    """Give the time of each line that was said to be safe, nanoseconds."""
+    times: list[int] = []
+    if not run.acknowledgements():
+        return times
+    explorer = _core.Explorer(run, _options(1 << 62, None))
+    # A moment whose contents and lines equal those before is left out; one with a new line never is.
+    while (text := explorer.next_state()) is not None:
+        state = json.loads(text)
+        times += [state["at_ns"]] * (state["acknowledged"] - len(times))
+    return times
+
+
+def time_of(run: _core.CrashRun, cut: int) -> int:
+    """Give the time of a moment, nanoseconds."""
+    text = _core.Explorer(run, _options(1, (cut, 0))).next_state()
+    return 0 if text is None else int(json.loads(text)["at_ns"])
+
+
+def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
+    """Give the commands that had come when power went at a moment, in order."""
+    return [
+        LoggedCommand(number, op, sector, sectors, tuple(flags), arrival, complete)
+        for number, op, sector, sectors, flags, arrival, complete in run.commands(0, cut + 1)
+    ]
+
+
+def _options(cuts: int, only: tuple[int, int] | None) -> str:
+    options: dict[str, Any] = {"cuts": cuts, "states": "device", "seed": 1, "atom_sectors": 8}
+    return json.dumps(options | {"from_mark": None, "only": only, "share": (0, 1)})

@@ -1,0 +1,167 @@
+"""The words of the page of power cuts: who broke which promise, what was covered and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import floor, isfinite, log10
+from typing import Any
+
+Summary = Mapping[str, Any]
+
+#: What it means that a promise is broken, by level and promise.
+_BROKEN = {
+    ("device", "completion"): "data of a completed write was lost, although there is no cache",
+    ("device", "flush"): "data that was written before a completed flush was lost",
+    ("device", "fua"): "data of a completed FUA or reliable write was lost",
+    ("device", "order"): "a write was there without one that a barrier orders before it",
+    ("device", "whole"): "a reliable write was there in part",
+    ("device", "erased"): "data came back after a secure erase",
+    ("layer", "recovery"): "the layer did not recover",
+    ("layer", "contents"): "sectors held neither what was promised nor what was written since",
+    ("journal", "commit"): "a commit block was written while blocks of its transaction could still be lost",
+    ("journal", "home"): "a block was written home before the commit of its transaction was durable",
+    ("journal", "tail"): "the tail moved past transactions whose home blocks could still be lost",
+    ("filesystem", "mountable"): "the file system could not be opened",
+    ("filesystem", "consistent"): "structures of the file system contradicted each other",
+    ("filesystem", "superblock"): "the superblock of the file system was damaged",
+    ("filesystem", "commit block"): "a commit block was damaged",
+    ("filesystem", "fsync"): "a file was not what fsync had said to be safe",
+    ("filesystem", "fdatasync"): "records that fdatasync had said to be safe were lost",
+    ("application", "commit"): "a committed transaction was lost",
+    ("application", "integrity"): "the database was damaged",
+    ("application", "check"): "the check failed",
+}
+#: Flags of a command that are promises.
+PROMISES = ("FORCED", "RELIABLE", "PREFLUSH", "BARRIER")
+_RECOVERIES = {
+    "process": "emmclab replays the journal in memory and reads the files",
+    "e2fsck": "e2fsck replays the journal and checks the file system",
+    "mount": "the kernel mounts the disk",
+}
+
+
+def broken(finding: Mapping[str, Any]) -> str:
+    """Say what it means that this promise is broken."""
+    return _BROKEN.get((finding["level"], finding["promise"]), f"the promise `{finding['promise']}`")
+
+
+def who(level: str, summary: Summary) -> str:
+    """Name whose promise it is."""
+    run, log = summary["run"], summary["log"]
+    system = run.get("file_system", "ext4")
+    mounted = f" (mounted with {run['mount_options']})" if run.get("mount_options") else ""
+    return {
+        "device": f"The device {log['device']}",
+        "layer": f"The layer {', '.join(log['layers'])}",
+        "journal": f"The journal of {system}{mounted}",
+        "filesystem": f"The file system {system}{mounted}",
+        "application": f"The application ({workload(summary)})",
+    }[level]
+
+
+def workload(summary: Summary) -> str:
+    """Name what ran."""
+    about = summary["run"].get("workload")
+    if about is None:
+        return "of the log"
+    return " ".join(about["command"]) or str(about["name"])
+
+
+def headline(summary: Summary) -> str:
+    """Answer in one sentence."""
+    states, findings = summary["states"], summary["findings"]
+    if findings:
+        one = findings[0]
+        return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {shown_in(one, states)}"
+    tried = f"{states:,} states of {summary['cuts']:,} cuts"
+    if summary["documented"]:
+        shown = sum(one["states"] for one in summary["documented"])
+        return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
+    if not summary["log"]["acknowledgements"]:
+        return f"Device and file system kept their promises in {tried}; the workload was told of nothing else"
+    return f"Nothing that was said to be safe was lost in {tried}"
+
+
+def shown_in(finding: Mapping[str, Any], states: int) -> str:
+    """Say in how many states a finding shows; a rule of the journal is broken by commands."""
+    if is_of_commands(finding):
+        return f"by {finding['states']:,} command{'s' if finding['states'] != 1 else ''}"
+    return f"in {finding['states']:,} of {states:,} states"
+
+
+def is_of_commands(finding: Mapping[str, Any]) -> bool:
+    """Whether commands break the promise, whatever states show."""
+    return bool(finding["chosen_by"] == "commands")
+
+
+def cautions(summary: Summary) -> list[str]:
+    """Say what a reader has to know before the answer is believed."""
+    log, (number, shares) = summary["log"], summary["options"]["share"]
+    said = []
+    if log["lies"] != "none":
+        said.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
+    if shares > 1:
+        said.append(f"part {number + 1} of {shares} of the states was tried: the others may hold more")
+    if log["truncated"]:
+        said.append("the log ends early: what came after its end was not tried")
+    said += summary["run"].get("notes", ())
+    return said
+
+
+def power_of_ten(value: float) -> tuple[str, str]:
+    """Write a large number as its digits and its power of ten, the latter empty where it is not needed.
+
+    >>> power_of_ten(60162.0), power_of_ten(1.23e148)
+    (('60,162', ''), ('1.2', '148'))
+    """
+    if not isfinite(value):
+        return "more than 1", "308"
+    if value < 1e9:
+        return f"{value:,.0f}", ""
+    power = floor(log10(value))
+    return f"{value / 10.0**power:.1f}", str(power)
+
+
+def covered(summary: Summary) -> list[tuple[str, str]]:
+    """List what was tried."""
+    options, tried = summary["options"], summary["covered"]
+    digits, power = power_of_ten(tried["legal"])
+    legal = f"{digits} x 10^{power}" if power else digits
+    whole = {"none": "4 KiB", "sector": "512 bytes"}.get(options["tear"], options["tear"])
+    rows = [
+        ("Moments", f"{tried['cuts']:,} of {tried['moments']:,} at which power could go"),
+        ("States the contract allows at these cuts, at most", legal),
+        ("States chosen", f"{tried['chosen']:,}, by {options['states'].replace(',', ', ')}"),
+        ("Equal to one before", f"{tried['equal']:,}, left out"),
+        ("States recovered and judged", f"{summary['states']:,}"),
+        ("Writes beyond the promises at a cut, at most", f"{tried['most_unpromised']:,}"),
+        ("Written as a whole or not at all", whole),
+        ("Recovery", _RECOVERIES.get(options["recovery"], options["recovery"])),
+        ("Check of the files", options["check"] or "none"),
+    ]
+    if summary["log"]["layers"]:
+        rows.append(("Cuts during the layers' recovery, of each state", f"{options['recovery_cuts']:,}"))
+    return rows
+
+
+def not_covered(summary: Summary) -> list[str]:
+    """List what was not tried, and the option that tries it."""
+    options, tried, log = summary["options"], summary["covered"], summary["log"]
+    left = []
+    if tried["cuts"] < tried["moments"]:
+        left.append(f"{tried['moments'] - tried['cuts']:,} moments (--cuts {tried['moments']})")
+    if tried["legal"] > tried["chosen"]:
+        left.append("the other states that the contract allows (--states with larger numbers, other seeds)")
+    if options["tear"] == "none":
+        left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
+    if options["recovery"] == "process":
+        left.append("recovery by e2fsck or by the kernel (--recovery e2fsck, --recovery mount)")
+    if options["check"] is None:
+        left.append("the contents of files: there is no check (--check)")
+    if not log["acknowledgements"]:
+        left.append("what the application was told: it printed no line")
+    if options["share"][1] > 1:
+        left.append(f"the other {options['share'][1] - 1} shards (--shard)")
+    left.append("cuts while the file system itself recovers")
+    left.append("other runs: another timing or another order of requests has other states")
+    return left

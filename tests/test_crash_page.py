@@ -1,0 +1,407 @@
+"""The page of power cuts: the answer first, what shows it, what was not covered; in a browser."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from conftest import PATIENCE_S, environment, missing
+from emmclab.crash.finding import CutTally
+from emmclab.crash.timeline import LoggedCommand
+from emmclab.report.crash import Scene, render
+from test_report_page import Visit
+
+#: A run of ext4 without barriers: the commit of a transaction does not wait for its blocks.
+SUMMARY: dict[str, Any] = {
+    "cuts": 300,
+    "states": 11_555,
+    "findings": [
+        {
+            "promise": "commit",
+            "level": "journal",
+            "cut": 1544,
+            "state": 0,
+            "again": "d2553886:1544:0",
+            "states": 9_887,
+            "detail": "transaction 2: 5 of 5 blocks may still be lost",
+            "chosen_by": "device",
+            "at_ns": 300_558_920,
+            "acknowledged": 3,
+            "minimal": {
+                "cut": 1541,
+                "state": 8,
+                "detail": "transaction 2: the copy of block 38 has a bad checksum",
+                "missing": [{"command": 85, "at_ns": 300_352_120, "sector": 262_440, "sectors": 8}],
+                "before": 1,
+                "tries": 43,
+            },
+        },
+        {
+            "promise": "tail",
+            "level": "journal",
+            "cut": 2142,
+            "state": 0,
+            "again": "d2553886:2142:0",
+            "states": 3,
+            "detail": "transaction 36: the tail moves to 50",
+            "chosen_by": "commands",
+            "at_ns": 0,
+            "acknowledged": 0,
+        },
+    ],
+    "documented": [],
+    "covered": {
+        "moments": 774,
+        "cuts": 300,
+        "legal": 1.23e148,
+        "chosen": 13_462,
+        "equal": 1_907,
+        "most_unpromised": 492,
+    },
+    "seed": 1,
+    "log": {
+        "identity": "d2553886dbff48a7",
+        "device": "emmc51-cache-256MB",
+        "lies": "none",
+        "layers": [],
+        "writer": "emmclab 0.1.0",
+        "moments": 2306,
+        "commands": 238,
+        "acknowledgements": 100,
+        "truncated": False,
+        "path": "emmclab-results/crash/d2553886/run.log",
+    },
+    "run": {
+        "device": "emmc51-cache-256MB",
+        "layers": [],
+        "file_system": "ext4",
+        "mkfs_options": [],
+        "mount_options": "nobarrier",
+        "workload": {"name": "files", "command": [], "operations": 50, "seed": 1, "timeout_s": 300.0},
+        "status": 0,
+        "notes": [],
+    },
+    "options": {
+        "cuts": 300,
+        "states": "device,boundary,omit1,only1,pairs,random",
+        "seed": 1,
+        "tear": "none",
+        "recovery": "process",
+        "check": "files",
+        "recovery_cuts": 2,
+        "share": [0, 1],
+        "only": None,
+    },
+}
+DOCUMENTED = {
+    **{key: value for key, value in SUMMARY["findings"][0].items() if key != "minimal"},
+    "promise": "commit",
+    "level": "application",
+    "detail": "row 1 was committed, the last one found is 0",
+    "documented": "without synchronous=EXTRA the folder is not synced",
+    "states": 1_738,
+}
+
+
+def _commands(last: int) -> list[LoggedCommand]:
+    """Commands of 100 us each, every fifth one a flush; the last one is not complete."""
+    return [
+        LoggedCommand(
+            number,
+            "write" if number % 5 else "flush",
+            262_400 + 8 * (number - 80) if number % 5 else 0,
+            8 if number % 5 else 0,
+            ("RELIABLE",) if number % 7 == 0 and number % 5 else (),
+            300_000_000 + 100_000 * number,
+            None if number == last else 300_000_000 + 100_000 * (number + 1),
+        )
+        for number in range(last + 1)
+    ]
+
+
+def _scene(cuts: int, findings: int, broken_every: int = 2) -> Scene:
+    verdicts = {
+        1540 + place: CutTally(300_000_000 + 37_000 * place, 30, 20 * (place % broken_every == 0), 0)
+        for place in range(cuts)
+    }
+    last = 300_000_000 + 37_000 * cuts
+    before = [(309_050_000, _commands(90)), (last, _commands(200))]
+    return Scene(verdicts, [300_000_000 + 90_000 * line for line in range(100)], before[:findings])
+
+
+def _clean() -> tuple[dict[str, Any], Scene]:
+    summary = copy.deepcopy(SUMMARY) | {"findings": []}
+    summary["run"]["mount_options"] = None
+    return summary, _scene(300, 0, broken_every=10**9)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages of a run with findings, without, with a documented loss, and of 10,000 cuts."""
+    folder = tmp_path_factory.mktemp("crash")
+    clean, quiet = _clean()
+    made = {
+        "broken": render(SUMMARY, _scene(300, 2)),
+        "clean": render(clean, quiet),
+        "documented": render(clean | {"documented": [DOCUMENTED]}, quiet),
+        "many": render(SUMMARY | {"cuts": 10_000}, _scene(10_000, 2)),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text)
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_first_screen_says_who_broke_which_promise_in_how_many_states(
+    browser: Browser, pages: dict[str, Path], width: int
+) -> None:
+    visit = Visit(browser, pages["broken"], width=width)
+    title = visit.page.locator("h1")
+    assert title.inner_text() == (
+        "The journal of ext4 (mounted with nobarrier) broke a promise: a commit block was written while "
+        "blocks of its transaction could still be lost, in 9,887 of 11,555 states"
+    )
+    tiles = visit.page.locator(".tiles dd:first-of-type")
+    assert [text.replace("\n", "") for text in tiles.all_inner_texts()] == [
+        "2",
+        "11,555",
+        "300",
+        "100",
+        "1.2 \u00d7 10148",
+        "1",
+    ]
+    for part in (title, tiles.last):
+        box = part.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= 900 and box["x"] + box["width"] <= width
+    visit.page.close()
+
+
+def test_without_a_finding_the_answer_is_that_nothing_safe_was_lost(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    visit = Visit(browser, pages["clean"])
+    assert visit.page.locator("h1").inner_text() == (
+        "Nothing that was said to be safe was lost in 11,555 states of 300 cuts"
+    )
+    assert visit.page.locator("#findings").count() == visit.page.locator(".badge.broken").count() == 0
+    visit.page.close()
+
+
+def test_a_documented_loss_stands_apart_and_is_called_no_defect(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    visit = Visit(browser, pages["documented"])
+    assert "No promise was broken" in visit.page.locator("h1").inner_text()
+    assert visit.page.locator("#findings").count() == 0
+    loss = visit.page.locator("#documented").inner_text()
+    assert "no defect" in loss and DOCUMENTED["documented"] in loss and "in 1,738 of 11,555 states" in loss
+    visit.page.close()
+
+
+@pytest.mark.parametrize("name", ["broken", "clean", "documented", "many"])
+def test_every_picture_is_drawn_in_silence_and_without_a_request(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    visit = Visit(browser, pages[name])
+    assert visit.draw_all() == (3 if name in ("broken", "many") else 1)
+    empty = visit.page.locator(".chart").evaluate_all(
+        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
+    )
+    assert empty == [] and visit.words == [] and visit.requests == []
+    visit.page.close()
+
+
+def test_ten_thousand_cuts_keep_their_number_in_a_picture_of_bounded_size(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    visit = Visit(browser, pages["many"])
+    visit.draw_all()
+    rows: list[dict[str, Any]] = visit.page.evaluate(
+        """() => {
+            const [part] = JSON.parse(document.getElementById('page-data').textContent).data.cuts;
+            return [...Array(part.rows).keys()].map(i => Object.fromEntries(Object.entries(part.columns)
+                .map(([name, column]) => [name, Array.isArray(column) ? column[i] : column])));
+        }"""
+    )
+    of_cuts = [row for row in rows if row["row"] in ("promise broken", "all states kept")]
+    assert sum(row["marks"] for row in of_cuts) == 10_000
+    assert sum(row["states"] for row in of_cuts) == 30 * 10_000
+    assert len(rows) < 3 * 502 + 2
+    visit.page.close()
+
+
+def test_the_command_of_a_finding_is_copied(browser: Browser, pages: dict[str, Path]) -> None:
+    visit = Visit(browser, pages["broken"])
+    visit.draw_all()
+    visit.page.evaluate(
+        "() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }"
+    )
+    button = visit.page.get_by_role("button", name="Copy the command of finding 1")
+    button.focus()
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_function("window.copied !== undefined")
+    assert visit.page.evaluate("window.copied") == "emmclab crash --again d2553886:1544:0"
+    visit.page.evaluate(
+        "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }"
+    )
+    button.click()
+    visit.page.wait_for_function("getSelection().toString() !== ''")
+    assert visit.page.evaluate("getSelection().toString()") == "emmclab crash --again d2553886:1544:0"
+    assert visit.page.locator(".copy").count() == 1, "what commands break cannot be tried again"
+    visit.page.close()
+
+
+def test_the_command_names_a_folder_of_results_that_is_another() -> None:
+    text = render(SUMMARY, _scene(10, 2), results=Path("my results"))
+    assert "emmclab crash --again d2553886:1544:0 --results &#39;my results&#39;" in text
+
+
+def test_the_picture_of_a_finding_marks_the_missing_write_and_has_a_table(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    visit = Visit(browser, pages["broken"])
+    visit.draw_all()
+    figure = visit.page.locator("#commands-1")
+    labels = figure.locator("svg .role-axis-label text").all_text_contents()
+    assert "85 flush missing" in labels or any(re.fullmatch(r"85 .* missing", label) for label in labels)
+    assert any("reliable" in label for label in labels) and "90 flush" in labels
+    figure.locator("summary").click()
+    rows = figure.locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == 16
+    states = [row.locator("td").last.inner_text() for row in rows.all()]
+    assert states.count("missing") == 1 and states[-1] == "not complete"
+    visit.page.close()
+
+
+def test_a_missing_write_from_long_before_is_drawn_too() -> None:
+    summary = copy.deepcopy(SUMMARY)
+    summary["findings"][0]["minimal"]["missing"][0]["command"] = 3
+    assert "3 write 8 at 261784 missing" in render(summary, _scene(10, 2))
+    assert "3 write 8 at 261784 missing" not in render(SUMMARY, _scene(10, 2))
+
+
+def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict[str, Path]) -> None:
+    text = pages["broken"].read_text()
+    for said in ("474 moments (--cuts 774)", "--tear sector", "--recovery e2fsck"):
+        assert said in text
+    everything = copy.deepcopy(SUMMARY)
+    everything["options"] |= {"tear": "sector", "recovery": "mount"}
+    everything["covered"] |= {"cuts": 774, "chosen": 60_000, "legal": 50_000.0}
+    text = render(everything, _scene(10, 2))
+    assert not re.search(r"moments \(--cuts|--tear sector|--recovery e2fsck|other seeds", text)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lies": "flush"}, "breaks a promise on purpose (cache.lies = flush)"),
+        ({"truncated": True}, "the log ends early"),
+        ({"writer": "dm-log-writes"}, "entries before the cut"),
+    ],
+)
+def test_what_limits_the_answer_stands_beside_it(change: dict[str, Any], said: str) -> None:
+    summary = SUMMARY | {"log": SUMMARY["log"] | change}
+    assert said in render(summary, _scene(10, 2))
+    assert said not in render(SUMMARY, _scene(10, 2))
+
+
+def test_a_share_of_the_states_says_so_and_a_log_from_elsewhere_has_a_page() -> None:
+    summary = SUMMARY | {"options": SUMMARY["options"] | {"share": (2, 16)}, "run": {}}
+    text = render(summary, _scene(10, 2))
+    assert "part 3 of 16 of the states" in text and "the other 15 shards" in text
+
+
+def test_the_same_findings_give_the_same_bytes() -> None:
+    assert render(SUMMARY, _scene(300, 2)) == render(copy.deepcopy(SUMMARY), _scene(300, 2))
+
+
+def test_foreign_words_are_text_not_markup(browser: Browser, tmp_path: Path) -> None:
+    evil = "<img src=x onerror=console.log('run')>"
+    summary = copy.deepcopy(SUMMARY)
+    summary["findings"][0]["detail"] = summary["log"]["device"] = evil
+    summary["run"]["workload"]["command"] = ["sh", "-c", evil]
+    (tmp_path / "page.html").write_text(render(summary, _scene(10, 2)))
+    visit = Visit(browser, tmp_path / "page.html")
+    visit.draw_all()
+    assert visit.words == [] and visit.page.locator("main img").count() == 0
+    visit.page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["broken", "documented"])
+def test_axe_finds_nothing(browser: Browser, pages: dict[str, Path], name: str, scheme: str) -> None:
+    axe = importlib.util.find_spec("axe_playwright_python")
+    if axe is None or axe.origin is None:
+        missing("axe-playwright-python")
+    visit = Visit(browser, pages[name], scheme=scheme)
+    visit.draw_all()
+    visit.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    visit.page.evaluate(Path(str(axe and axe.origin)).with_name("axe.min.js").read_text())
+    found = visit.page.evaluate("axe.run()")
+    assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found["violations"]] == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("name", ["broken", "documented"])
+def test_neither_paper_nor_a_phone_cuts_anything_off(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    visit = Visit(browser, pages[name], width=390)
+    visit.draw_all()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert visit.cut_on_paper() == []
+    visit.page.close()
+
+
+def test_the_command_writes_the_page_of_a_device_that_lies(browser: Browser, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
+        missing("root with FUSE and loop devices")
+    page = tmp_path / "page.html"
+    done = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "emmclab",
+                "crash",
+                "--device",
+                "emmc51-cache",
+                "--set",
+                "cache.lies=flush",
+            ),
+            *("--workload", "files", "--operations", "10", "--cuts", "20", "--jobs", "1"),
+            *("--html", str(page), "--results", str(tmp_path / "results")),
+        ],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 4, done.stderr
+    visit = Visit(browser, page)
+    visit.draw_all()
+    assert visit.page.locator("h1").inner_text().startswith("The device emmc51-cache-256MB broke a promise")
+    (command,) = visit.page.locator(".again code").all_text_contents()
+    again = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert again.returncode == 4 and "device: flush" in again.stdout, again.stderr
+    visit.page.close()
