@@ -48,7 +48,8 @@ fn main() {
         };
         let (port, flags, packed_after) = (Port::Device, 0, 0);
         let at = Nanos(now);
-        log.add(&Record::Command { port, number, at, op, sector, sectors, flags, packed_after, data }).unwrap();
+        log.add(&Record::Command { port, number, at, op, sector, sectors, flags, packed_after, data })
+            .unwrap();
         log.add(&Record::Complete { port, number, at: Nanos(now + 500) }).unwrap();
         now += 1000;
     }

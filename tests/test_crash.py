@@ -40,7 +40,7 @@ class Runs:
         self.folder = folder
 
     def __call__(self, *arguments: str, status: int | None = None) -> dict[str, Any]:
-        done = self.run(*arguments, "--json")
+        done = self.run("--json", *arguments)
         assert done.returncode == status if status is not None else done.returncode in (0, 4), done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
         assert done.returncode == (4 if result["findings"] else 0)

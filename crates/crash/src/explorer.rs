@@ -329,6 +329,9 @@ impl Explorer {
         let mut number = 0;
         for (way, most) in self.options.ways.clone().iter() {
             if way == Way::Device {
+                if !run.header().cells {
+                    continue;
+                }
                 let commands = run.commands(Port::Device);
                 let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
                 let broken = self.durable.broken(reliable);

@@ -64,6 +64,7 @@ impl RunLog {
             device: facts,
             layers: layers.to_vec(),
             sectors: stack.capacity(),
+            cells: true,
             writer: format!("emmclab {}", env!("CARGO_PKG_VERSION")),
         };
         let mut writer = LogWriter::create(path, &header)?;

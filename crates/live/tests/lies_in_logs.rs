@@ -92,7 +92,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
         unit_sectors: rules.unit_sectors,
         lies: lies.to_owned(),
     };
-    let header = LogHeader { device: facts, sectors, ..LogHeader::default() };
+    let header = LogHeader { device: facts, sectors, cells: true, ..LogHeader::default() };
     let log = Arc::new(Mutex::new(LogWriter::create(path, &header).unwrap()));
     let image = Image::temporary(sectors).unwrap();
     let mut stack = Stack::new(&[], Part { config: &config, device, image }, None, (false, false)).unwrap();

@@ -37,6 +37,9 @@ pub struct LogHeader {
     pub layers: Vec<LayerConfig>,
     /// Sectors that the layers offer.
     pub sectors: u64,
+    /// Whether it says what the device had in its cells.
+    #[serde(default)]
+    pub cells: bool,
     /// The tool that wrote it, and its version.
     pub writer: String,
 }

@@ -24,7 +24,7 @@ pub fn header(sectors: u64) -> LogHeader {
         lies: "none".to_owned(),
         ..DeviceFacts::default()
     };
-    LogHeader { device, sectors, writer: "a test".to_owned(), ..LogHeader::default() }
+    LogHeader { device, sectors, cells: true, writer: "a test".to_owned(), ..LogHeader::default() }
 }
 
 /// Writes a log of a device, a call for each thing that happens.
