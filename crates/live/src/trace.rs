@@ -99,7 +99,8 @@ impl Recording {
             let each = changes
                 .iter()
                 .map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
-            *note += &format!("; settings changed: {}", each.collect::<Vec<_>>().join(", "));
+            note.push_str("; settings changed: ");
+            note.push_str(&each.collect::<Vec<_>>().join(", "));
         }
         if !self.batch.is_empty() {
             self.write()?;

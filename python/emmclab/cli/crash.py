@@ -155,7 +155,7 @@ def crash(
 ) -> None:
     """Cut the power of a device under real software, and name who loses what was said to be safe.
 
-    Runs a workload on a file system on a simulated device, then tries the states that a cut of power may leave.
+    Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
     Exit status 4: a promise was broken.
     """
     from emmclab.crash.explore import Options
