@@ -353,9 +353,10 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
 
 def test_what_shares_found_is_one_whatever_their_order() -> None:
     def found(index: int) -> Exploration:
-        from emmclab.crash.finding import Finding
+        from emmclab.crash.finding import CutTally, Finding
 
-        part = Exploration(states=2, finished=True, verdicts={index // 2: 1})
+        verdicts = {index // 2: CutTally(at_ns=index // 2, states=2, broken=1)}
+        part = Exploration(states=2, finished=True, verdicts=verdicts)
         part.add(Finding("flush", "device", index // 2, index, index, f"state {index}", "random", 0, 0))
         return part
 
