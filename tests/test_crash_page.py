@@ -62,7 +62,7 @@ SUMMARY: dict[str, Any] = {
     "covered": {
         "moments": 774,
         "cuts": 300,
-        "legal": 1.23e148,
+        "legal_log10": 148.0899,
         "chosen": 13_462,
         "equal": 1_907,
         "most_unpromised": 492,
@@ -296,7 +296,7 @@ def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict
         assert said in text
     everything = copy.deepcopy(SUMMARY)
     everything["options"] |= {"tear": "sector", "recovery": "mount"}
-    everything["covered"] |= {"cuts": 774, "chosen": 60_000, "legal": 50_000.0}
+    everything["covered"] |= {"cuts": 774, "chosen": 60_000, "legal_log10": 4.699}
     text = render(everything, _scene(10, 2))
     assert not re.search(r"moments \(--cuts|--tear sector|--recovery e2fsck|other seeds", text)
 

@@ -89,8 +89,8 @@ pub struct Covered {
     pub moments: u64,
     /// Cuts that were tried so far.
     pub cuts: u64,
-    /// States of those cuts that the contract allows, at most.
-    pub legal: f64,
+    /// Logarithm to the base of 10 of the number of states of those cuts that the contract allows, at most.
+    pub legal_log10: f64,
     /// States that were chosen, this share's and others.
     pub chosen: u64,
     /// Of these, such as had the contents and the acknowledgements of an earlier one.
@@ -161,7 +161,11 @@ impl Explorer {
             seen: FxHashSet::default(),
             chosen: VecDeque::new(),
             next_index: 0,
-            covered: Covered { moments: possible.len() as u64, ..Covered::default() },
+            covered: Covered {
+                legal_log10: f64::NEG_INFINITY,
+                moments: possible.len() as u64,
+                ..Covered::default()
+            },
         })
     }
 
@@ -323,7 +327,7 @@ impl Explorer {
             self.legal.unpromised().into_iter().map(<[Unpromised]>::to_vec).collect();
         let writes: Vec<&[Unpromised]> = unpromised.iter().map(Vec::as_slice).collect();
         self.covered.cuts += 1;
-        self.covered.legal += self.legal.count();
+        self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
         let most = writes.iter().map(|writes| writes.len() as u64).sum();
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
         let mut number = 0;
@@ -392,6 +396,12 @@ impl Explorer {
             levels,
         });
     }
+}
+
+/// The logarithm of a sum, from the logarithms of its parts.
+fn add_log10(one: f64, other: f64) -> f64 {
+    let (most, least) = if one > other { (one, other) } else { (other, one) };
+    most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
 }
 
 /// Whether power can go right after a moment: what is programmed at one time counts together.

@@ -207,9 +207,9 @@ impl Legal {
         self.atoms.retain(|_, writes| !writes.is_empty());
     }
 
-    /// How many states there are, at most: orders among writes forbid some.
-    pub fn count(&self) -> f64 {
-        self.atoms.values().map(|writes| writes.len() as f64 + 1.0).product()
+    /// Logarithm of how many states there are, at most: orders among writes forbid some.
+    pub fn count_log10(&self) -> f64 {
+        self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
     }
 
     /// What must be durable where a version is.

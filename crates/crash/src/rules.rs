@@ -37,8 +37,11 @@ pub struct RuleBreak {
 
 /// A block that a transaction logged.
 struct LoggedBlock {
+    /// The last transaction that did.
     transaction: u32,
     digest: u64,
+    /// The first transaction of those that logged this content one after the other.
+    since: u32,
 }
 
 /// A transaction in the log.
@@ -63,7 +66,14 @@ struct Checker<'a> {
     newest: FxHashMap<u64, LoggedBlock>,
     /// Tags of the last descriptor that wait for their blocks: journal block, home, escaped, transaction.
     expected: FxHashMap<u64, (u64, bool, u32)>,
+    /// The first transaction that would be replayed.
+    tail: u32,
     breaks: Vec<RuleBreak>,
+}
+
+/// Whether a transaction is older than another; their numbers wrap.
+fn precedes(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
 }
 
 /// Checks the commands of a run against the rules of the ext4 journal that is there at moment `from`. Empty where there is no
@@ -112,6 +122,7 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
         run,
         format: LogFormat::new(&superblock),
         block_sectors: u64::from(filesystem.superblock().block_size) / SECTOR_BYTES,
+        tail: superblock.sequence,
         superblock,
         location,
         promises: Promises::new(rules),
@@ -190,7 +201,9 @@ impl Checker<'_> {
             } else {
                 xxh3_64(bytes)
             };
-            self.newest.insert(home, LoggedBlock { transaction, digest });
+            let same = self.newest.get(&home).filter(|known| known.digest == digest);
+            let since = same.map_or(transaction, |known| known.since);
+            self.newest.insert(home, LoggedBlock { transaction, digest, since });
             self.transactions.entry(transaction).or_default().blocks.push((sector, version));
             return;
         }
@@ -234,11 +247,11 @@ impl Checker<'_> {
 
     /// A block outside of the journal is written.
     fn home(&mut self, moment: usize, block: u64, bytes: &[u8]) {
-        let Some(LoggedBlock { transaction, digest }) = self.newest.get(&block) else { return };
-        if *digest != xxh3_64(bytes) {
+        let Some(LoggedBlock { digest, since, .. }) = self.newest.get(&block) else { return };
+        if *digest != xxh3_64(bytes) || precedes(*since, self.tail) {
             return;
         }
-        let transaction = *transaction;
+        let transaction = *since;
         let commit = self.transactions.get(&transaction).and_then(|known| known.commit);
         if commit.is_some_and(|(sector, version)| self.promises.base(sector) >= version) {
             return;
@@ -251,7 +264,8 @@ impl Checker<'_> {
     fn tail(&mut self, moment: usize, logged: &Logged, bytes: &[u8]) {
         let Ok(superblock) = JournalSuperblock::parse(bytes, 0) else { return };
         let tail = superblock.sequence;
-        let gone = |transaction: u32| (transaction.wrapping_sub(tail) as i32) < 0;
+        self.tail = tail;
+        let gone = |transaction: u32| precedes(transaction, tail);
         let mut loose = None;
         for (home, newest) in self.newest.iter().filter(|(_, newest)| gone(newest.transaction)) {
             let sector = home * self.block_sectors;

@@ -75,12 +75,17 @@ impl From<Problem> for Told {
     }
 }
 
-impl From<&Broken> for Told {
-    fn from(broken: &Broken) -> Self {
+impl Told {
+    fn of_device(broken: &Broken, run: &Run) -> Self {
         let Broken { promise, sector, sectors, version, found } = broken;
-        let detail = format!(
-            "{sectors} sectors from {sector} on hold version {found}, command {version} is promised to be there"
-        );
+        let number = |version: u64| run.commands(Port::Device)[version as usize - 1].number;
+        let held = match found {
+            0 => "nothing newer than the beginning".to_owned(),
+            found => format!("what command {} left", number(*found)),
+        };
+        let promised = number(*version);
+        let detail =
+            format!("{sectors} sectors from {sector} on hold {held}; that of command {promised} is promised");
         Self { level: "device", promise: promise.name(), detail }
     }
 }
@@ -186,6 +191,11 @@ impl PyCrashRun {
         })
     }
 
+    /// The moment after a mark; the first one where there is no such mark.
+    fn after_mark(&self, name: &str) -> usize {
+        self.run.after_mark(name)
+    }
+
     /// Writes the commands as a log of dm-log-writes.
     fn write_dm(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || dm::write(&self.run, &path))
@@ -242,7 +252,7 @@ impl PyExplorer {
             at_ns: state.at.0,
             way: state.way.name(),
             acknowledged: state.acknowledged,
-            problem: state.broken.first().map(Told::from),
+            problem: state.broken.first().map(|broken| Told::of_device(broken, self.explorer.run())),
         };
         Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
     }
@@ -308,10 +318,17 @@ impl PyExplorer {
         write().map_err(|error| to_python(py, &error))
     }
 
-    /// What was covered so far: moments, cuts, states that are legal at most, chosen, equal ones, most writes beyond promises.
+    /// What was covered so far: moments, cuts, logarithm (10) of those that are legal at most, chosen, equal ones, most writes beyond promises.
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64) {
         let covered = self.explorer.covered();
-        (covered.moments, covered.cuts, covered.legal, covered.chosen, covered.equal, covered.most_unpromised)
+        (
+            covered.moments,
+            covered.cuts,
+            covered.legal_log10,
+            covered.chosen,
+            covered.equal,
+            covered.most_unpromised,
+        )
     }
 
     /// Cuts that are to come.

@@ -165,8 +165,8 @@ def crash(
     session = Session(results / "crash")
     if again is not None:
         kept, options = session.again(again)
-        _show_again(kept, options, as_json, save_image)
-        return
+        found = _shown_again(kept, options, save_image)
+        _end(kept, options, found, as_json, html, results)
     options = Options(
         cuts=cuts,
         states=states,
@@ -203,6 +203,13 @@ def crash(
         if path is not None:
             write(kept, path)
     found = _explored(kept, options, jobs or (os.cpu_count() or 1))
+    _end(kept, options, found, as_json, html, results)
+
+
+def _end(
+    kept: Kept, options: Options, found: Exploration, as_json: bool, html: Path | None, results: Path
+) -> None:
+    """Make the findings small, show everything, and end with the status that says whether there are any."""
     minimal = _minimized(kept, options, found)
     _show(kept, options, found, minimal, as_json)
     if html is not None:
@@ -289,13 +296,12 @@ def _show(
         show_crash(stdout(), kept, found, minimal)
 
 
-def _show_again(kept: Kept, options: Options, as_json: bool, save_image: Path | None) -> None:
-    """Try exactly one state, and say what it is."""
+def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:
+    """Try exactly one state."""
     from emmclab.crash.explore import explore, open_run
 
     run, _ = open_run(str(kept.log), base=kept.base)
     found = explore(run, options)
-    minimal = _minimized(kept, options, found)
     if save_image is not None:
         explorer = _core.Explorer(run, options.core())
         if explorer.next_state() is not None:
@@ -303,5 +309,4 @@ def _show_again(kept: Kept, options: Options, as_json: bool, save_image: Path | 
             say(f"image: {save_image}")
     if found.states == 0:
         raise ConfigError("this cut has no such state", kind="config", field="again")
-    _show(kept, options, found, minimal, as_json)
-    raise typer.Exit(FOUND if found.findings() else 0)
+    return found

@@ -25,10 +25,13 @@ def show_crash(console: Console, kept: Kept, found: Exploration, minimal: Mappin
     put(
         f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); "
         f"{covered['moments']:,} moments, {covered['equal']:,} equal states left out; "
-        f"the contract allows up to {covered['legal']:.3g} states at these cuts"
+        f"the contract allows up to 10^{covered['legal_log10']:.1f} states at these cuts"
     )
     for number, one in enumerate(findings):
         put(f"{one.level}: {one.promise}: {one.detail}", "bold")
+        if one.way == "commands":
+            put(f"  {one.count:,} commands; the first comes at moment {one.cut}")
+            continue
         again = f"{kept.short}:{one.cut}:{one.state}"
         put(f"  {one.count:,} states; the first: emmclab crash --again {again}")
         if (small := minimal.get(number)) is not None:

@@ -169,7 +169,7 @@ def explore(
 
 
 def _covered(explorer: _core.Explorer) -> dict[str, Any]:
-    names = ("moments", "cuts", "legal", "chosen", "equal", "most_unpromised")
+    names = ("moments", "cuts", "legal_log10", "chosen", "equal", "most_unpromised")
     return dict(zip(names, explorer.covered(), strict=True))
 
 

@@ -11,6 +11,7 @@ from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.finding import Finding
 from emmclab.crash.judging import Judge, RuleBreak, rules_of
+from emmclab.crash.recording import MOUNTED
 
 #: Most states that are judged to make one finding smaller.
 _MOST_TRIES = 400
@@ -67,7 +68,7 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal
         return None
 
     cut, number, detail = finding.cut, finding.state, finding.detail
-    low = max(0, cut - _BEFORE)
+    low = max(run.after_mark(MOUNTED), cut - _BEFORE)
     # Promises that are broken stay so for a while: halve the moments in which the first is.
     while low < cut and tries < _MOST_TRIES:
         middle = (low + cut) // 2

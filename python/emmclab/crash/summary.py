@@ -32,7 +32,8 @@ def summary(
             "level": one.level,
             "cut": one.cut,
             "state": one.state,
-            "again": f"{kept.short}:{one.cut}:{one.state}",
+            # A rule is broken by commands, whatever state is left.
+            "again": None if one.way == "commands" else f"{kept.short}:{one.cut}:{one.state}",
             "states": one.count,
             "detail": one.detail,
             "chosen_by": one.way,

@@ -48,13 +48,21 @@ def from_json(data: dict[str, Any]) -> Exploration:
     return found
 
 
+def _kept(path: Path) -> Exploration | None:
+    """Give what a share has kept; `None` where that is nothing, or nothing that can be read."""
+    try:
+        return from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def run_share(share: Share) -> Exploration:
     """Explore a share; what an earlier, interrupted run of it found is taken up."""
     kept = None if share.kept is None else Path(share.kept)
     before = None
-    if kept is not None and kept.exists():
-        before = from_json(json.loads(kept.read_text(encoding="utf-8")))
-        if before.finished:
+    if kept is not None:
+        before = _kept(kept)
+        if before is not None and before.finished:
             return before
     run, _ = open_run(share.log, base=share.base)
     latest = before or Exploration()
@@ -105,7 +113,9 @@ def explore_in_parallel(
         part = replace(options, share=(share + shares * number, shares * jobs))
         kept = None
         if folder is not None:
-            key = hashlib.sha256(json.dumps(asdict(part), sort_keys=True).encode()).hexdigest()[:12]
+            # What another version found may be told in another way.
+            named = json.dumps([_core.__version__, asdict(part)], sort_keys=True)
+            key = hashlib.sha256(named.encode()).hexdigest()[:12]
             kept = str(folder / f"share-{key}.json")
         tasks.append(Share(log, base, part, kept))
     executor: Executor = Serial() if jobs == 1 else Pool(jobs)
@@ -125,8 +135,8 @@ def _watched(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> Ite
         while not over.wait(_KEEP_S):
             so_far = Exploration()
             for path in filter(None, (task.kept for task in tasks)):
-                if Path(path).exists():
-                    so_far.merge(from_json(json.loads(Path(path).read_text(encoding="utf-8"))))
+                if (found := _kept(Path(path))) is not None:
+                    so_far.merge(found)
             if so_far.states:
                 told(so_far)
 

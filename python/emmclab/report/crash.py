@@ -127,13 +127,13 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, tuple[str, str], str]]
         ("States tried", (f"{summary['states']:,}", ""), ""),
         ("Cuts", (f"{summary['cuts']:,}", ""), f"of {covered['moments']:,} moments"),
         ("Lines said to be safe", (f"{summary['log']['acknowledgements']:,}", ""), ""),
-        ("Legal states, at most", words.power_of_ten(covered["legal"]), "at these cuts"),
+        ("Legal states, at most", words.power_of_ten(covered["legal_log10"]), "at these cuts"),
         ("Seed", (str(summary["seed"]), ""), ""),
     ]
 
 
 def _shown(summary: Mapping[str, Any], finding: Mapping[str, Any], results: Path | None) -> dict[str, Any]:
-    command = ["emmclab", "crash", "--again", finding["again"]]
+    command = ["emmclab", "crash", "--again", finding["again"] or ""]
     if results is not None:
         command += ["--results", str(results)]
     minimal = finding.get("minimal")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor, isfinite, log10
+from math import floor
 from typing import Any
 
 Summary = Mapping[str, Any]
@@ -108,24 +108,22 @@ def cautions(summary: Summary) -> list[str]:
     return said
 
 
-def power_of_ten(value: float) -> tuple[str, str]:
-    """Write a large number as its digits and its power of ten, the latter empty where it is not needed.
+def power_of_ten(logarithm: float) -> tuple[str, str]:
+    """Say a number of which the logarithm (10) is known: digits, and the power of ten or nothing.
 
-    >>> power_of_ten(60162.0), power_of_ten(1.23e148)
+    >>> power_of_ten(4.77932), power_of_ten(148.0899)
     (('60,162', ''), ('1.2', '148'))
     """
-    if not isfinite(value):
-        return "more than 1", "308"
-    if value < 1e9:
-        return f"{value:,.0f}", ""
-    power = floor(log10(value))
-    return f"{value / 10.0**power:.1f}", str(power)
+    if logarithm < 9:
+        return f"{10.0**logarithm:,.0f}", ""
+    power = floor(logarithm)
+    return f"{10.0 ** (logarithm - power):.1f}", str(power)
 
 
 def covered(summary: Summary) -> list[tuple[str, str]]:
     """List what was tried."""
     options, tried = summary["options"], summary["covered"]
-    digits, power = power_of_ten(tried["legal"])
+    digits, power = power_of_ten(tried["legal_log10"])
     legal = f"{digits} x 10^{power}" if power else digits
     whole = {"none": "4 KiB", "sector": "512 bytes"}.get(options["tear"], options["tear"])
     rows = [
@@ -150,7 +148,7 @@ def not_covered(summary: Summary) -> list[str]:
     left = []
     if tried["cuts"] < tried["moments"]:
         left.append(f"{tried['moments'] - tried['cuts']:,} moments (--cuts {tried['moments']})")
-    if tried["legal"] > tried["chosen"]:
+    if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:
         left.append("the other states that the contract allows (--states with larger numbers, other seeds)")
     if options["tear"] == "none":
         left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
