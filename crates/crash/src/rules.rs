@@ -260,11 +260,14 @@ impl Checker<'_> {
         self.broken(moment, "home", transaction, detail);
     }
 
-    /// The journal superblock is written: transactions before its tail are replayed no more.
+    /// The journal superblock is written: transactions before its tail are replayed no more. The kernel states features with the first
+    /// commit after a mount.
     fn tail(&mut self, moment: usize, logged: &Logged, bytes: &[u8]) {
         let Ok(superblock) = JournalSuperblock::parse(bytes, 0) else { return };
         let tail = superblock.sequence;
         self.tail = tail;
+        self.format = LogFormat::new(&superblock);
+        self.superblock = superblock;
         let gone = |transaction: u32| precedes(transaction, tail);
         let mut loose = None;
         for (home, newest) in self.newest.iter().filter(|(_, newest)| gone(newest.transaction)) {
