@@ -15,7 +15,7 @@ from emmclab.crash.session import Session
 from emmclab.crash.summary import shown
 from emmclab.crash.work import explore_in_parallel
 from emmclab.device import Device
-from emmclab.errors import EmmclabError
+from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.study.cuts import host
 
 #: Verdicts on a cell, the best first.
@@ -60,7 +60,11 @@ def run_cuts(
         recovery_cuts=options["recovery_cuts"] if layers else 0,
     )
     kept.keep(chosen)
-    found = explore_in_parallel(str(kept.log), chosen, jobs=1)
+    try:
+        found = explore_in_parallel(str(kept.log), chosen, jobs=1)
+    except UnsupportedError as error:
+        # What cannot be judged is an outcome of this cell; the others go on.
+        raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
     mode, level = workloads.sqlite_setting(workload) or (None, None)
     return {
         "journal_mode": mode,
@@ -87,16 +91,17 @@ def _verdict(found: Exploration) -> dict[str, Any]:
     in_states = [one for one in findings if one.way != _COMMANDS]
     lost = sum(found.verdicts.values()) - excused
     word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
-    first = (in_states or findings or documented or [None])[0]
+    first = next(iter(in_states or findings or documented), None)
     return {
         "verdict": word,
         "lost_at": first.level if first is not None and word in (LOST, RULE) else None,
         "lost_states": lost,
         "documented_states": excused,
+        #: By level, whether a state shows that it broke a promise.
         "lost": {level: any(one.level == level for one in in_states) for level in LEVELS},
-        "first": first and _first(first),
+        "first": _first(first),
     }
 
 
-def _first(one: Finding) -> dict[str, Any]:
-    return {"level": one.level, "promise": one.promise, "detail": one.detail}
+def _first(one: Finding | None) -> dict[str, str | None]:
+    return {name: getattr(one, name, None) for name in ("level", "promise", "detail")}

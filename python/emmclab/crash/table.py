@@ -1,4 +1,4 @@
-"""The table of a study of power cuts: workloads down, file system, device and layer across, a verdict in each."""
+"""The table of a study of power cuts: workloads down; file system, device and layer across."""
 
 from __future__ import annotations
 

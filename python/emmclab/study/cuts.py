@@ -47,7 +47,7 @@ class Cuts:
         """
         if not scale > 0:
             raise ConfigError(
-                f"{scale:g} times the cuts", kind="config", field="scale", hint="a number above 0"
+                f"a scale of {scale:g}: no cuts", kind="config", field="scale", hint="a number above 0"
             )
         return replace(self, scale=self.scale * scale)
 
@@ -69,7 +69,7 @@ class Cuts:
 
 @functools.cache
 def workload_digest() -> str:
-    """SHA-256, first 16 digits, of what decides the commands of a workload: program, kernel, tools, SQLite."""
+    """SHA-256, first 16 digits, of what decides the commands of a workload: program, kernel, SQLite."""
     program = Path(workloads.__file__).read_text(encoding="utf-8")
     return hashlib.sha256("\n".join([program, *host().values()]).encode()).hexdigest()[:16]
 

@@ -71,7 +71,7 @@ class Grid:
     first_writes: int = 0
     #: With layers, whether these move all data that they keep aside after the last request.
     drain: bool = False
-    #: Names of file systems of the study, where power is cut, and the share of the study's cuts that is tried.
+    #: Where power is cut: names of file systems of the study, and the share of its cuts that is tried.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
 
@@ -417,7 +417,7 @@ def _cuts(read: _Table) -> Cuts | None:
     part = read.inner("cuts")
     named = part.inner("file_systems")
     file_systems = {}
-    for name in named.keys():
+    for name in named.names():
         how = named.inner(name)
         file_systems[name] = FileSystem(
             name,
@@ -537,7 +537,8 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
         )
     for mode in grid.modes:
         if mode not in ("open", "closed", "back_to_back"):
-            raise read.fault("modes", f"there is no mode `{mode}`", "open, closed, back_to_back, live or cuts")
+            known = "open, closed, back_to_back, live or cuts"
+            raise read.fault("modes", f"there is no mode `{mode}`", known)
     if grid.requests < 0:
         raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
     read.done()
@@ -584,8 +585,8 @@ class _Table:
         """Whether there is such a key."""
         return key in self._table
 
-    def keys(self) -> list[str]:
-        """Give the keys."""
+    def names(self) -> list[str]:
+        """Give the keys, where each names something."""
         return list(self._table)
 
     def text(self, key: str, default: str | None = None) -> str:

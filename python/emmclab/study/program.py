@@ -95,7 +95,8 @@ def package_version(package: str) -> str:
 
 def host_of(program: Program) -> dict[str, str]:
     """Name the kernel and the tools that make the requests of a program."""
-    return {"kernel": platform.release()} | {package: package_version(package) for package in program.needs.values()}
+    versions = {package: package_version(package) for package in program.needs.values()}
+    return {"kernel": platform.release()} | versions
 
 
 def require(programs: Iterable[Program]) -> None:
