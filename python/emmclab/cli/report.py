@@ -44,6 +44,11 @@ def report(
         from emmclab.papers.pages import write_page
 
         count = write_page(found, judge_study(found), page, figures)
+    elif found.cuts:
+        from emmclab.report.cuts import write_cuts_report
+
+        write_cuts_report(found, page)
+        count = 0
     elif not found.runs and not found.failures:
         from emmclab.plots import write_figures
         from emmclab.report import write_report

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from emmclab.cli.console import print_json, stdout
@@ -34,6 +36,14 @@ def run(
     fresh: Fresh = False,
     images_gb: ImagesSpace = 4.0,
     percentiles: Percentiles = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Of a study of power cuts: so many times its cuts in every cell.",
+            rich_help_panel="Running",
+        ),
+    ] = None,
     results: ResultsFolder = RESULTS,
     reading: Reading,
     as_json: AsJson = False,
@@ -46,13 +56,16 @@ def run(
     from emmclab.study.results import stop_of
 
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    if scale is not None:
+        chosen = chosen.with_scale(scale)
     folder = results / chosen.name
     found = run_with_meter(chosen, folder, jobs, fresh, images_limit=round(images_gb * 2**30), failures=True)
     early = [run for run in found.runs if stop_of(run)]
     if as_json:
         marked = [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in early]
         about = {**found.about, "results": str(folder), "digest": found.digest, "ended_early": marked}
-        print_json({**about, "failures": found.failures} if found.failures else about)
+        parts = {"cuts": found.cuts, "failures": found.failures}
+        print_json(about | {name: part for name, part in parts.items() if part})
     else:
         console = stdout()
         console.print(
@@ -61,6 +74,10 @@ def run(
             markup=False,
             soft_wrap=True,
         )
+        if found.cuts:
+            from emmclab.cli.show_cuts import show_cuts
+
+            show_cuts(console, found)
         for run in early[:_SHOWN]:
             line = f"ended early: {run['input']} on {run['device']} ({run['grid']}): {stop_of(run)}"
             console.print(line, markup=False, soft_wrap=True, style="yellow")
@@ -71,7 +88,7 @@ def run(
         place = "" if results == RESULTS else f" --results {results}"
         console.print(f"Next: {page}{place}; {tables}{place}", markup=False, soft_wrap=True)
     if found.failures:
-        _fail(found.failures, found.about["cells"], everything=not found.runs)
+        _fail(found.failures, found.about["cells"], everything=not found.runs and not found.cuts)
     raise typer.Exit(EARLY_END if early else 0)
 
 

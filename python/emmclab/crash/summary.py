@@ -21,35 +21,36 @@ def verdict(found: Exploration) -> str:
     return f"promises were broken by: {levels}"
 
 
+def shown(kept: Kept, one: Finding) -> dict[str, Any]:
+    """Give a finding as JSON."""
+    return {
+        "promise": one.promise,
+        "level": one.level,
+        "cut": one.cut,
+        "state": one.state,
+        # A rule is broken by commands, whatever state is left.
+        "again": None if one.way == "commands" else f"{kept.short}:{one.cut}:{one.state}",
+        "states": one.count,
+        "detail": one.detail,
+        "chosen_by": one.way,
+        "at_ns": one.at_ns,
+        "acknowledged": one.acknowledged,
+    } | ({"documented": one.documented} if one.documented else {})
+
+
 def summary(
     kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
 ) -> dict[str, Any]:
     """Give everything that was found as JSON."""
-
-    def shown(one: Finding) -> dict[str, Any]:
-        return {
-            "promise": one.promise,
-            "level": one.level,
-            "cut": one.cut,
-            "state": one.state,
-            # A rule is broken by commands, whatever state is left.
-            "again": None if one.way == "commands" else f"{kept.short}:{one.cut}:{one.state}",
-            "states": one.count,
-            "detail": one.detail,
-            "chosen_by": one.way,
-            "at_ns": one.at_ns,
-            "acknowledged": one.acknowledged,
-        } | ({"documented": one.documented} if one.documented else {})
-
     return {
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
-            shown(one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
+            shown(kept, one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
             for number, one in enumerate(found.findings())
         ],
-        "documented": [shown(one) for one in found.findings(documented=True)],
+        "documented": [shown(kept, one) for one in found.findings(documented=True)],
         "covered": found.covered,
         "seed": options.seed,
         "log": {**kept.facts, "path": str(kept.log)},

@@ -22,6 +22,8 @@ from emmclab.workload import Workload, benchmark, benchmarks, workloads
 _ONLY = " --only "
 #: Inputs up to this many requests are held in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
+#: The mode of cells that cut power.
+CUTS = "cuts"
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class Images(NamedTuple):
 
     folder: Path
     limit: int
+    #: Where the logs of power cuts are kept.
+    logs: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,11 @@ class Cell:
         return said
 
     @property
+    def cuts_power(self) -> bool:
+        """Whether a run is recorded and power is cut, in place of a simulation."""
+        return bool(json.loads(self.options).get("mode") == CUTS)
+
+    @property
     def key(self) -> str:
         """SHA-256 of everything that decides the result."""
         decisive = {**self.identity(), "version": __version__, "build": build_digest()}
@@ -204,12 +213,17 @@ class Cell:
 
     def _configured(self) -> Device:
         device = Device.named(self.device)
-        return device if self.settings == "{}" else device.set(json.loads(self.settings))
+        if self.settings != "{}":
+            device = device.set(json.loads(self.settings))
+        capacity = json.loads(self.options).get("capacity")
+        return device.with_capacity(capacity) if capacity else device
 
     def _result(self, images: Images | None) -> dict[str, Any]:
         options = json.loads(self.options)
         if self.input.program:
             return self._live_result(options, images)
+        if self.cuts_power:
+            return self._cuts_result(options, images)
         trace = _prepared(self.input)
         if not self.device:
             return trace.profile(**options).to_dict()
@@ -229,6 +243,12 @@ class Cell:
             kept |= {"images": images.folder, "images_limit": images.limit}
         program = Program.of(self.input.program)
         return run_program(program, self._configured(), {**kept, "seed": self.input.seed})
+
+    def _cuts_result(self, options: dict[str, Any], images: Images | None) -> dict[str, Any]:
+        from emmclab.crash.cell import run_cuts
+
+        logs = None if images is None else images.logs
+        return run_cuts(self.input.source, self._configured(), options, self.input.seed, logs)
 
 
 class _Held:

@@ -14,15 +14,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from emmclab.crash import workloads as workload_programs
+from emmclab.crash.judging import RECOVERIES
 from emmclab.device import Device, parse_precondition, parse_routing
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.files import read_text
 from emmclab.layers import stack
 from emmclab.measures import percentiles_of
-from emmclab.papers import studies
 from emmclab.reading import reading_options
-from emmclab.study.cell import Cell, Input
-from emmclab.study.program import FileSystem, Program, expanded
+from emmclab.study.bundled import bundled, bundled_text
+from emmclab.study.cell import CUTS, Cell, Input
+from emmclab.study.cuts import Cuts, FileSystem, workload_digest
+from emmclab.study.program import FileSystem as LiveFileSystem
+from emmclab.study.program import Program, expanded
 from emmclab.workload import workloads
 
 Setting = str | int | float | bool
@@ -67,11 +71,19 @@ class Grid:
     first_writes: int = 0
     #: With layers, whether these move all data that they keep aside after the last request.
     drain: bool = False
+    #: Where power is cut: names of file systems of the study, and the share of its cuts that is tried.
+    file_systems: tuple[str, ...] = ()
+    share: float = 1.0
 
     @property
     def is_live(self) -> bool:
         """Whether programs run on the devices, which are served, in place of traces."""
         return self.modes == (_LIVE,)
+
+    @property
+    def cuts_power(self) -> bool:
+        """Whether workloads run on served devices and power is cut, in place of a simulation."""
+        return self.modes == (CUTS,)
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,8 @@ class Study:
     reading: Mapping[str, Setting] = field(default_factory=dict)
     #: Scripts that run on served devices: the inputs of grids whose mode is `live`.
     programs: tuple[Program, ...] = ()
+    #: What grids whose mode is `cuts` have in common.
+    cuts: Cuts | None = None
     #: Percentiles of response times beside the usual ones, ascending; columns of the results.
     percentiles: tuple[float, ...] = ()
     file: str = ""
@@ -106,14 +120,14 @@ class Study:
         """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
         if name.endswith(".toml") or "/" in name:
             return Study.parse(read_text(name), name)
-        if name not in studies():
+        if name not in bundled():
             raise ConfigError(
                 f"there is no study `{name}`",
                 kind="config",
                 field="STUDY",
-                hint=f"there are: {', '.join(studies())}",
+                hint=f"there are: {', '.join(bundled())}",
             )
-        return Study.parse(studies()[name].study_text(name), f"{name}.toml")
+        return Study.parse(bundled_text(name), f"{name}.toml")
 
     @staticmethod
     def parse(text: str, file: str) -> Study:
@@ -129,14 +143,15 @@ class Study:
                 f"{file}: {error}", kind="config", file=file, hint="see docs/guides/reproduce.md"
             ) from error
         read = _Table(table, file, "")
-        programs = _programs(read)
+        programs, cuts = _programs(read), _cuts(read)
         study = Study(
             name=read.text("name"),
             about=read.text("about", ""),
-            inputs=read.many("inputs", str, () if programs else None),
+            inputs=read.many("inputs", str, () if programs or cuts else None),
             programs=programs,
+            cuts=cuts,
             seeds=read.many("seeds", int, (1,)),
-            grids=tuple(map(_grid, read.tables("grid"))),
+            grids=tuple(_grid(part, cuts) for part in read.tables("grid")),
             reading=_reading(read),
             percentiles=_percentiles(read),
             file=file,
@@ -168,6 +183,21 @@ class Study:
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
         """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""
         return replace(self, reading={**self.reading, **options})
+
+    def with_scale(self, scale: float) -> Study:
+        """Cut power so many times as often in every cell.
+
+        Raises:
+            ConfigError: not above 0, or the study cuts no power.
+        """
+        if self.cuts is None:
+            raise ConfigError(
+                f"{self.name} cuts no power",
+                kind="config",
+                field="scale",
+                hint="this is for studies of power cuts, as `emmclab run power-cuts`",
+            )
+        return replace(self, cuts=self.cuts.scaled(scale))
 
     def with_percentiles(self, percentiles: Iterable[float] | str | None) -> Study:
         """Give these percentiles of response times too, beside those of the study itself.
@@ -204,6 +234,9 @@ class Study:
                 name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json()
             )
 
+        def find_workload(name: str, seed: int) -> Input:
+            return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
+
         def find(name: str, seed: int, requests: int = 0) -> Input:
             """Find an input; a trace and its twin of the same name are distinguished by their files."""
             found = Input.of(name, seed, requests, self.reading)
@@ -225,20 +258,27 @@ class Study:
                 for beside in filter(None, (grid.card, grid.second)):
                     Device.named(beside)
             sources = [
-                find_program(name, seed) if grid.is_live else find(name, seed, grid.requests)
+                find_program(name, seed)
+                if grid.is_live
+                else find_workload(name, seed)
+                if grid.cuts_power
+                else find(name, seed, grid.requests)
                 for name, seed in itertools.product(
                     _resolved(grid.inputs or self.inputs), grid.seeds or self.seeds
                 )
             ]
             points = list(
                 itertools.product(
-                    grid.devices, itertools.product(*grid.axes.values()), grid.modes, grid.routings or ("",)
+                    grid.devices,
+                    itertools.product(*grid.axes.values()),
+                    grid.modes,
+                    grid.routings or grid.file_systems or ("",),
                 )
             )
             count += len(points) * len(sources)
             if count > MOST_CELLS:
                 raise ConfigError(f"more than {MOST_CELLS:,} cells", kind="config", hint="take out an axis")
-            for device, values, mode, routing in points:
+            for device, values, mode, variant in points:
                 settings = json.dumps({**grid.set, **dict(zip(grid.axes, values, strict=True))})
                 point = f"{device} {settings}"
                 if point not in known:
@@ -255,7 +295,9 @@ class Study:
                 }
                 if grid.card:
                     digest = Device.named(grid.card).digest
-                    options |= {"card": grid.card, "card_digest": digest, "routing": routing}
+                    options |= {"card": grid.card, "card_digest": digest, "routing": variant}
+                elif grid.cuts_power and self.cuts is not None:
+                    options |= self.cuts.options(variant, grid.share)
                 else:
                     options |= asked
                 if grid.layers:
@@ -334,7 +376,7 @@ def _programs(read: _Table) -> tuple[Program, ...]:
         raise shared.fault("scale", f"{scale} is no share of the numbers", "above 0, at most 1")
     # The one place where a study is made smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
-    file_system = FileSystem(
+    file_system = LiveFileSystem(
         format=shared.text("format"),
         mount_options=shared.text("mount_options", ""),
         dirty_mb=shared.one("dirty_mb", int, 0),
@@ -368,6 +410,70 @@ def _programs(read: _Table) -> tuple[Program, ...]:
     return tuple(made)
 
 
+def _cuts(read: _Table) -> Cuts | None:
+    """Read what all cells of a study of power cuts have in common."""
+    if not read.has("cuts"):
+        return None
+    part = read.inner("cuts")
+    named = part.inner("file_systems")
+    file_systems = {}
+    for name in named.names():
+        how = named.inner(name)
+        file_systems[name] = FileSystem(
+            name,
+            mkfs=how.many("mkfs", str, ()),
+            mount=how.text("mount", ""),
+            recovery=how.text("recovery", "process"),
+            share=how.one("share", (int, float), 1.0),
+        )
+        if file_systems[name].recovery not in RECOVERIES:
+            raise how.fault("recovery", "there is no such recovery", ", ".join(RECOVERIES))
+        how.done()
+    found = Cuts(
+        capacity=part.text("capacity"),
+        operations=part.one("operations", int),
+        cuts=part.one("cuts", int),
+        states=part.text("states"),
+        recovery_cuts=part.one("recovery_cuts", int, 0),
+        file_systems=file_systems,
+    )
+    for key in ("operations", "cuts"):
+        if getattr(found, key) < 1:
+            raise part.fault(key, f"{getattr(found, key)} is too few", "at least 1")
+    part.done()
+    return found
+
+
+def _cuts_grid(read: _Table, cuts: Cuts | None) -> Grid:
+    """Read a grid whose cells cut power."""
+    grid = Grid(
+        name=read.text("name"),
+        place=read.place,
+        devices=read.many("devices", str),
+        inputs=read.many("inputs", str),
+        modes=read.many("modes", str),
+        seeds=read.many("seeds", int, ()),
+        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
+        set=read.table("set", (str, int, float, bool)),
+        layers=read.many("layers", str, ()),
+        layer_settings=read.table("layer_settings", (str, int, float, bool)),
+        file_systems=read.many("file_systems", str),
+        share=read.one("share", (int, float), 1.0),
+    )
+    known = () if cuts is None else tuple(cuts.file_systems)
+    for name in grid.file_systems:
+        if name not in known:
+            hint = f"there are: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
+            raise read.fault("file_systems", f"there is no file system `{name}`", hint)
+    for name in grid.inputs:
+        if not workload_programs.is_known(name):
+            raise read.fault(
+                "inputs", f"there is no workload `{name}`", f"there are: {', '.join(workload_programs.ABOUT)}"
+            )
+    read.done()
+    return grid
+
+
 def _live_grid(read: _Table) -> Grid:
     """Read a grid of served devices: requests come from programs, so nothing says how a trace is replayed."""
     grid = Grid(
@@ -388,11 +494,17 @@ def _live_grid(read: _Table) -> Grid:
     return grid
 
 
-def _grid(read: _Table) -> Grid:
-    if _LIVE in (modes := read.many("modes", str, ("open",))):
-        if len(modes) > 1:
-            raise read.fault("modes", "a live grid has no other mode", 'give it alone: `modes = ["live"]`')
+def _grid(read: _Table, cuts: Cuts | None) -> Grid:
+    modes = read.many("modes", str, ("open",))
+    for alone in (_LIVE, CUTS):
+        if alone in modes and len(modes) > 1:
+            raise read.fault(
+                "modes", f"a grid of mode {alone} has no other", f'give it alone: `modes = ["{alone}"]`'
+            )
+    if modes == (_LIVE,):
         return _live_grid(read)
+    if modes == (CUTS,):
+        return _cuts_grid(read, cuts)
     grid = Grid(
         name=read.text("name"),
         place=read.place,
@@ -425,7 +537,8 @@ def _grid(read: _Table) -> Grid:
         )
     for mode in grid.modes:
         if mode not in ("open", "closed", "back_to_back"):
-            raise read.fault("modes", f"there is no mode `{mode}`", "open, closed, back_to_back or live")
+            known = "open, closed, back_to_back, live or cuts"
+            raise read.fault("modes", f"there is no mode `{mode}`", known)
     if grid.requests < 0:
         raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")
     read.done()
@@ -467,6 +580,14 @@ class _Table:
             kinds = kind if isinstance(kind, tuple) else (kind,)
             raise self.fault(key, f"`{value}` is of the wrong type", _FORMS[kinds[0]].format(key=key))
         return value
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a key."""
+        return key in self._table
+
+    def names(self) -> list[str]:
+        """Give the keys, where each names something."""
+        return list(self._table)
 
     def text(self, key: str, default: str | None = None) -> str:
         """Take a string."""

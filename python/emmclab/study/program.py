@@ -84,7 +84,7 @@ def _found(tool: str) -> str | None:
 
 
 @functools.cache
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
     """Give the version of a Debian package; empty where that is not known."""
     words = ["dpkg-query", "--show", "--showformat=${Version}", package]
     try:
@@ -95,7 +95,8 @@ def _version(package: str) -> str:
 
 def host_of(program: Program) -> dict[str, str]:
     """Name the kernel and the tools that make the requests of a program."""
-    return {"kernel": platform.release()} | {package: _version(package) for package in program.needs.values()}
+    versions = {package: package_version(package) for package in program.needs.values()}
+    return {"kernel": platform.release()} | versions
 
 
 def require(programs: Iterable[Program]) -> None:
@@ -103,6 +104,19 @@ def require(programs: Iterable[Program]) -> None:
 
     Raises:
         UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    require_loop()
+    needs = dict(_TOOLS)
+    for program in programs:
+        needs |= program.needs
+    require_tools(needs)
+
+
+def require_loop() -> None:
+    """Refuse to serve loop devices where this machine or user cannot.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices.
     """
     devices = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
     if os.geteuid() != 0 or devices:
@@ -112,9 +126,14 @@ def require(programs: Iterable[Program]) -> None:
             kind="unsupported",
             hint="run it as root on Linux with FUSE and loop devices",
         )
-    needs = dict(_TOOLS)
-    for program in programs:
-        needs |= program.needs
+
+
+def require_tools(needs: Mapping[str, str]) -> None:
+    """Refuse to go on without tools, each given with its Debian package.
+
+    Raises:
+        UnsupportedError: one is missing.
+    """
     for tool, package in needs.items():
         if _found(tool) is None:
             raise UnsupportedError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from emmclab.errors import EmmclabError
 from emmclab.profile import Profile
-from emmclab.study.store import Store
+from emmclab.study.store import Store, cuts_power
 from emmclab.workload import workloads
 
 Run = dict[str, Any]
@@ -29,6 +29,8 @@ class Results:
     """SHA-256 of everything, first 16 digits."""
     failures: list[Run] = field(default_factory=list)
     """Cells that failed, each with `message` and `hint`."""
+    cuts: list[Run] = field(default_factory=list)
+    """Cells that cut power; they are not among the runs."""
 
     @staticmethod
     def load(folder: Path) -> Results:
@@ -42,14 +44,16 @@ class Results:
                 again = cell["input"] in profiles
                 name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
                 profiles[name] = Profile({**entry["result"], "name": name})
-        runs = [
+        done = [
             {**entry["result"], **entry["cell"]}
             for entry in entries
             if entry["cell"]["grid"] != "profile" and "result" in entry
         ]
+        cuts = [run for run in done if cuts_power(run)]
+        runs = [run for run in done if not cuts_power(run)]
         failures = [{**entry["cell"], **entry["failed"]} for entry in entries if "failed" in entry]
         digest = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
-        return Results(store.index()["study"], profiles, runs, digest, failures)
+        return Results(store.index()["study"], profiles, runs, digest, failures, cuts)
 
     @property
     def inputs(self) -> list[str]:

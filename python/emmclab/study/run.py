@@ -12,7 +12,7 @@ from emmclab.files import printable
 from emmclab.study.cell import Cell, Input
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
-from emmclab.study.program import Program, require
+from emmclab.study.program import Program, require, require_loop, require_tools
 from emmclab.study.results import Results
 from emmclab.study.store import IMAGES_BYTES, Store
 
@@ -55,7 +55,7 @@ def run_study(
         store.forget()
     cells = study.cells() if cells is None else cells
     left = [cell for cell in cells if not store.has(cell)]
-    require(Program.of(text) for text in {cell.input.program for cell in left if cell.input.program})
+    require_all(left)
     before = len(cells) - len(left)
     done = before
     for task, _ in executor.run(functools.partial(_fill, folder, images_limit), _tasks(left)):
@@ -80,6 +80,19 @@ def run_study(
     # Workers of a run that was killed a moment ago were still there when this one began.
     store.sweep()
     return Results.load(folder)
+
+
+def require_all(cells: Sequence[Cell]) -> None:
+    """Refuse to begin what this machine cannot run.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+    """
+    if programs := {cell.input.program for cell in cells if cell.input.program}:
+        require(map(Program.of, sorted(programs)))
+    if any(cell.cuts_power for cell in cells):
+        require_loop()
+        require_tools({"mkfs.ext4": "e2fsprogs"})
 
 
 def _fill(folder: Path, images_limit: int, cells: tuple[Cell, ...]) -> None:

@@ -15,7 +15,7 @@ from emmclab.errors import InputError
 from emmclab.files import folder_aside, lock, sweep, write_whole
 from emmclab.measures import percentile_label
 from emmclab.result_fields import result_fields
-from emmclab.study.cell import Cell, Images, build_digest
+from emmclab.study.cell import CUTS, Cell, Images, build_digest
 
 #: Most bytes of preconditioned devices in the results folder of a study, where nothing else is said.
 IMAGES_BYTES = 4 << 30
@@ -39,7 +39,8 @@ class Store:
         """Name the folder, which is made with the first result, and the most bytes of images in it."""
         self.folder = folder
         self._cells = folder / "cells"
-        self._images = Images(folder / "images" / build_digest(), images_limit)
+        self.logs = folder / "crash"
+        self._images = Images(folder / "images" / build_digest(), images_limit, self.logs)
 
     def place(self, key: str) -> Path:
         """Where the result of a cell is kept."""
@@ -95,8 +96,8 @@ class Store:
                     left.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Drop every cell and image."""
-        for folder in (self._cells, self._images.folder):
+        """Drop every cell, image and log of power cuts."""
+        for folder in (self._cells, self._images.folder, self.logs):
             if folder.exists():
                 shutil.rmtree(folder)
 
@@ -145,14 +146,17 @@ class Store:
 
 
 def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
-    """Make flat tables: `runs`, `profiles`, `failures`, and one for each figure."""
-    out: dict[str, list[Row]] = {name: [] for name in ("runs", "profiles", "failures", *_FIGURES)}
+    """Make flat tables: `runs`, `cuts`, `profiles`, `failures`, and one for each figure."""
+    out: dict[str, list[Row]] = {name: [] for name in ("runs", CUTS, "profiles", "failures", *_FIGURES)}
     for entry in results:
         cell = entry["cell"]
         if "failed" in entry:
             out["failures"].append(_with_settings(_flat({**cell, **entry["failed"]}), cell))
             continue
         result = entry["result"]
+        if cuts_power(cell):
+            out[CUTS].append(_with_settings(_flat({**result, **cell}), cell))
+            continue
         if cell["grid"] != "profile":
             row = _flat({**result, **cell}, run_columns()) | _percentiles(result.get("percentiles", ()))
             out["runs"].append(_with_settings(row, cell))
@@ -167,6 +171,11 @@ def tables(results: Iterable[dict[str, Any]]) -> dict[str, list[Row]]:
                 {"input": cell["input"], "seed": cell["seed"], **row} for row in result["figures"][name]
             ]
     return out
+
+
+def cuts_power(cell: Mapping[str, Any]) -> bool:
+    """Whether a cell, as its result names it, cuts power."""
+    return bool(cell.get("options", {}).get("mode") == CUTS)
 
 
 #: Groups of settings, which become JSON; and groups that a run may not have.

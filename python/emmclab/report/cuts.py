@@ -1,0 +1,73 @@
+"""The page of a study of power cuts: the table of what is lost where, then each finding with its command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from emmclab.crash.cell import DOCUMENTED, KEPT, LOST, RULE
+from emmclab.crash.table import (
+    MEANING,
+    NOT_JUDGED,
+    Table,
+    column_of,
+    counts,
+    findings,
+    headline,
+    tables,
+)
+from emmclab.files import write_whole
+from emmclab.report.assemble import assemble
+from emmclab.study.results import Results, Run
+
+#: Class of the badge of each verdict.
+_BADGES = {KEPT: "yes", DOCUMENTED: "near", RULE: "unknown", LOST: "no", NOT_JUDGED: "plain"}
+_SQLITE = "sqlite-"
+
+
+def write_cuts_report(results: Results, path: Path) -> None:
+    """Write the page; the file appears when it is whole, and never otherwise."""
+    write_whole(path, render(results))
+
+
+def render(results: Results) -> str:
+    """Give the page; the same results give the same bytes."""
+    name = results.about["name"]
+    return assemble(
+        "cuts.html.j2",
+        [],
+        {},
+        [],
+        title=name,
+        about=results.about,
+        headline=headline(results),
+        counts=counts(results),
+        meaning=MEANING,
+        badges=_BADGES,
+        tables=[_shown(table) for table in tables(results)],
+        findings=[_finding(run, one) for run, one in findings(results)],
+        documented=[_finding(run, one) for run, one in findings(results, documented=True)],
+        failures=[(run["input"], str(column_of(run)), run["message"]) for run in results.failures],
+        host=results.cuts[0]["host"] if results.cuts else {},
+        digest=results.digest,
+        again=f"emmclab crash --results {Path('emmclab-results', name)} --again",
+        command=f"emmclab run {name}",
+    )
+
+
+def _shown(table: Table) -> dict[str, Any]:
+    """Give the rows with the words of SQLite: journal mode, and level of `synchronous`."""
+    rows = []
+    for name in table.rows:
+        mode, _, level = name.removeprefix(_SQLITE).partition("-")
+        rows.append((mode, level, [table.cells.get((name, column)) for column in table.columns]))
+    return {"columns": table.columns, "rows": rows}
+
+
+def _finding(run: Run, one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "documented": "",
+        **one,
+        "workload": run["input"].removeprefix(_SQLITE),
+        "place": str(column_of(run)),
+    }
