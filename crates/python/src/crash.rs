@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::errors::{run, to_python};
 use crate::json::{from_json, to_json};
 
+/// The contents of files that were asked for; none where there is no such file.
+type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
+
 /// A log of a run, indexed.
 #[pyclass(name = "CrashRun", module = "emmclab._core", frozen)]
 pub(crate) struct PyCrashRun {
@@ -264,7 +267,7 @@ impl PyExplorer {
         py: Python<'py>,
         wanted: Vec<String>,
         cut_after: Option<usize>,
-    ) -> PyResult<(Option<String>, Vec<Option<Bound<'py, PyBytes>>>, usize)> {
+    ) -> PyResult<(Option<String>, FilesRead<'py>, usize)> {
         let Self { explorer, judge, state } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
@@ -339,11 +342,7 @@ impl PyExplorer {
 
 /// Files of an ext4 image, with what its journal holds.
 #[pyfunction]
-pub(crate) fn read_ext4<'py>(
-    py: Python<'py>,
-    image: PathBuf,
-    wanted: Vec<String>,
-) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+pub(crate) fn read_ext4(py: Python<'_>, image: PathBuf, wanted: Vec<String>) -> PyResult<FilesRead<'_>> {
     let found = run(py, || {
         let file = File::open(&image).map_err(|error| Error::io(&image, error))?;
         let mut recovery = emmclab_ext4::Recovery::new();

@@ -89,7 +89,7 @@ def _verdict(found: Exploration) -> dict[str, Any]:
     findings, documented = found.findings(), found.findings(documented=True)
     excused = sum(one.count for one in documented)
     in_states = [one for one in findings if one.way != _COMMANDS]
-    lost = sum(found.verdicts.values()) - excused
+    lost = sum(tally.broken for tally in found.verdicts.values())
     word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
     first = next(iter(in_states or findings or documented), None)
     return {
