@@ -272,7 +272,8 @@ impl Recovery {
         }
         let problem =
             format!("fast commits of transaction {end} have to be replayed, which is not supported");
-        let hint = "make the file system without fast_commit, or have the kernel replay it (--recovery mount)";
+        let hint =
+            "make the file system without fast_commit, or have the kernel replay it (--recovery mount)";
         let offset = log.location.offset(first).unwrap_or_default();
         Err(Structure::FastCommit(first).unsupported(offset, problem).hint(hint))
     }
