@@ -84,7 +84,8 @@ def run(
         if len(early) > _SHOWN:
             more = f"and {len(early) - _SHOWN:,} more; their column run_stopped gives the reason"
             console.print(more, markup=False, soft_wrap=True, style="yellow")
-        page, tables = f"emmclab report {study}", f'emmclab query "describe runs" --study {study}'
+        table = "cuts" if found.cuts else "runs"
+        page, tables = f"emmclab report {study}", f'emmclab query "describe {table}" --study {study}'
         place = "" if results == RESULTS else f" --results {results}"
         console.print(f"Next: {page}{place}; {tables}{place}", markup=False, soft_wrap=True)
     if found.failures:

@@ -87,7 +87,7 @@ def run_cuts(
 def _verdict(found: Exploration) -> dict[str, Any]:
     """Sum up: the verdict, the lowest level that broke a promise, and how many states each level broke."""
     findings, documented = found.findings(), found.findings(documented=True)
-    excused = sum(one.count for one in documented)
+    excused = sum(tally.documented for tally in found.verdicts.values())
     in_states = [one for one in findings if one.way != _COMMANDS]
     lost = sum(tally.broken for tally in found.verdicts.values())
     word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT

@@ -21,7 +21,7 @@ from emmclab.report.assemble import assemble
 from emmclab.study.results import Results, Run
 
 #: Class of the badge of each verdict.
-_BADGES = {KEPT: "yes", DOCUMENTED: "near", RULE: "unknown", LOST: "no", NOT_JUDGED: "plain"}
+_BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken", NOT_JUDGED: "plain"}
 _SQLITE = "sqlite-"
 
 
