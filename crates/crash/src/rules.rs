@@ -68,6 +68,8 @@ struct Checker<'a> {
     expected: FxHashMap<u64, (u64, bool, u32)>,
     /// The first transaction that would be replayed.
     tail: u32,
+    /// Whether what was complete before a write is there where the write is.
+    fifo: bool,
     breaks: Vec<RuleBreak>,
 }
 
@@ -123,6 +125,7 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
         format: LogFormat::new(&superblock),
         block_sectors: u64::from(filesystem.superblock().block_size) / SECTOR_BYTES,
         tail: superblock.sequence,
+        fifo: rules.fifo,
         superblock,
         location,
         promises: Promises::new(rules),
@@ -169,7 +172,7 @@ impl Checker<'_> {
             match self.location.block_at(sector * SECTOR_BYTES) {
                 Some(0) => self.tail(moment, logged, &bytes),
                 Some(place) => self.journaled(moment, logged, version, (place, sector), &bytes),
-                None => self.home(moment, block, &bytes),
+                None => self.home(moment, logged, block, &bytes),
             }
         }
         Ok(())
@@ -180,8 +183,8 @@ impl Checker<'_> {
         if self.promises.base(sector) >= version {
             return true;
         }
-        let flushes = by.command.modifiers.contains(Modifiers::PREFLUSH);
-        flushes && self.complete.get(&version).is_some_and(|at| *at <= by.command.arrival)
+        let ordered = self.fifo || by.command.modifiers.contains(Modifiers::PREFLUSH);
+        ordered && self.complete.get(&version).is_some_and(|at| *at <= by.command.arrival)
     }
 
     /// A block of the log is written.
@@ -246,14 +249,14 @@ impl Checker<'_> {
     }
 
     /// A block outside of the journal is written.
-    fn home(&mut self, moment: usize, block: u64, bytes: &[u8]) {
+    fn home(&mut self, moment: usize, logged: &Logged, block: u64, bytes: &[u8]) {
         let Some(LoggedBlock { digest, since, .. }) = self.newest.get(&block) else { return };
         if *digest != xxh3_64(bytes) || precedes(*since, self.tail) {
             return;
         }
         let transaction = *since;
         let commit = self.transactions.get(&transaction).and_then(|known| known.commit);
-        if commit.is_some_and(|(sector, version)| self.promises.base(sector) >= version) {
+        if commit.is_some_and(|(sector, version)| self.settled(sector, version, logged)) {
             return;
         }
         let detail = format!("block {block} is written home before the commit of its transaction is durable");

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from emmclab.crash.explore import Exploration
+from emmclab.crash.finding import COMMANDS
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
 from emmclab.crash.summary import verdict
@@ -29,7 +30,7 @@ def show_crash(console: Console, kept: Kept, found: Exploration, minimal: Mappin
     )
     for number, one in enumerate(findings):
         put(f"{one.level}: {one.promise}: {one.detail}", "bold")
-        if one.way == "commands":
+        if one.way == COMMANDS:
             put(f"  {one.count:,} commands; the first comes at moment {one.cut}")
             continue
         again = f"{kept.short}:{one.cut}:{one.state}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from emmclab.crash import workloads
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import LEVELS, Finding
+from emmclab.crash.finding import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import Workload
 from emmclab.crash.session import Session
 from emmclab.crash.summary import shown
@@ -21,8 +21,6 @@ from emmclab.study.cuts import host
 #: Verdicts on a cell, the best first.
 KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
 VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
-#: What is found in commands, not in a state.
-_COMMANDS = "commands"
 
 
 def run_cuts(
@@ -88,7 +86,7 @@ def _verdict(found: Exploration) -> dict[str, Any]:
     """Sum up: the verdict, the lowest level that broke a promise, and how many states each level broke."""
     findings, documented = found.findings(), found.findings(documented=True)
     excused = sum(tally.documented for tally in found.verdicts.values())
-    in_states = [one for one in findings if one.way != _COMMANDS]
+    in_states = [one for one in findings if one.way != COMMANDS]
     lost = sum(tally.broken for tally in found.verdicts.values())
     word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
     first = next(iter(in_states or findings or documented), None)

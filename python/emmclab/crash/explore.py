@@ -10,7 +10,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.crash.checks import Lost
-from emmclab.crash.finding import LEVELS, CutTally, Finding
+from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
 from emmclab.crash.judging import Judge, RuleBreak, rules_of
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError
@@ -75,15 +75,15 @@ class Exploration:
     last: int = -1
     took_s: float = 0.0
     covered: dict[str, Any] = field(default_factory=dict)
-    #: By level, promise and whether documentation excludes it.
-    kinds: dict[tuple[str, str, bool], Finding] = field(default_factory=dict)
+    #: By level, promise, whether documentation excludes it, and whether commands break it, not a state.
+    kinds: dict[tuple[str, str, bool, bool], Finding] = field(default_factory=dict)
     #: By cut; a cut whose states all equal earlier ones has none.
     verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
 
     def add(self, finding: Finding) -> None:
         """Count a finding; of its kind, the first state is kept."""
-        key = (finding.level, finding.promise, finding.documented is not None)
+        key = (finding.level, finding.promise, finding.documented is not None, finding.way == COMMANDS)
         known = self.kinds.get(key)
         if known is None:
             self.kinds[key] = finding
@@ -116,9 +116,9 @@ def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict
     return run, facts
 
 
-def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options) -> Judge:
-    """Make the judge that the options ask for."""
-    tears = options.tear != "none"
+def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options, lies: str) -> Judge:
+    """Make the judge that the options ask for, of a device that breaks a promise on purpose or not."""
+    tears = options.tear != "none" or lies == "tear"
     return Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts, tears=tears)
 
 
@@ -142,8 +142,8 @@ def explore(
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done = found.last
     reported = begun
-    rules = rules_of(run)
-    with judge_of(explorer, rules, options) as judge:
+    rules, lies = rules_of(run), json.loads(run.facts())["lies"]
+    with judge_of(explorer, rules, options, lies) as judge:
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
             if state["index"] <= done:

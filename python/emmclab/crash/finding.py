@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: How a finding was chosen that commands show, whatever state is left.
+COMMANDS = "commands"
 #: Levels from below, as findings are sorted.
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
 

@@ -16,7 +16,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.crash import workloads
 from emmclab.crash.checks import Check, Lost, check_for
-from emmclab.crash.finding import Finding
+from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError, EmmclabError
 
@@ -130,7 +130,7 @@ class Judge:
         lost = self._in_process(lines) if self._recovery == "process" else self._by_program(lines)
         if lost is not None and self._tears and lost.promise in _TORN:
             return replace(lost, documented=_TORN[lost.promise])
-        if lost is None or lost.level not in ("filesystem", "application"):
+        if lost is None or lost.documented or lost.level not in ("filesystem", "application"):
             return lost
         broken = next((one for one in self._rules if one[0] <= state["cut"]), None)
         if broken is None:
@@ -147,7 +147,7 @@ class Judge:
                 known.count += 1
                 continue
             detail = f"transaction {transaction}: {detail}"
-            first[rule] = Finding(rule, "journal", moment, 0, 1 << 62, detail, "commands", 0, acknowledged=0)
+            first[rule] = Finding(rule, "journal", moment, 0, 1 << 62, detail, COMMANDS, 0, acknowledged=0)
         return list(first.values())
 
     def _in_process(self, lines: Sequence[str]) -> Lost | None:

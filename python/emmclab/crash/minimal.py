@@ -9,7 +9,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
-from emmclab.crash.finding import Finding
+from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.judging import Judge, RuleBreak, rules_of
 from emmclab.crash.recording import MOUNTED
 
@@ -49,9 +49,10 @@ class Minimal:
 
 def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal | None:
     """Make a finding smaller; `None` where it is one of commands, not of a state."""
-    if finding.way == "commands":
+    if finding.way == COMMANDS:
         return None
     lines, rules = run.acknowledgements(), rules_of(run)
+    lies = json.loads(run.facts())["lies"]
     tries = 0
 
     def same(cut: int, number: int | None) -> tuple[dict[str, Any], str] | None:
@@ -59,7 +60,7 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding) -> Minimal
         nonlocal tries
         only = replace(options, only=(cut, number), share=(0, 1))
         explorer = _core.Explorer(run, only.core())
-        with judge_of(explorer, rules, options) as judge:
+        with judge_of(explorer, rules, options, lies) as judge:
             while (text := explorer.next_state()) is not None and tries < _MOST_TRIES:
                 tries += 1
                 state = json.loads(text)
@@ -99,6 +100,7 @@ def _fewest(
 ) -> Minimal:
     """Leave out as few writes as show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
     lines, rules = known
+    lies = json.loads(run.facts())["lies"]
     only = replace(options, only=(finding.cut, finding.state), share=(0, 1))
     explorer = _core.Explorer(run, only.core())
     text = explorer.next_state()
@@ -106,7 +108,7 @@ def _fewest(
         return Minimal(finding.cut, finding.state, finding.detail, (), 0, tries)
     state = json.loads(text)
     every = explorer.omitted()
-    with judge_of(explorer, rules, options) as judge:
+    with judge_of(explorer, rules, options, lies) as judge:
 
         def shows(places: list[int]) -> bool:
             nonlocal tries

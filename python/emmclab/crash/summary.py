@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import Finding
+from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
 
@@ -29,7 +29,7 @@ def shown(kept: Kept, one: Finding) -> dict[str, Any]:
         "cut": one.cut,
         "state": one.state,
         # A rule is broken by commands, whatever state is left.
-        "again": None if one.way == "commands" else f"{kept.short}:{one.cut}:{one.state}",
+        "again": None if one.way == COMMANDS else f"{kept.short}:{one.cut}:{one.state}",
         "states": one.count,
         "detail": one.detail,
         "chosen_by": one.way,

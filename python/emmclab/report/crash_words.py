@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import floor
 from typing import Any
 
+from emmclab.crash.finding import COMMANDS
+
 Summary = Mapping[str, Any]
 
 #: What it means that a promise is broken, by level and promise.
@@ -91,7 +93,7 @@ def shown_in(finding: Mapping[str, Any], states: int) -> str:
 
 def is_of_commands(finding: Mapping[str, Any]) -> bool:
     """Whether commands break the promise, whatever states show."""
-    return bool(finding["chosen_by"] == "commands")
+    return bool(finding["chosen_by"] == COMMANDS)
 
 
 def cautions(summary: Summary) -> list[str]:
