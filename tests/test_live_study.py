@@ -201,7 +201,7 @@ def test_a_machine_that_cannot_serve_is_told_before_anything_runs(
         ("blocks = 64", '"a-b" = 64', "no name of a variable"),
         ("blocks = 64", 'blocks = "many"', "wrong type"),
         ('"Copy 4", "Copy 64"', '"Copy 5"', "no program `Copy 5`"),
-        ('modes = ["live"]', 'modes = ["live", "open"]', "no other mode"),
+        ('modes = ["live"]', 'modes = ["live", "open"]', "has no other"),
         ('modes = ["live"]', 'modes = ["live"]\nrate = 2.0', "no such key"),
         ("[live", "[lives", "did you mean `live`"),
         ("each = { kb = [4, 64] }", "each = { kb = [4, 4] }", "two programs"),

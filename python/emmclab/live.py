@@ -242,7 +242,7 @@ class LiveDevice:
         ...     disk.mount("/mnt/phone")
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop device
+        emmclab.errors.ConfigError: there is no loop or ublk device
         """
         self._live.mount(fspath(folder), options=options)
         self.mounted = fspath(folder)
@@ -258,7 +258,7 @@ class LiveDevice:
         ...     disk.unmount()
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop device
+        emmclab.errors.ConfigError: there is no loop or ublk device
         """
         self._live.unmount()
         self.mounted = None
