@@ -1,8 +1,9 @@
-//! Types that every other crate shares: the error, the units, operations, flags, the request, flags of commands, and values
-//! by range of sectors.
+//! Types that every other crate shares: the error, the units, operations, flags, the request, flags of commands, notes on
+//! blocks, and values by range of sectors.
 //!
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
+mod block_note;
 mod error;
 mod flags;
 pub mod interrupt;
@@ -12,6 +13,7 @@ mod ranges;
 mod request;
 mod units;
 
+pub use block_note::{BlockNote, Role, SectorSet};
 pub use error::{Error, Kind, Result};
 pub use flags::Flags;
 pub use modifiers::Modifiers;

@@ -11,7 +11,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 /// A way to choose states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
-    /// What this device would have left.
+    /// The state that this device would have left.
     Device,
     /// Only what is promised; everything; everything complete; the newest write without the others.
     Boundary,
@@ -164,7 +164,7 @@ fn boundary(atoms: &[&[Unpromised]], all: &dyn Fn() -> Levels, none: &dyn Fn() -
     [none(), all(), atoms.iter().map(complete).collect()].into_iter().chain(newest).collect()
 }
 
-/// What is left out: the atom and the level that it has then.
+/// Writes that a state lacks: each atom with the level that it has then.
 type Omission = Vec<(usize, u16)>;
 
 /// Each write of an atom, and each command of several atoms.
@@ -207,7 +207,7 @@ fn only(atoms: &[&[Unpromised]], version: Version) -> Levels {
 }
 
 /// At most `most` of the items, each as likely as the others, in their order.
-fn sample<T: Clone>(items: &[T], most: usize, random: &mut Pcg64Mcg) -> Vec<T> {
+pub(crate) fn sample<T: Clone>(items: &[T], most: usize, random: &mut Pcg64Mcg) -> Vec<T> {
     let (mut wanted, mut chosen) = (most.min(items.len()), Vec::new());
     for (place, item) in items.iter().enumerate() {
         if (random.next_u64() % (items.len() - place) as u64) < wanted as u64 {

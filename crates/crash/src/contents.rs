@@ -19,7 +19,7 @@ pub(crate) struct Contents {
     sum: u128,
 }
 
-/// What a sector adds to the sum of its contents.
+/// Term of a sector in the sum of its contents.
 fn term(spool: &Spool, sector: u64, source: Source) -> u128 {
     let (digest, nothing) = (spool.digest(source), spool.digest(Source::ZEROS));
     if digest == nothing {

@@ -1,4 +1,4 @@
-//! What the device of the run has in its cells, and which of its promises that breaks.
+//! Contents of the device's cells during a run, and the promises that they break.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::spool::Spool;
 pub enum Promise {
     /// A write that is complete is durable: the device has no cache.
     Completion,
-    /// What was complete when a flush came is durable once the flush is complete.
+    /// A flush makes durable everything that was complete when it came.
     Flush,
     /// A reliable or forced write is durable once it is complete.
     Fua,
-    /// What comes behind a barrier, behind an entry of a packed command, or later into a FIFO cache is there only with what comes before.
+    /// A write behind a barrier or an entry of a packed command, or later in a FIFO cache, is there only with those before it.
     Order,
     /// A reliable write that is cut is there as a whole or not at all.
     Whole,
-    /// What was erased for security comes back never.
+    /// Data that was erased for security never comes back.
     Erased,
 }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Nanos, Result, SECTOR_BYTES};
-use emmclab_device::contract::{Rules, Version};
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_device::contract::Version;
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
+use rand_pcg::rand_core::SeedableRng;
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::choice::{Levels, Unpromised, Way, Ways, choose};
+use crate::choice::{Levels, Way, Ways, choose, sample};
 use crate::contents::{BLOCK, Block, Contents};
 use crate::durable::{Broken, Durable, Promise};
 use crate::layered::HostView;
@@ -19,7 +19,7 @@ use crate::log::Port;
 use crate::run::{Run, What};
 use crate::view::View;
 
-/// What is explored, and how.
+/// Options of an exploration.
 #[derive(Clone, Debug)]
 pub struct ExploreOptions {
     /// Most moments at which power is cut; all where there are fewer.
@@ -82,7 +82,7 @@ pub struct Omitted {
     pub sectors: u64,
 }
 
-/// What was covered.
+/// Coverage of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Covered {
     /// Moments at which power could be cut.
@@ -124,8 +124,6 @@ impl Explorer {
     /// # Errors
     /// For a run without moments to cut at, and for options that do not fit it.
     pub fn new(run: &Arc<Run>, options: &ExploreOptions) -> Result<Self> {
-        let facts = &run.header().device;
-        let rules = facts.rules();
         if ![1, 8].contains(&options.atom) {
             return Err(Error::new(Kind::Config, "an atom is a sector or 4 KiB").in_field("tear"));
         }
@@ -144,7 +142,10 @@ impl Explorer {
                 return Err(Error::new(Kind::Config, format!("the log has moments 0 to {}", all - 1))
                     .of_field("cut", 0, cut.to_string().as_bytes()));
             }
-            None => sample(&possible, options.cuts, options.seed),
+            None => {
+                let mut random = Pcg64Mcg::seed_from_u64(options.seed);
+                sample(&possible, options.cuts, &mut random).into()
+            }
         };
         Ok(Self {
             run: run.clone(),
@@ -152,11 +153,8 @@ impl Explorer {
             cuts,
             place: 0,
             durable: Durable::new(run.base()),
-            legal: Legal::new(run, Port::Device, rules, options.atom),
-            host: (!run.header().layers.is_empty()).then(|| {
-                let rules = Rules { write_through: false, fifo: false, unit_sectors: 1 };
-                Legal::new(run, Port::Host, rules, 1)
-            }),
+            legal: Legal::new(run, Port::Device, options.atom),
+            host: (!run.header().layers.is_empty()).then(|| Legal::new(run, Port::Host, 1)),
             acknowledged: 0,
             seen: FxHashSet::default(),
             chosen: VecDeque::new(),
@@ -174,14 +172,9 @@ impl Explorer {
         &self.run
     }
 
-    /// What was covered so far.
+    /// Coverage so far.
     pub fn covered(&self) -> Covered {
         self.covered
-    }
-
-    /// Cuts that are to come.
-    pub fn cuts_left(&self) -> usize {
-        self.cuts.len()
     }
 
     /// The disk of a state.
@@ -236,8 +229,8 @@ impl Explorer {
         State { changes, levels: Some(chosen), ..state.clone() }
     }
 
-    /// What is wrong with the sectors that layers show after recovery from a state of the present cut, if anything: a sector that holds
-    /// neither what they promised nor anything written since. Sectors of late requests are all looked at, of the others a share that
+    /// Describes a sector that layers show wrongly after recovery from a state of the present cut, if there is one: it holds neither
+    /// what they promised nor anything written since. Sectors of late requests are all looked at, of the others a share that
     /// differs from state to state.
     pub(crate) fn host_fault(&self, state: &State, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
@@ -285,7 +278,7 @@ impl Explorer {
                     let durable = &mut self.durable;
                     self.legal.completes(&run, command, moment.at, |(first, end, version)| {
                         let promise = match (version == Version::from(command) + 1, own.modifiers.durable()) {
-                            _ if own.op == emmclab_base::Op::SecureErase => Promise::Erased,
+                            _ if own.op == Op::SecureErase => Promise::Erased,
                             (true, true) => Promise::Fua,
                             (true, false) => Promise::Completion,
                             (false, _) => Promise::Flush,
@@ -323,33 +316,34 @@ impl Explorer {
     /// Chooses the states of a cut.
     fn choose(&mut self, cut: usize) {
         let run = self.run.clone();
-        let unpromised: Vec<Vec<Unpromised>> =
-            self.legal.unpromised().into_iter().map(<[Unpromised]>::to_vec).collect();
-        let writes: Vec<&[Unpromised]> = unpromised.iter().map(Vec::as_slice).collect();
+        let seed = self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let writes = self.legal.unpromised();
+        let most = writes.iter().map(|writes| writes.len() as u64).sum();
+        let mut chosen: Vec<(Way, Option<Levels>)> = Vec::new();
+        for (way, most) in self.options.ways.iter() {
+            match way {
+                Way::Device if run.header().cells => chosen.push((way, None)),
+                Way::Device => {}
+                _ => chosen
+                    .extend(choose(way, most, &writes, seed).into_iter().map(|levels| (way, Some(levels)))),
+            }
+        }
         self.covered.cuts += 1;
         self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
-        let most = writes.iter().map(|writes| writes.len() as u64).sum();
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
-        let mut number = 0;
-        for (way, most) in self.options.ways.clone().iter() {
-            if way == Way::Device {
-                if !run.header().cells {
-                    continue;
-                }
+        for (number, (way, levels)) in (0..).zip(chosen) {
+            let Some(mut levels) = levels else {
                 let commands = run.commands(Port::Device);
                 let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
                 let broken = self.durable.broken(reliable);
                 let changes = self.durable.torn(commands);
-                self.keep(cut, &mut number, way, (self.durable.contents().clone(), changes, None), broken);
+                self.keep(cut, number, way, (self.durable.contents().clone(), changes, None), broken);
                 continue;
-            }
-            let seed = self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            for mut levels in choose(way, most, &writes, seed) {
-                self.legal.close(&mut levels);
-                let changes = self.legal.changes(&run, &levels);
-                let parts = (self.legal.promised().clone(), changes, Some(levels));
-                self.keep(cut, &mut number, way, parts, Vec::new());
-            }
+            };
+            self.legal.close(&mut levels);
+            let changes = self.legal.changes(&run, &levels);
+            let parts = (self.legal.promised().clone(), changes, Some(levels));
+            self.keep(cut, number, way, parts, Vec::new());
         }
     }
 
@@ -357,15 +351,13 @@ impl Explorer {
     fn keep(
         &mut self,
         cut: usize,
-        number: &mut u32,
+        number: u32,
         way: Way,
         (base, changes, levels): (Arc<Contents>, BTreeMap<u64, Block>, Option<Levels>),
         broken: Vec<Broken>,
     ) {
-        let own = *number;
-        *number += 1;
         let only = self.options.only.and_then(|(_, number)| number);
-        if only.is_some_and(|only| only != own) {
+        if only.is_some_and(|only| only != number) {
             return;
         }
         self.covered.chosen += 1;
@@ -385,7 +377,7 @@ impl Explorer {
         }
         self.chosen.push_back(State {
             cut,
-            number: own,
+            number,
             index,
             at: self.run.moments()[cut].at,
             way,
@@ -408,18 +400,4 @@ fn add_log10(one: f64, other: f64) -> f64 {
 fn is_cut(run: &Run, place: usize) -> bool {
     let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
     !next.is_some_and(|next| next.at == this.at && matches!(next.what, What::Programmed { .. }))
-}
-
-/// At most `most` of the moments, each as likely as the others, in order.
-fn sample(moments: &[usize], most: usize, seed: u64) -> VecDeque<usize> {
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut wanted = most.min(moments.len());
-    let mut chosen = VecDeque::with_capacity(wanted);
-    for (place, moment) in moments.iter().enumerate() {
-        if (random.next_u64() % (moments.len() - place) as u64) < wanted as u64 {
-            chosen.push_back(*moment);
-            wanted -= 1;
-        }
-    }
-    chosen
 }

@@ -6,19 +6,15 @@ use emmclab_ext4::{Filesystem, Recovery};
 use crate::explorer::{Explorer, State};
 use crate::layered::HostView;
 
-/// Who made a promise; the lowest that broke one is to blame.
+/// Makers of promises that are judged here; the lowest that broke one is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The device: its contract.
     Device,
     /// A layer between file system and device.
     Layer,
-    /// The journal of the file system: its rules of order.
-    Journal,
     /// The file system.
     FileSystem,
-    /// The software above.
-    Application,
 }
 
 impl Level {
@@ -27,9 +23,7 @@ impl Level {
         match self {
             Self::Device => "device",
             Self::Layer => "layer",
-            Self::Journal => "journal",
             Self::FileSystem => "filesystem",
-            Self::Application => "application",
         }
     }
 }
@@ -41,19 +35,17 @@ pub struct Problem {
     pub level: Level,
     /// The promise, a word.
     pub promise: &'static str,
-    /// What was found.
+    /// The sectors or the structure in question.
     pub detail: String,
 }
 
-/// What recovery made of a state.
+/// A state after its recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// The first problem, from below.
     pub problem: Option<Problem>,
     /// The contents of the files that were asked for; none where there is no such file, or a problem.
     pub files: Vec<Option<Vec<u8>>>,
-    /// Transactions that were replayed.
-    pub transactions: u32,
     /// Writes that the recovery of layers did.
     pub layer_writes: usize,
 }
@@ -119,14 +111,13 @@ impl Judge {
             let problem = Some(Problem { level: Level::FileSystem, promise, detail });
             return Ok(Recovered { problem, ..Recovered::default() });
         }
-        let transactions = replay.end.wrapping_sub(replay.first);
         let files = Filesystem::open(&replayed)?;
         let mut found = Vec::with_capacity(wanted.len());
         for path in wanted {
             let inode = files.lookup(path)?;
             found.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
         }
-        Ok(Recovered { files: found, transactions, ..Recovered::default() })
+        Ok(Recovered { files: found, ..Recovered::default() })
     }
 }
 

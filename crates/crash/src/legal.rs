@@ -1,10 +1,10 @@
-//! What any device that keeps the contract may have left: for each atom, what is promised or something newer.
+//! States that any device that keeps the contract may leave: each atom holds what is promised, or something newer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::contract::{Promises, Rules, Version};
+use emmclab_device::contract::{Promises, Version};
 use emmclab_device::{Command, Modifiers};
 
 use crate::choice::{Levels, Unpromised};
@@ -36,11 +36,11 @@ pub(crate) struct Legal {
 }
 
 impl Legal {
-    pub fn new(run: &Run, port: Port, rules: Rules, atom: u64) -> Self {
+    pub fn new(run: &Run, port: Port, atom: u64) -> Self {
         // Sectors of the host's port are others than the device's.
         let promised = if port == Port::Host { Arc::default() } else { run.base().clone() };
         Self {
-            promises: Promises::new(rules),
+            promises: Promises::new(run.header().rules(port)),
             port,
             atom,
             atoms: BTreeMap::new(),
@@ -51,7 +51,7 @@ impl Legal {
         }
     }
 
-    /// The digests that sectors of a disk may have which keeps the promises: where `found` is none of them, the sector.
+    /// Whether a sector with this digest breaks a promise: it holds neither what is promised nor a write beyond that.
     pub fn contradicts(&self, run: &Run, sector: u64, found: u64) -> bool {
         let spool = run.spool();
         if spool.digest(self.promised.sector(sector)) == found {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::Modifiers;
-use emmclab_device::contract::{Promises, Rules, Version};
+use emmclab_device::contract::{Extent, Promises, Version};
 use emmclab_ext4::{
-    Filesystem, JournalFeatures, JournalSuperblock, Location, LogFormat, RecordKind, TagFlags,
+    Filesystem, JOURNAL_MAGIC, JournalFeatures, JournalSuperblock, Location, LogFormat, RecordKind, TagFlags,
 };
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_64;
@@ -31,7 +31,7 @@ pub struct RuleBreak {
     pub rule: &'static str,
     /// The transaction.
     pub transaction: u32,
-    /// What was found.
+    /// The commands and blocks in question.
     pub detail: String,
 }
 
@@ -86,11 +86,7 @@ fn precedes(one: u32, other: u32) -> bool {
 pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
     let layered = !run.header().layers.is_empty();
     let port = if layered { Port::Host } else { Port::Device };
-    let rules = if layered {
-        Rules { write_through: false, fifo: false, unit_sectors: 1 }
-    } else {
-        run.header().device.rules()
-    };
+    let rules = run.header().rules(port);
     let mut contents = if layered { Contents::default() } else { (**run.base()).clone() };
     for moment in &run.moments()[..from] {
         let What::Arrives(at, place) = moment.what else { continue };
@@ -199,7 +195,7 @@ impl Checker<'_> {
         if let Some((home, escaped, transaction)) = self.expected.remove(&place) {
             let digest = if escaped {
                 let mut whole = bytes.to_vec();
-                whole[..4].copy_from_slice(&0xC03B_3998_u32.to_be_bytes());
+                whole[..4].copy_from_slice(&JOURNAL_MAGIC.to_be_bytes());
                 xxh3_64(&whole)
             } else {
                 xxh3_64(bytes)
@@ -272,13 +268,11 @@ impl Checker<'_> {
         self.format = LogFormat::new(&superblock);
         self.superblock = superblock;
         let gone = |transaction: u32| precedes(transaction, tail);
+        let pending: Vec<Extent> = self.promises.pending().filter(|extent| extent.op == Op::Write).collect();
         let mut loose = None;
         for (home, newest) in self.newest.iter().filter(|(_, newest)| gone(newest.transaction)) {
             let sector = home * self.block_sectors;
-            let pending = self
-                .promises
-                .pending()
-                .find(|extent| extent.op == Op::Write && extent.first <= sector && sector < extent.end);
+            let pending = pending.iter().find(|extent| (extent.first..extent.end).contains(&sector));
             if let Some(pending) = pending
                 && !self.settled(sector, pending.version, logged)
             {

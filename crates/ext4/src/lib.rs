@@ -46,7 +46,7 @@ mod superblock;
 pub use blocks::Blocks;
 pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, ROOT, Run, Walk};
 pub use journal::{
-    Checksums, Commit, FastCommitRecord, FastCommitRecords, FastCommitTag, JournalFeatures,
+    Checksums, Commit, FastCommitRecord, FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalFeatures,
     JournalSuperblock, Location, LogFormat, Record, RecordKind, Recovery, Replay, Replayed, Revoked, Tag,
     TagFlags, Tags,
 };

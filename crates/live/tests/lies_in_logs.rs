@@ -11,6 +11,7 @@ use emmclab_device::contract::Rules;
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
 use emmclab_media::Image;
 use emmclab_replay::{Part, Stack, Tap};
+use emmclab_testing::SMALL_DEVICE;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -64,21 +65,7 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 /// Drives a device with these requests, one at a time or several at once, and gives its log.
 fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) -> Arc<Run> {
-    let mut config = DeviceConfig::from_toml(
-        "gc.policy = \"greedy\"
-         [capacity]
-         over_provisioning_pct = 60
-         [geometry]
-         channels = 2
-         [[geometry.block_groups]]
-         page_kb = 8
-         blocks = 40
-         pages_per_block = 16
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
+    let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
     config.set_all(settings).unwrap();
     let device = Device::new(&config);
     let rules = Rules::of(&device);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, Problem, Run, State, What, journal_rules,
+    Broken, ExploreOptions, Explorer, HostView, Judge, Level, Problem, Run, State, What, journal_rules,
 };
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
 use pyo3::prelude::*;
@@ -89,7 +89,7 @@ impl Told {
         let promised = number(*version);
         let detail =
             format!("{sectors} sectors from {sector} on hold {held}; that of command {promised} is promised");
-        Self { level: "device", promise: promise.name(), detail }
+        Self { level: Level::Device.name(), promise: promise.name(), detail }
     }
 }
 
@@ -210,6 +210,8 @@ impl PyCrashRun {
 pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: Judge,
+    /// The state as it was chosen, and as it is tried.
+    chosen: Option<State>,
     state: Option<State>,
 }
 
@@ -241,12 +243,13 @@ impl PyExplorer {
                 Explorer::new(&log, &options)
             })
         })
-        .map(|explorer| Self { explorer, judge: Judge::default(), state: None })
+        .map(|explorer| Self { explorer, judge: Judge::default(), chosen: None, state: None })
     }
 
     /// The next state of this share, as JSON; `None` at the end.
     fn next_state(&mut self) -> PyResult<Option<String>> {
-        self.state = self.explorer.next_state();
+        self.chosen = self.explorer.next_state();
+        self.state.clone_from(&self.chosen);
         let Some(state) = &self.state else { return Ok(None) };
         let chosen = Chosen {
             cut: state.cut,
@@ -268,7 +271,7 @@ impl PyExplorer {
         wanted: Vec<String>,
         cut_after: Option<usize>,
     ) -> PyResult<(Option<String>, FilesRead<'py>, usize)> {
-        let Self { explorer, judge, state } = self;
+        let Self { explorer, judge, state, .. } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         let recovered =
@@ -290,11 +293,9 @@ impl PyExplorer {
         Ok(self.explorer.omitted(state).iter().map(told).collect())
     }
 
-    /// From now on the state lacks only the writes of these places of what it lacks.
-    fn keep_omitted(&mut self, py: Python<'_>, places: Vec<usize>) -> PyResult<()> {
-        let state = self.state().map_err(|error| to_python(py, &error))?;
-        self.state = Some(self.explorer.with_omitted(state, &places));
-        Ok(())
+    /// From now on the state lacks only the writes of these places of what it lacked when it was chosen.
+    fn keep_omitted(&mut self, places: Vec<usize>) {
+        self.state = self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places));
     }
 
     /// Writes what the host sees of the state to an image, which is made anew.
@@ -332,11 +333,6 @@ impl PyExplorer {
             covered.equal,
             covered.most_unpromised,
         )
-    }
-
-    /// Cuts that are to come.
-    fn cuts_left(&self) -> usize {
-        self.explorer.cuts_left()
     }
 }
 

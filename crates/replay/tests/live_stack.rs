@@ -6,6 +6,7 @@ use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
 use emmclab_layers::LayerConfig;
 use emmclab_media::Image;
 use emmclab_replay::{Answer, Part, Stack};
+use emmclab_testing::SMALL_DEVICE;
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 use proptest::prelude::*;
 
@@ -14,21 +15,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 const SPAN: u64 = 320;
 
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::from_toml(
-        "gc.policy = \"greedy\"
-         [capacity]
-         over_provisioning_pct = 60
-         [geometry]
-         channels = 2
-         [[geometry.block_groups]]
-         page_kb = 8
-         blocks = 40
-         pages_per_block = 16
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
+    let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
     config.set_all(settings).unwrap();
     config
 }

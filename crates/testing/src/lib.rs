@@ -1,6 +1,22 @@
-//! The path of the real traces, which are no part of the project, and the tools of the machine, for the tests of all crates.
+//! The path of the real traces, which are no part of the project, the tools of the machine, and a small device, for the tests of all
+//! crates.
 
 use std::path::{Path, PathBuf};
+
+/// Settings of a device of some 10 MB, small enough that a test fills it and has it collect: two channels, pages of 8 KB.
+pub const SMALL_DEVICE: &str = "gc.policy = \"greedy\"
+[capacity]
+over_provisioning_pct = 60
+[geometry]
+channels = 2
+[[geometry.block_groups]]
+page_kb = 8
+blocks = 40
+pages_per_block = 16
+read_us = 100
+program_us = 1000
+erase_us = 5000
+";
 
 /// A real trace in the folder that `EMMCLAB_TRACES` names, or else in `../shared/traces` beside the repository.
 /// Without it `None`, for the test to be skipped with a word on stderr; a failure where `CI=true`.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import Layers, Settings, configured, device_names, layered
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError
@@ -35,10 +35,6 @@ def register(app: typer.Typer) -> None:
     )(with_groups(crash))
 
 
-def _option(help_: str, panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
-
-
 def crash(
     *,
     command: Annotated[
@@ -51,7 +47,7 @@ def crash(
     ] = None,
     device: Annotated[
         str | None,
-        _option(
+        option(
             "The device: a preset (`emmclab devices`) or a TOML file.",
             _RUN,
             metavar="DEVICE",
@@ -61,53 +57,53 @@ def crash(
     settings: Settings = [],  # noqa: B006
     capacity: Annotated[
         str,
-        _option("Scale the device to this capacity; a small one is explored faster.", _RUN, metavar="SIZE"),
+        option("Scale the device to this capacity; a small one is explored faster.", _RUN, metavar="SIZE"),
     ] = "256MB",
     layers: Layers = [],  # noqa: B006
     fs: Annotated[
         str,
-        _option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
+        option("File system: ext4, or with --recovery mount xfs, btrfs, f2fs, vfat.", _RUN, metavar="NAME"),
     ] = "ext4",
     mkfs_options: Annotated[
         list[str],
-        _option("One more option of mkfs; repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
+        option("One more option of mkfs; repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
     ] = [],  # noqa: B006
-    mount_options: Annotated[str | None, _option("As `mount -o` takes them.", _RUN, metavar="LIST")] = None,
+    mount_options: Annotated[str | None, option("As `mount -o` takes them.", _RUN, metavar="LIST")] = None,
     workload: Annotated[
         str | None,
-        _option(
+        option(
             "A workload that comes with emmclab: files, append-log, sqlite-MODE[-LEVEL].",
             _RUN,
             metavar="NAME",
         ),
     ] = None,
-    operations: Annotated[int, _option("Operations of such a workload.", _RUN, metavar="N", min=1)] = 200,
+    operations: Annotated[int, option("Operations of such a workload.", _RUN, metavar="N", min=1)] = 200,
     timeout: Annotated[
-        float, _option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
+        float, option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
     ] = 300.0,
     check: Annotated[
         str | None,
-        _option(
+        option(
             "What judges the files: sqlite, files, append-log, or a shell command that is run where they are "
             "mounted, with EMMCLAB_ACKNOWLEDGED naming a file of the lines; it fails if something is lost.",
             _RUN,
             metavar="NAME|CMD",
         ),
     ] = None,
-    cuts: Annotated[int, _option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,
+    cuts: Annotated[int, option("Most moments at which power is cut.", _STATES, metavar="N", min=1)] = 1000,
     states: Annotated[
         str,
-        _option(
+        option(
             "How the states of a cut are chosen, each with its most or without: device, boundary, omit1, "
             "only1, pairs, random.",
             _STATES,
             metavar="LIST",
         ),
     ] = "device,boundary,omit1,only1,pairs,random",
-    seed: Annotated[int, _option("Decides the cuts and states that are tried.", _STATES, metavar="N")] = 1,
+    seed: Annotated[int, option("Decides the cuts and states that are tried.", _STATES, metavar="N")] = 1,
     tear: Annotated[
         str,
-        _option(
+        option(
             "none: 4 KiB are written as a whole or not at all; sector: 512 bytes.",
             _STATES,
             metavar="none|sector",
@@ -115,7 +111,7 @@ def crash(
     ] = "none",
     recovery: Annotated[
         str,
-        _option(
+        option(
             "How the file system recovers: process (ours, fast), e2fsck, or mount.",
             _STATES,
             metavar="process|e2fsck|mount",
@@ -123,33 +119,33 @@ def crash(
     ] = "process",
     recovery_cuts: Annotated[
         int,
-        _option("Of each state, cuts during the recovery of layers.", _STATES, metavar="N", min=0),
+        option("Of each state, cuts during the recovery of layers.", _STATES, metavar="N", min=0),
     ] = 2,
-    jobs: Annotated[int, _option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
-    shard: Annotated[str, _option("Only this part of the states, from 1.", _STATES, metavar="I/N")] = "1/1",
+    jobs: Annotated[int, option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
+    shard: Annotated[str, option("Only this part of the states, from 1.", _STATES, metavar="I/N")] = "1/1",
     log: Annotated[
         Path | None,
-        _option("Explore this log, of an earlier run or of dm-log-writes.", _LOGS, metavar="FILE"),
+        option("Explore this log, of an earlier run or of dm-log-writes.", _LOGS, metavar="FILE"),
     ] = None,
     base: Annotated[
         Path | None,
-        _option("What the device held before a log of dm-log-writes began.", _LOGS, metavar="IMAGE"),
+        option("What the device held before a log of dm-log-writes began.", _LOGS, metavar="IMAGE"),
     ] = None,
     again: Annotated[
         str | None,
-        _option("Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE"),
+        option("Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE"),
     ] = None,
-    save_log: Annotated[Path | None, _option("Also write the log here.", _LOGS, metavar="FILE")] = None,
+    save_log: Annotated[Path | None, option("Also write the log here.", _LOGS, metavar="FILE")] = None,
     save_dm_log: Annotated[
         Path | None,
-        _option("Also write the commands as a log of dm-log-writes.", _LOGS, metavar="FILE"),
+        option("Also write the commands as a log of dm-log-writes.", _LOGS, metavar="FILE"),
     ] = None,
     save_image: Annotated[
-        Path | None, _option("With --again: write the disk of this state.", _LOGS, metavar="FILE")
+        Path | None, option("With --again: write the disk of this state.", _LOGS, metavar="FILE")
     ] = None,
     results: ResultsFolder = RESULTS,
     html: Annotated[
-        Path | None, _option("Also write the page of the findings.", _LOGS, metavar="FILE")
+        Path | None, option("Also write the page of the findings.", _LOGS, metavar="FILE")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

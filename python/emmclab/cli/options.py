@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from emmclab.result import Result
 
 
+def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
+    """Make an option of a panel of the help; without names it is named for its parameter."""
+    return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
+
+
 def _format_names(incomplete: str) -> list[str]:
     return [entry["name"] for entry in _core.formats() if entry["name"].startswith(incomplete)]
 

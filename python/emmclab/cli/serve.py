@@ -5,16 +5,17 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from emmclab.answers import changes_line
+from emmclab.beside import repeated
 from emmclab.cli.console import print_json, say, stderr, stdout
 from emmclab.cli.endings import Ending, asked_by_signal
-from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.simulation import (
     Capacity,
     Check,
@@ -47,10 +48,6 @@ def register(app: typer.Typer) -> None:
     )(with_groups(serve))
 
 
-def _option(help_: str, panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
-
-
 def serve(
     *,
     device: Annotated[
@@ -69,56 +66,56 @@ def serve(
     capacity: Capacity = None,
     layers: Layers = [],  # noqa: B006
     second: Second = None,
-    nbd: Annotated[Path | None, _option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET")] = None,
+    nbd: Annotated[Path | None, option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET")] = None,
     tcp: Annotated[
-        str | None, _option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
+        str | None, option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
     ] = None,
     sdhci: Annotated[
         Path | None,
-        _option(
+        option(
             "vfio-user socket: an eMMC card behind an SD host controller, for QEMU 10.1 or later.",
             _WHERE,
             metavar="SOCKET",
         ),
     ] = None,
     loop: Annotated[
-        bool, _option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
+        bool, option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
     ] = False,
     ublk: Annotated[
-        bool, _option("A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", _WHERE, "--ublk")
+        bool, option("A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", _WHERE, "--ublk")
     ] = False,
-    file: Annotated[bool, _option("A file of a FUSE file system.", _WHERE, "--file")] = False,
+    file: Annotated[bool, option("A file of a FUSE file system.", _WHERE, "--file")] = False,
     mkfs: Annotated[
         str | None,
-        _option("Make a file system: ext4, xfs, btrfs, f2fs, vfat.", _WHERE, metavar="NAME"),
+        option("Make a file system: ext4, xfs, btrfs, f2fs, vfat.", _WHERE, metavar="NAME"),
     ] = None,
     mkfs_options: Annotated[
         list[str],
-        _option("One more option of mkfs; repeated.", _WHERE, "--mkfs-option", metavar="OPTION"),
+        option("One more option of mkfs; repeated.", _WHERE, "--mkfs-option", metavar="OPTION"),
     ] = [],  # noqa: B006
     overwrite: Annotated[
-        bool, _option("Let --mkfs overwrite a file system that is there.", _WHERE, "--overwrite")
+        bool, option("Let --mkfs overwrite a file system that is there.", _WHERE, "--overwrite")
     ] = False,
-    mount: Annotated[Path | None, _option("Mount it at this folder.", _WHERE, metavar="DIR")] = None,
-    mount_options: Annotated[str | None, _option("As `mount -o` takes them.", _WHERE, metavar="LIST")] = None,
+    mount: Annotated[Path | None, option("Mount it at this folder.", _WHERE, metavar="DIR")] = None,
+    mount_options: Annotated[str | None, option("As `mount -o` takes them.", _WHERE, metavar="LIST")] = None,
     control: Annotated[
         Path | None,
-        _option("Unix socket for `emmclab control`: status, cut, restore, set.", _WHERE, metavar="SOCKET"),
+        option("Unix socket for `emmclab control`: status, cut, restore, set.", _WHERE, metavar="SOCKET"),
     ] = None,
     clock: Annotated[
         str,
-        _option(
+        option(
             "real: requests take the device's time; free: none; x0.1: ten times as fast.",
             _TIME,
             metavar="real|free|xFACTOR",
         ),
     ] = "real",
     think: Annotated[
-        bool, _option("On a free clock, count the host's time between requests.", _TIME, "--think")
+        bool, option("On a free clock, count the host's time between requests.", _TIME, "--think")
     ] = False,
     delay_from: Annotated[
         str | None,
-        _option(
+        option(
             "Let requests take no time until this file exists, or until the signal SIGUSR1.",
             _TIME,
             metavar="FILE|SIGUSR1",
@@ -126,21 +123,21 @@ def serve(
     ] = None,
     image: Annotated[
         Path | None,
-        _option("File of the contents, with the state beside it; kept.", _RUN, metavar="FILE"),
+        option("File of the contents, with the state beside it; kept.", _RUN, metavar="FILE"),
     ] = None,
     second_image: Annotated[
         Path | None,
-        _option("The same of the second device.", _RUN, "--image2", metavar="FILE"),
+        option("The same of the second device.", _RUN, "--image2", metavar="FILE"),
     ] = None,
     precondition: Precondition = "none",
     seed: Seed = 1,
     images: Images = None,
     check: Check = False,
     record: Annotated[
-        Path | None, _option("Trace to write, with the simulated times.", _RUN, metavar="FILE")
+        Path | None, option("Trace to write, with the simulated times.", _RUN, metavar="FILE")
     ] = None,
     html: Annotated[
-        Path | None, _option("Also write the report page of the run.", _RUN, metavar="FILE")
+        Path | None, option("Also write the report page of the run.", _RUN, metavar="FILE")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -283,27 +280,9 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
         say(f"the device's times count from now on: clock {clock}")
 
 
-@contextmanager
-def _started_later(live: Any, clock: str, delayed: _Delay | None) -> Iterator[None]:
+def _started_later(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
     """Look for the trigger while a command runs."""
-    if delayed is None:
-        yield
-        return
-    import threading
-
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(_WAIT_S):
-            _switch(live, clock, delayed)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return nullcontext() if delayed is None else repeated(_WAIT_S, lambda: _switch(live, clock, delayed))
 
 
 @contextmanager

@@ -119,10 +119,6 @@ class Judge:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def turn_to(self, explorer: _core.Explorer) -> None:
-        """Judge states of another explorer of the same run."""
-        self._explorer = explorer
-
     def verdict(self, state: Mapping[str, Any], lines: Sequence[str]) -> Lost | None:
         """Give the promise that a state breaks, the lowest one; `None` where it breaks none."""
         if state["problem"] is not None:

@@ -113,11 +113,7 @@ def _fewest(
         def shows(places: list[int]) -> bool:
             nonlocal tries
             tries += 1
-            # Each trial begins with the state as it was chosen.
-            again = _core.Explorer(run, only.core())
-            again.next_state()
-            again.keep_omitted(places)
-            judge.turn_to(again)
+            explorer.keep_omitted(places)
             return _shows(judge, state, lines, finding) is not None
 
         places = _delta(list(range(len(every))), shows, lambda: tries < _MOST_TRIES) if every else []

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from emmclab import _core
+from emmclab.beside import repeated
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
 from emmclab.study.executors import Executor, Pool, Serial
@@ -120,30 +119,17 @@ def explore_in_parallel(
         tasks.append(Share(log, base, part, kept))
     executor: Executor = Serial() if jobs == 1 else Pool(jobs)
     every = Exploration(finished=True)
-    with _watched(tasks, told):
+    with repeated(_KEEP_S, lambda: _report(tasks, told)):
         for _, found in executor.run(run_share, tasks):
             every.merge(found)
     return every
 
 
-@contextmanager
-def _watched(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> Iterator[None]:
-    """Report, while shares are explored, what they have kept."""
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(_KEEP_S):
-            so_far = Exploration()
-            for path in filter(None, (task.kept for task in tasks)):
-                if (found := _kept(Path(path))) is not None:
-                    so_far.merge(found)
-            if so_far.states:
-                told(so_far)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None:
+    """Report what the shares have kept so far."""
+    so_far = Exploration()
+    for path in filter(None, (task.kept for task in tasks)):
+        if (found := _kept(Path(path))) is not None:
+            so_far.merge(found)
+    if so_far.states:
+        told(so_far)

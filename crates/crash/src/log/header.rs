@@ -4,6 +4,8 @@ use emmclab_device::contract::Rules;
 use emmclab_layers::LayerConfig;
 use serde::{Deserialize, Serialize};
 
+use super::Port;
+
 /// What decides which states a cut of power may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
@@ -21,13 +23,6 @@ pub struct DeviceFacts {
     pub lies: String,
 }
 
-impl DeviceFacts {
-    /// The contract that holds for it, whether it keeps it or not.
-    pub fn rules(&self) -> Rules {
-        Rules { write_through: self.write_through, fifo: self.fifo, unit_sectors: self.unit_sectors }
-    }
-}
-
 /// The head of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogHeader {
@@ -42,4 +37,15 @@ pub struct LogHeader {
     pub cells: bool,
     /// The tool that wrote it, and its version.
     pub writer: String,
+}
+
+impl LogHeader {
+    /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache does.
+    pub fn rules(&self, port: Port) -> Rules {
+        let DeviceFacts { write_through, fifo, unit_sectors, .. } = self.device;
+        match port {
+            Port::Device => Rules { write_through, fifo, unit_sectors },
+            Port::Host => Rules { write_through: false, fifo: false, unit_sectors: 1 },
+        }
+    }
 }

@@ -10,7 +10,9 @@ mod verified;
 
 pub use fast_commit::{FastCommitRecord, FastCommitRecords, FastCommitTag};
 pub use location::Location;
-pub use records::{Commit, LogFormat, Record, RecordKind, Revoked, Tag, TagFlags, Tags};
+pub use records::{
+    Commit, LogFormat, MAGIC as JOURNAL_MAGIC, Record, RecordKind, Revoked, Tag, TagFlags, Tags,
+};
 pub use recovery::Recovery;
 pub use replayed::{Replay, Replayed};
 pub use superblock::{Checksums, JournalFeatures, JournalSuperblock};

@@ -5,7 +5,8 @@ use bitflags::bitflags;
 use super::superblock::{Checksums, JournalFeatures, JournalSuperblock};
 use crate::bytes::{be16, be32, be64};
 
-pub(super) const MAGIC: u32 = 0xC03B_3998;
+/// First word of every block of the log that is not a logged block.
+pub const MAGIC: u32 = 0xC03B_3998;
 /// Bytes of the header of descriptor, revoke and commit blocks.
 const HEADER: usize = 12;
 /// Bytes of the header of revoke blocks.

@@ -1,0 +1,149 @@
+//! What the blocks of a write are to the file system above.
+
+/// What a run of sectors of a write is to an ext4 file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// Contents of files, and every block that is none of the following.
+    Data,
+    /// The superblock, or a copy of it.
+    Superblock,
+    /// Descriptors of block groups.
+    GroupDescriptors,
+    /// A bitmap of blocks.
+    BlockBitmap,
+    /// A bitmap of inodes.
+    InodeBitmap,
+    /// Inodes.
+    InodeTable,
+    /// A block of a directory.
+    Directory,
+    /// Other metadata: extent trees, indirect blocks, extended attributes, symbolic links.
+    Metadata,
+    /// The superblock of the journal.
+    JournalSuperblock,
+    /// A descriptor block of the journal: the homes of the logged blocks behind it.
+    Descriptor,
+    /// A copy of a block in the journal.
+    Logged,
+    /// A revoke block of the journal.
+    Revoke,
+    /// The commit block of a transaction.
+    Commit,
+    /// A block of fast commits.
+    FastCommit,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Data,
+        Self::Superblock,
+        Self::GroupDescriptors,
+        Self::BlockBitmap,
+        Self::InodeBitmap,
+        Self::InodeTable,
+        Self::Directory,
+        Self::Metadata,
+        Self::JournalSuperblock,
+        Self::Descriptor,
+        Self::Logged,
+        Self::Revoke,
+        Self::Commit,
+        Self::FastCommit,
+    ];
+
+    /// The name in traces and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Superblock => "superblock",
+            Self::GroupDescriptors => "group_descriptors",
+            Self::BlockBitmap => "block_bitmap",
+            Self::InodeBitmap => "inode_bitmap",
+            Self::InodeTable => "inode_table",
+            Self::Directory => "directory",
+            Self::Metadata => "metadata",
+            Self::JournalSuperblock => "journal_superblock",
+            Self::Descriptor => "descriptor",
+            Self::Logged => "logged",
+            Self::Revoke => "revoke",
+            Self::Commit => "commit",
+            Self::FastCommit => "fast_commit",
+        }
+    }
+
+    /// The role of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    /// Whether the block lies in the journal.
+    pub const fn in_journal(self) -> bool {
+        matches!(
+            self,
+            Self::JournalSuperblock
+                | Self::Descriptor
+                | Self::Logged
+                | Self::Revoke
+                | Self::Commit
+                | Self::FastCommit
+        )
+    }
+
+    /// Whether it is metadata at its place in the file system, which a journal may log.
+    pub const fn at_home(self) -> bool {
+        !self.in_journal() && !matches!(self, Self::Data)
+    }
+}
+
+/// Sectors of a block, the first one in the lowest bit. Blocks have at most 64 KiB, which are 128 sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SectorSet(pub u128);
+
+impl SectorSet {
+    /// The first `count` sectors.
+    pub const fn first(count: u32) -> Self {
+        Self(if count >= u128::BITS { u128::MAX } else { (1 << count) - 1 })
+    }
+
+    /// How many there are.
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this one is among them.
+    pub const fn contains(self, sector: u32) -> bool {
+        sector < u128::BITS && self.0 >> sector & 1 == 1
+    }
+}
+
+/// What a run of sectors of a write is. The notes of a write cover it from its first sector on, without gaps; a run of [`Role::Data`]
+/// has any length, another one is a block or, where a write begins or ends inside a block, a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockNote {
+    /// What it is.
+    pub role: Role,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// Of a logged block: the first sector of its home.
+    pub home: Option<u64>,
+    /// The transaction that a block of the journal belongs to, or that logged a home block last; of the journal's superblock, the
+    /// first one that is to be replayed.
+    pub transaction: Option<u32>,
+    /// The sectors that differ: of a logged block, from its last logged copy (as they lie in the journal); of a home block, from its
+    /// last logged copy; of other blocks of the journal, from zeros. `None` where there is no copy to compare with.
+    pub changed: Option<SectorSet>,
+}
+
+impl BlockNote {
+    /// A run without more to say.
+    pub const fn new(role: Role, sectors: u32) -> Self {
+        Self { role, sectors, home: None, transaction: None, changed: None }
+    }
+}
