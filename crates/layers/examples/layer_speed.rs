@@ -144,7 +144,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
             let request = HostRequest { id, op: Op::Write, sector, sectors: 8, modifiers };
             loop {
                 plan.clear();
-                if layer.request(&request, &mut plan) == Decision::Run {
+                if layer.request(&request, &[], &mut plan) == Decision::Run {
                     break;
                 }
                 work(layer, &in_flight, &mut background);

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
+use emmclab_base::{BlockNote, Modifiers, Op, SECTOR_BYTES};
 
 use crate::in_flight::InFlight;
 use crate::layer::{Background, Decision, Layer, ReadAt};
-use crate::plan::{Command, Plan, Step};
+use crate::plan::{Bytes, Command, Plan, Step};
 use crate::request::HostRequest;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -45,6 +45,8 @@ struct Level {
     layer: Box<dyn Layer>,
     in_flight: InFlight,
     background: Option<Running>,
+    /// Memory of the layer that stays from plan to plan.
+    held: Vec<u8>,
 }
 
 /// A stack of layers over disks. Requests are executed where they come; background work goes on a stage at a time, by
@@ -81,7 +83,8 @@ impl<D: Disk> Executor<D> {
 
     /// Layers on disks before anything was read or written; [`Executor::wake`] comes next.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
-        let level = |layer| Level { layer, in_flight: InFlight::default(), background: None };
+        let level =
+            |layer| Level { layer, in_flight: InFlight::default(), background: None, held: Vec::new() };
         Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
     }
 
@@ -145,7 +148,21 @@ impl<D: Disk> Executor<D> {
     /// # Errors
     /// As the disks give them.
     pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
-        self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, Modifiers::empty()), data)
+        self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, Modifiers::empty()), &[], data)
+    }
+
+    /// Writes data whose blocks are what `notes` say.
+    ///
+    /// # Errors
+    /// As the disks give them.
+    pub fn write_noted(
+        &mut self,
+        sector: u64,
+        modifiers: Modifiers,
+        notes: &[BlockNote],
+        data: &mut [u8],
+    ) -> io::Result<()> {
+        self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
     }
 
     /// Discards, or erases securely, `sectors`; a flush has none.
@@ -153,13 +170,13 @@ impl<D: Disk> Executor<D> {
     /// # Errors
     /// As the disks give them.
     pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
-        self.at_level(0, &request(op, sector, sectors, Modifiers::empty()), &mut [])
+        self.at_level(0, &request(op, sector, sectors, Modifiers::empty()), &[], &mut [])
     }
 
     /// Begins a request that others run beside; `None` where the layer defers it. Finish it with [`Executor::advance`]. A
     /// request with flags that the top layer does not accept is several, which run with no other beside them.
     pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: Modifiers) -> Option<Running> {
-        self.begin_at(0, &request(op, sector, sectors, modifiers))
+        self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
     }
 
     /// Runs the next stage of a request that was begun; true when it is complete.
@@ -218,7 +235,7 @@ impl<D: Disk> Executor<D> {
         Running { below, request, plan, next: 0, scratch }
     }
 
-    fn begin_at(&mut self, level: usize, request: &HostRequest) -> Option<Running> {
+    fn begin_at(&mut self, level: usize, request: &HostRequest, notes: &[BlockNote]) -> Option<Running> {
         let mut plan = self.spare.pop().unwrap_or_default();
         plan.clear();
         if request.expand(self.levels[level].layer.accepts(), &mut plan) {
@@ -226,7 +243,7 @@ impl<D: Disk> Executor<D> {
         }
         let request = HostRequest { id: self.next_id, ..*request };
         let Level { layer, in_flight, .. } = &mut self.levels[level];
-        match layer.request(&request, &mut plan) {
+        match layer.request(&request, notes, &mut plan) {
             Decision::Run => {
                 self.next_id += 1;
                 in_flight.insert(&request);
@@ -236,10 +253,16 @@ impl<D: Disk> Executor<D> {
         }
     }
 
-    fn at_level(&mut self, level: usize, request: &HostRequest, data: &mut [u8]) -> io::Result<()> {
+    fn at_level(
+        &mut self,
+        level: usize,
+        request: &HostRequest,
+        notes: &[BlockNote],
+        data: &mut [u8],
+    ) -> io::Result<()> {
         let mut stuck = false;
         let mut running = loop {
-            if let Some(running) = self.begin_at(level, request) {
+            if let Some(running) = self.begin_at(level, request, notes) {
                 break running;
             }
             if stuck {
@@ -259,6 +282,12 @@ impl<D: Disk> Executor<D> {
             match *step {
                 Step::Wait => return Ok(false),
                 Step::Command(command) => self.command(running, &command, payload)?,
+                Step::Copy(copy) => {
+                    let mut held = self.take_held(running);
+                    let scratch = &mut running.scratch;
+                    running.plan.perform(&copy, &mut Bytes { payload, scratch, held: &mut held });
+                    self.give_held(running, held);
+                }
             }
         }
         Ok(true)
@@ -271,22 +300,39 @@ impl<D: Disk> Executor<D> {
         if !op.has_data() {
             return self.forward(below, disk, &sent, &mut []);
         }
-        let Running { plan, scratch, .. } = running;
+        let mut data = Vec::new();
         if op == Op::Read {
-            let mut data = vec![0; sectors as usize * SECTOR];
+            data.resize(sectors as usize * SECTOR, 0);
             self.forward(below, disk, &sent, &mut data)?;
-            plan.scatter(command, &data, payload, scratch);
-            return Ok(());
         }
-        let mut data = Vec::with_capacity(sectors as usize * SECTOR);
-        plan.gather(command, payload, scratch, &mut data);
-        self.forward(below, disk, &sent, &mut data)
+        let mut held = self.take_held(running);
+        let Running { plan, scratch, .. } = &mut *running;
+        let mut bytes = Bytes { payload, scratch, held: &mut held };
+        if op == Op::Read {
+            plan.scatter(command, &data, &mut bytes);
+        } else {
+            plan.gather(command, &bytes, &mut data);
+        }
+        self.give_held(running, held);
+        if op == Op::Read { Ok(()) } else { self.forward(below, disk, &sent, &mut data) }
+    }
+
+    /// The memory of the layer whose plan it is; an expanded request is no layer's, and uses none.
+    fn take_held(&mut self, running: &Running) -> Vec<u8> {
+        let level = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level));
+        level.map_or_else(Vec::new, |level| std::mem::take(&mut level.held))
+    }
+
+    fn give_held(&mut self, running: &Running, held: Vec<u8>) {
+        if let Some(level) = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level)) {
+            level.held = held;
+        }
     }
 
     /// Hands a command to the level below, or to its disk.
     fn forward(&mut self, below: usize, disk: u8, request: &HostRequest, data: &mut [u8]) -> io::Result<()> {
         if disk == 0 && below < self.levels.len() {
-            return self.at_level(below, request, data);
+            return self.at_level(below, request, &[], data);
         }
         let HostRequest { op, sector, sectors, modifiers, .. } = *request;
         let disk = &mut self.disks[usize::from(disk)];

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emmclab_base::Modifiers;
+use emmclab_base::{BlockNote, Modifiers};
 
 use crate::in_flight::InFlight;
 use crate::plan::Plan;
@@ -69,11 +69,12 @@ pub trait ReadAt {
 
 /// Software between requests and disks.
 ///
-/// A **layer** promises: its decisions depend on addresses, lengths and its own state, never on time or data; equal calls
-/// give equal plans; a plan names every movement of data; every command lies within the disks below.
+/// A **layer** promises: its decisions depend on addresses, lengths, notes and its own state, never on time or data; equal
+/// calls give equal plans; a plan names every movement of data; every command lies within the disks below.
 ///
 /// Its **driver** promises:
 /// - It executes the steps of a plan as [`crate::Step`] says; a request is complete when its plan is.
+/// - It keeps memory of the layer ([`crate::Memory::Held`]) from plan to plan, and forgets it when power is lost.
 /// - Requests arrive in order of their numbers. A deferred request is repeated with the number that it had.
 /// - Of two requests that overlap, one of them a write or discard, the second waits until the first is complete, because
 ///   a layer may change its map as soon as it has planned a write.
@@ -113,8 +114,13 @@ pub trait Layer: Send {
         Modifiers::empty()
     }
 
-    /// Decides on a request. `plan` comes empty.
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision;
+    /// Whether it decides by what the blocks of a write are to the file system. Only the layer on top hears that.
+    fn reads_notes(&self) -> bool {
+        false
+    }
+
+    /// Decides on a request. `notes` cover the sectors of a write, or there are none. `plan` comes empty.
+    fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) -> Decision;
 
     /// A request is complete.
     fn completed(&mut self, _id: u64) {}

@@ -3,7 +3,7 @@
 //! The address of a request, or its length, decides which disk each part goes to. The two work independently, and a request
 //! is complete when all its parts are. Addresses are packed, so that each disk sees a range without holes.
 
-use emmclab_base::{Error, Kind as ErrorKind, Modifiers, Result};
+use emmclab_base::{BlockNote, Error, Kind as ErrorKind, Modifiers, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -172,7 +172,7 @@ impl Layer for Pair {
         if self.routing == Routing::Internal { Modifiers::all() } else { Modifiers::DURABLE }
     }
 
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
         plan.flag(request.modifiers);
         if request.sectors == 0 {
             // Both caches have to be empty.

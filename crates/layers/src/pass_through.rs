@@ -2,7 +2,7 @@
 
 use toml::Table;
 
-use emmclab_base::{Modifiers, Result};
+use emmclab_base::{BlockNote, Modifiers, Result};
 
 use crate::kind::{Kind, read_settings};
 use crate::layer::{Below, Decision, Layer};
@@ -48,7 +48,7 @@ impl Layer for PassThrough {
     }
 
     #[inline]
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
         plan.flag(request.modifiers);
         plan.forward(request);
         Decision::Run

@@ -16,6 +16,9 @@ pub enum Memory {
     Scratch,
     /// Bytes that the layer made, [`Plan::meta`].
     Meta,
+    /// Memory of the layer that stays from plan to plan and is lost with the power; [`Plan::copy`] fills it, and it grows as
+    /// far as it is filled.
+    Held,
 }
 
 /// A run of sectors in memory.
@@ -34,8 +37,28 @@ pub struct Piece {
 
 impl Piece {
     fn bytes(&self) -> Range<usize> {
-        let at = |sector: u32| sector as usize * SECTOR_BYTES as usize;
-        at(self.offset)..at(self.offset + self.sectors)
+        sectors(self.offset, self.sectors)
+    }
+}
+
+/// A run of sectors in bytes.
+fn sectors(first: u32, count: u32) -> Range<usize> {
+    let at = |sector: u32| sector as usize * SECTOR_BYTES as usize;
+    at(first)..at(first + count)
+}
+
+/// Where data for a memory goes.
+fn place<'a>(memory: Memory, bytes: &'a mut Bytes<'_>, range: Range<usize>) -> &'a mut [u8] {
+    match memory {
+        Memory::Payload => &mut bytes.payload[range],
+        // A layer reads no metadata while it plans.
+        Memory::Scratch | Memory::Meta => &mut bytes.scratch[range],
+        Memory::Held => {
+            if bytes.held.len() < range.end {
+                bytes.held.resize(range.end, 0);
+            }
+            &mut bytes.held[range]
+        }
     }
 }
 
@@ -47,6 +70,28 @@ fn seal(data: &mut [u8], sectors: u32) {
     put(Plan::CHECKSUM_AT, 0);
     let sum = checksum(head);
     head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The bytes behind the memories of a plan, but for those that the layer made.
+#[derive(Debug)]
+pub struct Bytes<'a> {
+    /// [`Memory::Payload`].
+    pub payload: &'a mut [u8],
+    /// [`Memory::Scratch`].
+    pub scratch: &'a mut [u8],
+    /// [`Memory::Held`].
+    pub held: &'a mut Vec<u8>,
+}
+
+/// A run of sectors that is copied from memory to memory, at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryCopy {
+    /// Where it lies: memory and first sector.
+    pub from: (Memory, u32),
+    /// Where it goes; not to [`Memory::Meta`].
+    pub to: (Memory, u32),
+    /// Length in sectors.
+    pub sectors: u32,
 }
 
 /// One request to a disk below.
@@ -62,6 +107,8 @@ pub struct Command {
     pub sectors: u32,
     /// Its flags.
     pub modifiers: Modifiers,
+    /// Whether it is an entry of the same packed command as the step before it.
+    pub packed: bool,
     first_piece: u32,
     pieces: u32,
 }
@@ -71,6 +118,8 @@ pub struct Command {
 pub enum Step {
     /// A command; those between two waits run at once, in the order given where the disk takes one at a time.
     Command(Command),
+    /// A copy from memory to memory; what a read brings is there after the next wait.
+    Copy(MemoryCopy),
     /// Everything before must be complete.
     Wait,
 }
@@ -84,6 +133,8 @@ pub struct Plan {
     scratch: u32,
     /// Flags of the commands that are added from here on.
     modifiers: Modifiers,
+    /// Whether writes that are added from here on are entries of one packed command.
+    packing: bool,
 }
 
 impl Plan {
@@ -100,6 +151,7 @@ impl Plan {
         self.meta.clear();
         self.scratch = 0;
         self.modifiers = Modifiers::empty();
+        self.packing = false;
     }
 
     /// Whether there is nothing to do.
@@ -140,6 +192,24 @@ impl Plan {
         self.modifiers = modifiers;
     }
 
+    /// Writes added from here on are entries of one packed command, until this is taken back or something else is added. A disk
+    /// that has no packed commands takes each by itself.
+    pub fn pack(&mut self, packing: bool) {
+        self.packing = packing;
+    }
+
+    /// Fills sectors of memory with zeros.
+    pub fn zeros(&mut self, to: (Memory, u32), sectors: u32) {
+        let offset = self.meta_sectors();
+        self.meta.resize(self.meta.len() + sectors as usize * SECTOR_BYTES as usize, 0);
+        self.copy((Memory::Meta, offset), to, sectors);
+    }
+
+    /// Copies sectors from memory to memory.
+    pub fn copy(&mut self, from: (Memory, u32), to: (Memory, u32), sectors: u32) {
+        self.steps.push(Step::Copy(MemoryCopy { from, to, sectors }));
+    }
+
     /// The request as one command to disk 0, with the flags of [`Plan::flag`].
     #[inline]
     pub fn forward(&mut self, request: &HostRequest) {
@@ -178,12 +248,15 @@ impl Plan {
     pub fn begin(&mut self, disk: u8, op: Op, sector: u64) {
         let first_piece = self.pieces.len() as u32;
         let modifiers = self.modifiers.of(op);
+        let joins = |last: &Step| matches!(last, Step::Command(before) if before.op == Op::Write && before.disk == disk);
+        let packed = self.packing && op == Op::Write && self.steps.last().is_some_and(joins);
         self.steps.push(Step::Command(Command {
             disk,
             op,
             sector,
             sectors: 0,
             modifiers,
+            packed,
             first_piece,
             pieces: 0,
         }));
@@ -211,15 +284,10 @@ impl Plan {
     }
 
     /// Appends the data of a write to `data`: its pieces, with the checksums of its records.
-    pub fn gather(&self, command: &Command, payload: &[u8], scratch: &[u8], data: &mut Vec<u8>) {
+    pub fn gather(&self, command: &Command, bytes: &Bytes<'_>, data: &mut Vec<u8>) {
         let start = data.len();
         for piece in self.pieces(command) {
-            let inside = piece.bytes();
-            data.extend_from_slice(match piece.memory {
-                Memory::Payload => &payload[inside],
-                Memory::Scratch => &scratch[inside],
-                Memory::Meta => &self.meta[inside],
-            });
+            data.extend_from_slice(self.bytes(piece.memory, bytes, piece.bytes()));
         }
         let mut at = start;
         for piece in self.pieces(command) {
@@ -231,17 +299,28 @@ impl Plan {
     }
 
     /// Puts the data of a read where its pieces lie.
-    pub fn scatter(&self, command: &Command, data: &[u8], payload: &mut [u8], scratch: &mut [u8]) {
+    pub fn scatter(&self, command: &Command, data: &[u8], bytes: &mut Bytes<'_>) {
         let mut at = 0;
         for piece in self.pieces(command) {
             let inside = piece.bytes();
             let part = &data[at..at + inside.len()];
             at += inside.len();
-            match piece.memory {
-                Memory::Payload => payload[inside].copy_from_slice(part),
-                // A layer reads no metadata while it plans.
-                Memory::Scratch | Memory::Meta => scratch[inside].copy_from_slice(part),
-            }
+            place(piece.memory, bytes, inside).copy_from_slice(part);
+        }
+    }
+
+    /// Does a copy.
+    pub fn perform(&self, copy: &MemoryCopy, bytes: &mut Bytes<'_>) {
+        let data = self.bytes(copy.from.0, bytes, sectors(copy.from.1, copy.sectors)).to_vec();
+        place(copy.to.0, bytes, sectors(copy.to.1, copy.sectors)).copy_from_slice(&data);
+    }
+
+    fn bytes<'a>(&'a self, memory: Memory, bytes: &'a Bytes<'_>, range: Range<usize>) -> &'a [u8] {
+        match memory {
+            Memory::Payload => &bytes.payload[range],
+            Memory::Scratch => &bytes.scratch[range],
+            Memory::Meta => &self.meta[range],
+            Memory::Held => &bytes.held[range],
         }
     }
 

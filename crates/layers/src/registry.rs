@@ -4,8 +4,13 @@ use emmclab_base::{Error, Kind as ErrorKind, Result};
 
 use crate::kind::Kind;
 
-const LAYERS: &[Kind] =
-    &[crate::pass_through::KIND, crate::advil::KIND, crate::ressd::KIND, crate::pair::KIND];
+const LAYERS: &[Kind] = &[
+    crate::pass_through::KIND,
+    crate::advil::KIND,
+    crate::ressd::KIND,
+    crate::pair::KIND,
+    crate::journal::KIND,
+];
 
 /// Every layer; a new one is a file and a word here.
 pub fn layers() -> &'static [Kind] {

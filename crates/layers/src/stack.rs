@@ -36,7 +36,8 @@ impl LayerConfig {
 /// Builds the layers, the first on top, for the disks at the bottom.
 ///
 /// # Errors
-/// [`Kind::Config`] for an unknown layer or setting, a senseless value, and areas that overlap.
+/// [`Kind::Config`] for an unknown layer or setting, a senseless value, areas that overlap, and a layer that reads notes below
+/// another one.
 pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dyn Layer>>> {
     let mut layers: Vec<Box<dyn Layer>> = Vec::new();
     let mut below = *bottom;
@@ -64,5 +65,10 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dy
         layers.push(layer);
     }
     layers.reverse();
+    if let Some(below) = layers.iter().skip(1).find(|layer| layer.reads_notes()) {
+        let name = below.name();
+        return Err(Error::new(Kind::Config, format!("layer `{name}` has to be the first one"))
+            .hint(format!("it has to see what the file system writes: name `{name}` before the others")));
+    }
     Ok(layers)
 }

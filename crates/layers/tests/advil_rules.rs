@@ -25,7 +25,7 @@ type Commands = Vec<(u8, Op, u64, u32)>;
 fn commands(plan: &Plan) -> Commands {
     let command = |step: &Step| match step {
         Step::Command(command) => Some((command.disk, command.op, command.sector, command.sectors)),
-        Step::Wait => None,
+        Step::Wait | Step::Copy(_) => None,
     };
     plan.steps().iter().filter_map(command).collect()
 }
@@ -40,6 +40,7 @@ impl Host {
         self.id += 1;
         match self.advil.request(
             &HostRequest { id: self.id, op, sector, sectors, modifiers: Modifiers::empty() },
+            &[],
             &mut plan,
         ) {
             Decision::Run => Ok(commands(&plan)),

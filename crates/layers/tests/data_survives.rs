@@ -69,6 +69,14 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                     .with("page_padding", if page { "true" } else { "false" })
                     .with("block_padding", if block { "true" } else { "false" }),
                 "ressd" => small(name),
+                "journal" => {
+                    let mode = ["legacy", "ordered_fua", "delta", "packed", "aware", "no_barrier"];
+                    let mode = mode[usize::from(page) * 3 + usize::from(block) + usize::from(idle)];
+                    return LayerConfig::named(name)
+                        .with("log", "128KB")
+                        .with("mode", mode)
+                        .with("force", "8KB");
+                }
                 "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
                 name => return LayerConfig::named(name),
             };
@@ -78,6 +86,12 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
     );
     let routing = prop_oneof![Just("striping"), Just("by_file")];
     (proptest::collection::vec(one, 1..4), any::<bool>(), routing).prop_map(|(mut stack, second, routing)| {
+        // One that reads notes stands on top.
+        if let Some(place) = stack.iter().position(|layer| layer.name == "journal") {
+            let journal = stack.remove(place);
+            stack.retain(|layer| layer.name != "journal");
+            stack.insert(0, journal);
+        }
         // One layer may have the second device for itself.
         let has_use = |layer: &&mut LayerConfig| ["advil", "ressd", "pair"].contains(&layer.name.as_str());
         if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {

@@ -104,3 +104,20 @@ fn defaults_can_be_written_down_and_given_back() {
         build_stack(&[config], &BELOW).unwrap();
     }
 }
+
+#[test]
+fn of_the_layer_below_a_journal() {
+    for (key, value, said) in [
+        ("mode", "fast", "unknown variant"),
+        ("log", "64KB", "too small"),
+        ("log", "2GB", "takes all of the device"),
+        ("log", "64TB", "too large"),
+        ("force", "some", "is not a size"),
+    ] {
+        let refused = refusal(LayerConfig::named("journal").with(key, value));
+        assert!(refused.contains(said), "{key} = {value}: {refused}");
+    }
+    let stack = [LayerConfig::named("pass-through"), LayerConfig::named("journal")];
+    let Err(error) = build_stack(&stack, &BELOW) else { panic!("it was accepted") };
+    assert!(error.to_string().contains("has to be the first one"), "{error}");
+}

@@ -143,7 +143,7 @@ impl Core {
             if let Some(log) = &self.log {
                 log.arrives(self.stack.next_request(), &command, &data);
             }
-            let sent = self.stack.submit(&command, data, &mut Quiet);
+            let sent = self.stack.submit(&command, Vec::new(), data, &mut Quiet);
             match sent {
                 Ok(id) => {
                     self.owners.insert(id, number);

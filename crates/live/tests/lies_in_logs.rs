@@ -96,7 +96,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
             };
             let data = if op == Op::Write { vec![i as u8 + 1; sectors as usize * 512] } else { Vec::new() };
             let command = Command { modifiers, ..Command::new(now, op, sector, sectors) };
-            stack.submit(&command, data, &mut Quiet).unwrap();
+            stack.submit(&command, Vec::new(), data, &mut Quiet).unwrap();
         }
         while stack.open() > 0 {
             now = stack.next_event().map_or(now, |at| at.max(now));

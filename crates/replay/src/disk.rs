@@ -100,12 +100,12 @@ impl Disk {
         }
     }
 
-    /// The data of the write that comes next.
-    pub fn give(&mut self, sector: u64, data: &[u8]) {
+    /// The data of the write that comes after `ahead` more commands; writes get theirs in order.
+    pub fn give(&mut self, ahead: u64, sector: u64, data: &[u8]) {
         if let Some(contents) = &mut self.contents
             && self.device.stop().is_none()
         {
-            contents.media.give(self.device.next_command(), sector, data);
+            contents.media.give(self.device.next_command() + ahead, sector, data);
             if let Some(tapped) = &mut contents.tapped {
                 tapped.give(data);
             }
@@ -222,17 +222,21 @@ impl Disk {
         self.device.stop()
     }
 
-    /// Takes a command; what happens before its arrival must have happened ([`Disk::advance`]).
+    /// Takes a command, or the entries of a packed one, which come at once; what happens before their arrival must have happened
+    /// ([`Disk::advance`]). A host queue packs by itself.
     ///
     /// # Errors
     /// As [`Device::submit`], and for a broken invariant.
-    pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<()> {
+    pub fn submit<O: Observer>(&mut self, commands: &[Command], observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
-            host.push(command);
+            for command in commands {
+                host.push(command);
+            }
             return Ok(());
         }
-        self.now = self.now.max(command.arrival);
-        self.act(&Action::Submit(std::slice::from_ref(command)), observer)
+        let Some(first) = commands.first() else { return Ok(()) };
+        self.now = self.now.max(first.arrival);
+        self.pack(commands, observer)
     }
 
     /// When the disk next does something on its own: fetches from the host queue or begins what waits in the device.
@@ -302,19 +306,21 @@ impl Disk {
         self.checker.as_mut().map_or(Ok(()), |checker| checker.verify(&self.device))
     }
 
-    /// Gives the device the next command of the host queue. A packed command is one command whose entries are done in
-    /// order, so the standard has none in command queueing mode (JESD84-B51): a device that reorders gets each entry as a
-    /// command of its own. Settings ask for both nowhere today, as packing needs `queue_depth = 1`.
+    /// Gives the device a command, or the entries of a packed one. That is one command whose entries are done in order, so the
+    /// standard has none in command queueing mode (JESD84-B51): a device that reorders gets each entry as a command of its own.
+    fn pack<O: Observer>(&mut self, commands: &[Command], observer: &mut O) -> Result<()> {
+        let at_once = if self.reorders { 1 } else { commands.len().max(1) };
+        commands.chunks(at_once).try_for_each(|part| self.act(&Action::Submit(part), observer))
+    }
+
+    /// Gives the device the next command of the host queue.
     fn fetch<O: Observer>(&mut self, at: Nanos, observer: &mut O) -> Result<()> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let mut commands = std::mem::take(&mut self.fetched);
         host.fetch(at, &mut commands);
-        let at_once = if self.reorders { 1 } else { commands.len().max(1) };
-        for part in commands.chunks(at_once) {
-            self.act(&Action::Submit(part), observer)?;
-        }
+        let done = self.pack(&commands, observer);
         self.fetched = commands;
-        Ok(())
+        done
     }
 
     fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {

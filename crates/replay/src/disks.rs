@@ -21,17 +21,17 @@ impl<O: Observer> Disks<'_, O> {
         self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
     }
 
-    /// Takes a command for disk `disk`.
-    pub fn submit(&mut self, disk: usize, command: &Command) -> Result<()> {
+    /// Takes commands for disk `disk`: one, or the entries of a packed one.
+    pub fn submit(&mut self, disk: usize, commands: &[Command]) -> Result<()> {
         match &mut self.second {
-            Some(second) if disk > 0 => second.submit(command, &mut Quiet),
-            _ => self.main.submit(command, self.observer),
+            Some(second) if disk > 0 => second.submit(commands, &mut Quiet),
+            _ => self.main.submit(commands, self.observer),
         }
     }
 
-    /// Gives disk `disk` the data of the write that it has next.
-    pub fn give(&mut self, disk: usize, sector: u64, data: &[u8]) {
-        self.disk(disk).give(sector, data);
+    /// Gives disk `disk` the data of the write that it gets after `ahead` more commands.
+    pub fn give(&mut self, disk: usize, ahead: u64, sector: u64, data: &[u8]) {
+        self.disk(disk).give(ahead, sector, data);
     }
 
     /// Fills `buffer` from `sector` of disk `disk` on.

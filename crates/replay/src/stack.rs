@@ -11,7 +11,7 @@ use emmclab_device::{
 };
 use emmclab_layers::{self as layers, Below, Executor, Layer, LayerConfig, PassThrough};
 use emmclab_media::{Image, Media};
-use emmclab_trace::{Error, Kind, Ledger, Nanos, Op, Result};
+use emmclab_trace::{BlockNote, Error, Kind, Ledger, Nanos, Op, Result};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
@@ -54,6 +54,7 @@ struct Taken {
     command: Command,
     /// The engine's number of it, and its data until then.
     begun: Option<u64>,
+    notes: Vec<BlockNote>,
     data: Vec<u8>,
 }
 
@@ -193,15 +194,27 @@ impl Stack {
         self.next_id
     }
 
-    /// Takes a request at its arrival, never before the one before it; returns its number. `data` holds what is written.
+    /// Whether the layer on top wants to know what the blocks of writes are.
+    pub fn reads_notes(&self) -> bool {
+        self.layered.reads_notes()
+    }
+
+    /// Takes a request at its arrival, never before the one before it; returns its number. `data` holds what is written, and
+    /// `notes` say what its blocks are, or are empty.
     ///
     /// # Errors
     /// For a request beyond the device, and a broken invariant where there is a checker.
-    pub fn submit<O: Observer>(&mut self, command: &Command, data: Vec<u8>, observer: &mut O) -> Result<u64> {
+    pub fn submit<O: Observer>(
+        &mut self,
+        command: &Command,
+        notes: Vec<BlockNote>,
+        data: Vec<u8>,
+        observer: &mut O,
+    ) -> Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
         self.drained = None;
-        self.taken.push_back(Taken { id, command: *command, begun: None, data });
+        self.taken.push_back(Taken { id, command: *command, begun: None, notes, data });
         self.begin(self.taken.len() - 1, command.arrival, observer)?;
         Ok(id)
     }
@@ -213,10 +226,11 @@ impl Stack {
         if taken.iter().take(index).any(|earlier| conflict(&earlier.command, &command)) {
             return Ok(());
         }
-        let data = std::mem::take(&mut taken[index].data);
+        let Taken { notes, data, .. } = &mut taken[index];
+        let with = (std::mem::take(notes), std::mem::take(data));
         let command = Command { arrival: command.arrival.max(at), ..command };
         let mut disks = Disks { main, second: second.as_mut(), observer };
-        taken[index].begun = Some(layered.submit_data(&command, data, &mut disks)?);
+        taken[index].begun = Some(layered.submit_data(&command, with, &mut disks)?);
         Ok(())
     }
 
@@ -359,7 +373,11 @@ impl Stack {
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
         self.pass(now, observer)?;
         let mut disks = Disks { main: &mut self.main, second: self.second.as_mut(), observer: &mut Quiet };
-        self.layered.submit_data(&Command::new(now, Op::Flush, 0, 0), Vec::new(), &mut disks)?;
+        self.layered.submit_data(
+            &Command::new(now, Op::Flush, 0, 0),
+            (Vec::new(), Vec::new()),
+            &mut disks,
+        )?;
         self.layered.settle(&mut disks)?;
         self.layered.take_done(&mut self.done);
         self.done.clear();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use emmclab_device::{Command, RequestCompleted};
 use emmclab_media::{Change, Media};
-use emmclab_trace::{Nanos, Op};
+use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
 /// Hears what reaches a device, what it answers, and what its cells hold. Times are simulated; completions and programs are told
 /// as soon as they are known, with their future times.
@@ -22,7 +22,7 @@ pub trait Tap: Send {
 /// A tap at a disk.
 pub(crate) struct Tapped {
     tap: Box<dyn Tap>,
-    /// The data of the write that comes next.
+    /// The data of the writes that come next, one after the other.
     data: Vec<u8>,
     /// Discards that are not complete: number, first sector, end.
     discards: VecDeque<(u64, u64, u64)>,
@@ -34,21 +34,24 @@ impl Tapped {
     }
 
     pub fn give(&mut self, data: &[u8]) {
-        self.data.clear();
         self.data.extend_from_slice(data);
     }
 
     /// The device takes commands, of which the first gets number `first`.
     pub fn commands(&mut self, first: u64, commands: &[Command]) {
+        let mut from = 0;
         for (number, (i, command)) in (first..).zip(commands.iter().enumerate()) {
-            let writes = command.op == Op::Write;
             if matches!(command.op, Op::Discard | Op::SecureErase) {
                 let end = command.sector + u64::from(command.sectors);
                 self.discards.push_back((number, command.sector, end));
             }
-            let data = if writes { self.data.as_slice() } else { &[] };
+            let bytes =
+                if command.op == Op::Write { command.sectors as usize * SECTOR_BYTES as usize } else { 0 };
+            let data = self.data.get(from..from + bytes).unwrap_or_default();
+            from += bytes;
             self.tap.command(number, command, (commands.len() - 1 - i) as u16, data);
         }
+        self.data.drain(..from.min(self.data.len()));
     }
 
     /// What came of it.

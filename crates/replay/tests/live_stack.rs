@@ -140,14 +140,14 @@ impl Host {
             }
             _ => (Vec::new(), Vec::new()),
         };
-        let id = self.stack.submit(&command, data, &mut Quiet).unwrap();
+        let id = self.stack.submit(&command, Vec::new(), data, &mut Quiet).unwrap();
         self.sent.insert(id, versions);
     }
 
     /// Reads everything back, once all that was sent is complete.
     fn read_back(&mut self, now: &mut Nanos) -> Result<Vec<Option<u64>>, TestCaseError> {
         let command = Command::new(*now, Op::Read, 0, SPAN as u32);
-        let id = self.stack.submit(&command, Vec::new(), &mut Quiet).unwrap();
+        let id = self.stack.submit(&command, Vec::new(), Vec::new(), &mut Quiet).unwrap();
         let mut answers = Vec::new();
         while answers.is_empty() {
             *now = self.stack.next_event().unwrap().max(*now);

@@ -40,7 +40,7 @@ pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use compression::Compression;
 pub use emmclab_base::{
-    Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector, interrupt,
+    BlockNote, Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector, interrupt,
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,

@@ -19,7 +19,7 @@ mod settings;
 
 use std::io;
 
-use emmclab_base::{Op, Result};
+use emmclab_base::{BlockNote, Op, Result};
 use toml::Table;
 
 use crate::in_flight::InFlight;
@@ -136,7 +136,7 @@ impl Layer for Advil {
     }
 
     #[inline]
-    fn request(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
         plan.flag(request.modifiers);
         match request.op {
             Op::Read => self.route_read(request, plan),

@@ -86,6 +86,9 @@ impl Disk for CutDisk {
     }
 
     fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> io::Result<()> {
+        if modifiers.contains(Modifiers::PREFLUSH) {
+            self.flush()?;
+        }
         // The write on which power is cut is torn: some of its sectors may come to be.
         for (i, part) in data.chunks(SECTOR).enumerate() {
             self.unflushed.entry(sector + i as u64).or_default().push(part.to_vec());

@@ -169,10 +169,10 @@ impl Engine {
     fn submit_to_disks<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
         if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
-            layers.submit(command, &mut Disks { main: &mut self.main, second, observer })?;
+            layers.submit(command, Vec::new(), &mut Disks { main: &mut self.main, second, observer })?;
         } else {
             self.main.advance(command.arrival, observer)?;
-            self.main.submit(command, observer)?;
+            self.main.submit(std::slice::from_ref(command), observer)?;
             self.report(observer);
         }
         Ok(self.stop().is_none())

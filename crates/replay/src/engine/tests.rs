@@ -31,7 +31,7 @@ fn drive(disk: &mut Disk, commands: &[Command]) -> Vec<RequestCompleted> {
     let mut known = Vec::new();
     for command in commands {
         disk.advance(command.arrival, &mut Quiet).unwrap();
-        disk.submit(command, &mut Quiet).unwrap();
+        disk.submit(std::slice::from_ref(command), &mut Quiet).unwrap();
         disk.take_completed(&mut known);
     }
     disk.advance(Nanos::MAX, &mut Quiet).unwrap();

@@ -2,7 +2,7 @@
 
 use emmclab_device::{Command, Observer};
 use emmclab_layers::{Background, Decision, Defer, HostRequest, Plan};
-use emmclab_trace::{Nanos, Result};
+use emmclab_trace::{BlockNote, Nanos, Result};
 
 use crate::disks::Disks;
 
@@ -11,19 +11,19 @@ use super::level::{Arrived, Level, Parent};
 use super::task::Source;
 
 impl Layered {
-    /// A request comes to a level.
+    /// A request comes to a level, with notes on the blocks of a write and its data.
     pub(super) fn enter<O: Observer>(
         &mut self,
         level: usize,
         command: &Command,
         parent: Option<Parent>,
-        data: Vec<u8>,
+        (notes, data): (Vec<BlockNote>, Vec<u8>),
         disks: &mut Disks<'_, O>,
     ) -> Result<()> {
         let &Command { arrival, op, sector, sectors, modifiers } = command;
         let request = HostRequest { id: self.next_id, op, sector, sectors, modifiers };
         self.next_id += 1;
-        let arrived = Arrived { request, arrival, parent, data };
+        let arrived = Arrived { request, arrival, parent, notes, data };
         let mut plan = self.tasks.plan();
         if request.expand(self.levels[level].accepts, &mut plan) {
             let task = self.add(level, Source::Expanded, arrived, plan);
@@ -55,7 +55,7 @@ impl Layered {
     ) -> Result<Option<(Arrived, Defer)>> {
         let mut plan = self.tasks.plan();
         let Level { layer, in_flight, deferred_for, .. } = &mut self.levels[level];
-        match layer.request(&arrived.request, &mut plan) {
+        match layer.request(&arrived.request, &arrived.notes, &mut plan) {
             Decision::Defer(why) => {
                 self.tasks.give_back(plan);
                 Ok(Some((arrived, why)))

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use emmclab_device::{Command, Observer, RequestCompleted};
 use emmclab_layers::{Below, Layer, LayerConfig, build_stack};
-use emmclab_trace::{Error, Kind, Nanos, Result, interrupt};
+use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result, interrupt};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
@@ -45,6 +45,8 @@ pub(crate) struct Layered {
     pub(super) done: Vec<Done>,
     /// Data of a command on its way to or from a disk, kept to reuse its memory.
     pub(super) buffer: Vec<u8>,
+    /// The entries of a packed command, kept to reuse its memory.
+    pub(super) pack: Vec<Command>,
 }
 
 /// A request of the workload that is complete, on a stack that moves data.
@@ -96,6 +98,7 @@ impl Layered {
             moves_data: false,
             done: Vec::new(),
             buffer: Vec::new(),
+            pack: Vec::new(),
         }
     }
 
@@ -109,8 +112,18 @@ impl Layered {
         self.last_complete.max(self.now)
     }
 
+    /// Whether the layer on top wants to know what the blocks of writes are.
+    pub fn reads_notes(&self) -> bool {
+        self.levels[0].layer.reads_notes()
+    }
+
     /// Takes a request of the workload, after everything that happens before it.
-    pub fn submit<O: Observer>(&mut self, command: &Command, disks: &mut Disks<'_, O>) -> Result<()> {
+    pub fn submit<O: Observer>(
+        &mut self,
+        command: &Command,
+        notes: Vec<BlockNote>,
+        disks: &mut Disks<'_, O>,
+    ) -> Result<()> {
         let at = command.arrival;
         if !self.started {
             self.start(at - START, disks)?;
@@ -118,21 +131,21 @@ impl Layered {
         while self.step(at, disks)? {}
         self.now = self.now.max(at);
         self.open += 1;
-        self.enter(0, command, None, Vec::new(), disks)
+        self.enter(0, command, None, (notes, Vec::new()), disks)
     }
 
-    /// Takes a request with its data, after everything that happens before it; returns its number ([`Done::id`]).
+    /// Takes a request with notes on its blocks and its data, after everything that happens before it; returns its number ([`Done::id`]).
     pub fn submit_data<O: Observer>(
         &mut self,
         command: &Command,
-        data: Vec<u8>,
+        (notes, data): (Vec<BlockNote>, Vec<u8>),
         disks: &mut Disks<'_, O>,
     ) -> Result<u64> {
         while self.step(command.arrival, disks)? {}
         self.now = self.now.max(command.arrival);
         self.open += 1;
         let id = self.next_id;
-        self.enter(0, command, None, data, disks)?;
+        self.enter(0, command, None, (notes, data), disks)?;
         Ok(id)
     }
 

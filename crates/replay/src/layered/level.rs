@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use emmclab_device::Modifiers;
 use emmclab_layers::{Defer, HostRequest, InFlight, Layer};
-use emmclab_trace::{Nanos, Op};
+use emmclab_trace::{BlockNote, Nanos, Op};
 
 use crate::result::LayerResult;
 
@@ -23,6 +23,8 @@ pub(super) struct Arrived {
     pub arrival: Nanos,
     /// `None` for requests of the workload.
     pub parent: Option<Parent>,
+    /// What the blocks of a write are; only of a request of the workload.
+    pub notes: Vec<BlockNote>,
     /// The data of a write; empty where the stack moves none.
     pub data: Vec<u8>,
 }
@@ -32,7 +34,7 @@ impl Arrived {
     pub fn own(at: Nanos) -> Self {
         let request =
             HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: Modifiers::empty() };
-        Self { request, arrival: at, parent: None, data: Vec::new() }
+        Self { request, arrival: at, parent: None, notes: Vec::new(), data: Vec::new() }
     }
 }
 
@@ -45,6 +47,8 @@ pub(super) struct Level {
     pub deferred: VecDeque<Arrived>,
     /// Whether background work is under way.
     pub busy: bool,
+    /// Memory of the layer that stays from plan to plan, where the stack moves data.
+    pub held: Vec<u8>,
     deferred_full: u64,
     deferred_overlap: u64,
     pub deferred_for: Nanos,
@@ -58,6 +62,7 @@ impl Level {
             in_flight: InFlight::default(),
             deferred: VecDeque::new(),
             busy: false,
+            held: Vec::new(),
             deferred_full: 0,
             deferred_overlap: 0,
             deferred_for: Nanos::ZERO,

@@ -70,7 +70,18 @@ impl Layered {
         // One more, so that the stage does not end before all of it was sent.
         current.waiting += 1;
         current.end = at;
-        while let Some(Step::Command(command)) = self.tasks[task].next_step() {
+        loop {
+            let command = match self.tasks[task].next_step() {
+                Some(Step::Command(command)) => command,
+                Some(Step::Copy(copy)) => {
+                    if self.moves_data {
+                        let level = self.tasks[task].level;
+                        self.tasks[task].perform(&copy, &mut self.levels[level].held);
+                    }
+                    continue;
+                }
+                Some(Step::Wait) | None => break,
+            };
             self.tasks[task].waiting += 1;
             let sent = Command {
                 modifiers: command.modifiers,
@@ -79,9 +90,10 @@ impl Layered {
             if command.disk == 0 && below < self.levels.len() {
                 let mut data = Vec::new();
                 if self.moves_data && sent.op == Op::Write {
-                    self.tasks[task].gather(&command, &mut data);
+                    let level = self.tasks[task].level;
+                    self.tasks[task].gather(&command, &mut self.levels[level].held, &mut data);
                 }
-                self.enter(below, &sent, Some(Parent { task, command }), data, disks)?;
+                self.enter(below, &sent, Some(Parent { task, command }), (Vec::new(), data), disks)?;
                 continue;
             }
             let disk = usize::from(command.disk > 0);
@@ -92,8 +104,15 @@ impl Layered {
             if self.moves_data && sent.op.has_data() {
                 self.exchange(task, disk, &command, disks);
             }
-            disks.submit(disk, &sent)?;
-            self.collect(disk, disks);
+            self.pack.push(sent);
+            if !self.tasks[task].packs_on() {
+                let mut pack = std::mem::take(&mut self.pack);
+                let done = disks.submit(disk, &pack);
+                pack.clear();
+                self.pack = pack;
+                done?;
+                self.collect(disk, disks);
+            }
         }
         self.release(task);
         Ok(())
@@ -108,16 +127,18 @@ impl Layered {
         command: &emmclab_layers::Command,
         disks: &mut Disks<'_, O>,
     ) {
+        let level = self.tasks[task].level;
+        let held = &mut self.levels[level].held;
         let task = &mut self.tasks[task];
         self.buffer.clear();
         if command.op == Op::Write {
-            task.gather(command, &mut self.buffer);
-            disks.give(disk, command.sector, &self.buffer);
+            task.gather(command, held, &mut self.buffer);
+            disks.give(disk, self.pack.len() as u64, command.sector, &self.buffer);
             return;
         }
         self.buffer.resize(command.sectors as usize * SECTOR_BYTES as usize, 0);
         match disks.read(disk, command.sector, &mut self.buffer) {
-            Ok(()) => task.scatter(command, &self.buffer),
+            Ok(()) => task.scatter(command, held, &self.buffer),
             Err(_) => task.failed = true,
         }
     }
@@ -143,7 +164,8 @@ impl Layered {
             let failed = self.tasks[task].failed;
             if let Some(Parent { task: parent, command }) = parent {
                 if self.moves_data && command.op == Op::Read {
-                    self.tasks[parent].scatter(&command, &data);
+                    let level = self.tasks[parent].level;
+                    self.tasks[parent].scatter(&command, &mut self.levels[level].held, &data);
                 }
                 self.tasks[parent].failed |= failed;
                 self.child_done(parent, &event);

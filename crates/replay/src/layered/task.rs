@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 use emmclab_device::{LatencyBreakdown, RequestCompleted};
-use emmclab_layers::{Command, HostRequest, Plan, Step};
+use emmclab_layers::{Bytes, Command, HostRequest, MemoryCopy, Plan, Step};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
 use super::level::{Arrived, Parent};
@@ -51,6 +51,11 @@ impl Task {
         step
     }
 
+    /// Whether the next step is an entry of the packed command of the step before it.
+    pub fn packs_on(&self) -> bool {
+        matches!(self.plan.steps().get(self.next), Some(Step::Command(command)) if command.packed)
+    }
+
     /// Makes room for data that is read and for the plan's own buffer.
     pub fn make_room(&mut self) {
         let bytes = |sectors: u32| sectors as usize * SECTOR_BYTES as usize;
@@ -60,14 +65,22 @@ impl Task {
         self.scratch.resize(bytes(self.plan.scratch_sectors()), 0);
     }
 
-    /// Appends the data of a write of the plan.
-    pub fn gather(&self, command: &Command, data: &mut Vec<u8>) {
-        self.plan.gather(command, &self.data, &self.scratch, data);
+    /// Appends the data of a write of the plan; `held` is the memory of its layer.
+    pub fn gather(&mut self, command: &Command, held: &mut Vec<u8>, data: &mut Vec<u8>) {
+        let Self { plan, data: payload, scratch, .. } = self;
+        plan.gather(command, &Bytes { payload, scratch, held }, data);
     }
 
     /// Takes the data of a read of the plan.
-    pub fn scatter(&mut self, command: &Command, data: &[u8]) {
-        self.plan.scatter(command, data, &mut self.data, &mut self.scratch);
+    pub fn scatter(&mut self, command: &Command, held: &mut Vec<u8>, data: &[u8]) {
+        let Self { plan, data: payload, scratch, .. } = self;
+        plan.scatter(command, data, &mut Bytes { payload, scratch, held });
+    }
+
+    /// Does a copy of the plan.
+    pub fn perform(&mut self, copy: &MemoryCopy, held: &mut Vec<u8>) {
+        let Self { plan, data: payload, scratch, .. } = self;
+        plan.perform(copy, &mut Bytes { payload, scratch, held });
     }
 
     /// Whether all steps were taken.
@@ -124,7 +137,7 @@ impl Tasks {
     }
 
     pub fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
-        let Arrived { request, arrival, parent, data } = arrived;
+        let Arrived { request, arrival, parent, notes: _, data } = arrived;
         let task = Task {
             level,
             source,

@@ -1,0 +1,243 @@
+//! Writes of the journal in the modes with a log of their own: blocks wait for their commit, which writes them as records.
+
+use emmclab_base::{BlockNote, Modifiers, Op, Role, SECTOR_BYTES};
+
+use crate::plan::{Memory, Plan};
+use crate::request::HostRequest;
+
+use super::Journal;
+use super::held::HeldBlock;
+use super::log::{Log, Placed};
+use super::unflushed::Plain;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// A block of a transaction, its first sector in the journal, and where its bytes lie.
+type Block = (u64, HeldBlock, Memory);
+
+impl Journal {
+    /// Plans a write in a mode with a log. Runs of other blocks in it go to their places, in one command each.
+    pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
+        let ready = self.log.as_ref().is_some_and(Log::is_ready);
+        let logged = |note: &BlockNote| {
+            matches!(note.role, Role::Descriptor | Role::Logged | Role::Revoke | Role::Commit)
+        };
+        // A promise on completion is kept in memory only for a commit.
+        let promises = request.modifiers.intersects(Modifiers::PROMISES)
+            && !notes.iter().any(|note| note.role == Role::Commit);
+        if !ready || promises || !notes.iter().any(logged) {
+            return self.write_past_log(request, notes, plan);
+        }
+        let mut at = 0;
+        let mut rest = notes;
+        while let Some(note) = rest.first() {
+            if !logged(note) {
+                let others = rest.iter().take_while(|note| !logged(note)).count();
+                let sectors = rest[..others].iter().map(|note| note.sectors).sum();
+                self.write_part(request, (at, sectors), &rest[..others], plan);
+                at += sectors;
+                rest = &rest[others..];
+                continue;
+            }
+            let block = request.sector + u64::from(at);
+            self.counters.journal_sectors += u64::from(note.sectors);
+            let mut follows_copy = false;
+            if let Some(log) = &mut self.log {
+                log.overwritten(block, block + u64::from(note.sectors));
+                follows_copy = note.home.is_some_and(|home| log.logs(home));
+            }
+            if note.role == Role::Commit {
+                self.commit(request, (block, note, at), plan);
+            } else {
+                let slot = self.held.keep(block, note, follows_copy);
+                plan.copy((Memory::Payload, at), (Memory::Held, slot), note.sectors);
+            }
+            at += note.sectors;
+            rest = &rest[1..];
+        }
+        self.void_emptied(notes, plan);
+    }
+
+    /// A run of sectors of a request that go to their place beside blocks of the journal: durable where the request is.
+    fn write_part(
+        &mut self,
+        request: &HostRequest,
+        (offset, sectors): (u32, u32),
+        notes: &[BlockNote],
+        plan: &mut Plan,
+    ) {
+        let sector = request.sector + u64::from(offset);
+        let mut flags = request.modifiers.difference(Modifiers::PREFLUSH);
+        if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
+            flags.insert(Modifiers::RELIABLE);
+            plan.flag(Modifiers::empty());
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        } else if self.features.durable_writes && !flags.durable() {
+            self.unflushed.write(request.id, Plain::Asked);
+        }
+        plan.flag(flags);
+        plan.payload(0, Op::Write, sector, offset, sectors);
+    }
+
+    /// Plans a write without blocks that wait for a commit. A superblock of the journal is durable before records are forgotten.
+    fn write_past_log(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
+        let mut request = *request;
+        if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
+            request.modifiers.insert(Modifiers::RELIABLE);
+        }
+        self.forget_range_of_journal(&request, notes);
+        self.write_in_place(&request, notes, plan);
+        self.void_emptied(notes, plan);
+    }
+
+    /// Where the superblock of the journal says that its log is empty, every record is void: another journal may use the same numbers.
+    fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut Plan) {
+        let empties = |note: &BlockNote| note.role == Role::JournalSuperblock && note.home.is_none();
+        if let Some(log) = self.log.as_mut().filter(|log| !log.is_empty() && notes.iter().any(empties)) {
+            plan.wait();
+            write_void(log, plan);
+        }
+    }
+
+    /// Blocks of the journal go to their place: what the log has of them is old.
+    fn forget_range_of_journal(&mut self, request: &HostRequest, notes: &[BlockNote]) {
+        let Some(log) = &mut self.log else { return };
+        let mut sector = request.sector;
+        for note in notes {
+            let end = sector + u64::from(note.sectors);
+            if note.role.in_journal() {
+                log.overwritten(sector, end);
+                self.held.forget(sector, end);
+                if note.role == Role::Logged
+                    && let Some(home) = note.home
+                {
+                    log.logs(home);
+                }
+            }
+            sector = end;
+        }
+    }
+
+    /// A discard or secure erase takes what the layer has of a range.
+    pub(super) fn forget_range(&mut self, request: &HostRequest) {
+        self.held.forget(request.sector, request.end());
+        if let Some(log) = &mut self.log {
+            log.overwritten(request.sector, request.end());
+        }
+    }
+
+    /// Plans the commit of a transaction: its blocks in memory and the commit block, which lies at sector `at` of the request.
+    fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut Plan) {
+        let &BlockNote { sectors, transaction, changed, .. } = note;
+        let held = self.held.take(request.id).into_iter();
+        // What is left of a transaction that was never committed is not part of this one.
+        let is_own = |held: &HeldBlock| match (held.transaction, transaction) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        let own = held.filter(|(_, held)| is_own(held));
+        let mut blocks: Vec<Block> = own.map(|(block, held)| (block, held, Memory::Held)).collect();
+        let commit = HeldBlock { slot: at, sectors, transaction, home: None, changed, follows_copy: false };
+        blocks.push((block, commit, Memory::Payload));
+        let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };
+        // The commit block is a record of its own where a transaction is not one write.
+        let border = if self.features.one_write { 0 } else { blocks.len() - 1 };
+        let Some(log) = &mut self.log else { return };
+        let mut records = Vec::new();
+        for part in [0..border, border..blocks.len()] {
+            if part.is_empty() {
+                continue;
+            }
+            let listed: Vec<_> =
+                blocks[part.clone()].iter().map(|(block, held, _)| (*block, *held)).collect();
+            let one_more = part.end < blocks.len();
+            match log.place(transaction, &listed, (self.features.delta, one_more)) {
+                Some(placed) => records.push((placed, part)),
+                None => return self.commit_in_place(request, &blocks, plan),
+            }
+        }
+        let flush = self.needs_preflush(request);
+        let last = records.len() - 1;
+        for (i, (placed, part)) in records.into_iter().enumerate() {
+            if i == last && flush {
+                self.flush_first(request, plan);
+            }
+            plan.flag(self.flags_of_journal(request, i == last));
+            write_record(&placed, &blocks[part], plan);
+            self.counters.records += 1;
+            self.counters.record_sectors += u64::from(placed.record.length) + 1;
+            if i != last {
+                plan.wait();
+            }
+        }
+    }
+
+    /// Plans a transaction at its place in the journal: its blocks, and then the commit block once they are durable.
+    fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut Plan) {
+        self.counters.commits_in_place += 1;
+        let needed = self.needs_preflush(request);
+        let (Some(((block, commit, _), logged)), Some(log)) = (blocks.split_last(), &mut self.log) else {
+            return;
+        };
+        for (block, held, _) in blocks {
+            log.overwritten(*block, block + u64::from(held.sectors));
+        }
+        plan.flag(self.flags_of_journal(request, false));
+        plan.pack(true);
+        for (block, held, memory) in logged {
+            plan.begin(0, Op::Write, *block);
+            plan.piece(*memory, held.slot, held.sectors);
+        }
+        plan.pack(false);
+        plan.wait();
+        if needed || !self.features.durable_writes {
+            self.flush_first(request, plan);
+        }
+        plan.flag(self.flags_of_journal(request, true));
+        plan.payload(0, Op::Write, *block, commit.slot, commit.sectors);
+    }
+
+    fn flush_first(&mut self, request: &HostRequest, plan: &mut Plan) {
+        self.unflushed.flush(request.id);
+        plan.wait();
+        plan.flag(Modifiers::empty());
+        plan.bare(0, Op::Flush, 0, 0);
+        plan.wait();
+    }
+
+    /// Flags of blocks of the journal, or of what commits them.
+    fn flags_of_journal(&self, request: &HostRequest, commits: bool) -> Modifiers {
+        match (self.features.durable_writes, commits) {
+            (true, true) => Modifiers::RELIABLE,
+            (true, false) => Modifiers::FORCED,
+            (false, true) => request.modifiers.intersection(Modifiers::DURABLE),
+            (false, false) => Modifiers::empty(),
+        }
+    }
+}
+
+/// Plans a record with the blocks that it holds.
+fn write_record(Placed { record, sector }: &Placed, blocks: &[Block], plan: &mut Plan) {
+    let head = record.head();
+    plan.begin(0, Op::Write, *sector);
+    let Some((first, more)) = head.split_first_chunk::<SECTOR>() else { return };
+    plan.record(first, record.length);
+    plan.metadata(more);
+    let mut written = (head.len() / SECTOR) as u32;
+    for (entry, (_, held, memory)) in record.entries.iter().zip(blocks) {
+        for i in (0..held.sectors).filter(|i| entry.sectors.contains(*i)) {
+            plan.piece(*memory, held.slot + i, 1);
+            written += 1;
+        }
+    }
+    plan.metadata(&vec![0; (record.length + 1 - written) as usize * SECTOR]);
+}
+
+/// Plans the record that makes all before it void.
+pub(super) fn write_void(log: &mut Log, plan: &mut Plan) {
+    let placed = log.void();
+    plan.flag(Modifiers::RELIABLE);
+    write_record(&placed, &[], plan);
+    plan.flag(Modifiers::empty());
+}

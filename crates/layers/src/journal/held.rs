@@ -1,0 +1,83 @@
+//! Blocks of the journal that wait in memory for the commit of their transaction.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::{BlockNote, SectorSet};
+
+/// A block in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldBlock {
+    /// First sector in the memory of the layer.
+    pub slot: u32,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// Its transaction, where that is known.
+    pub transaction: Option<u32>,
+    /// First sector of its home.
+    pub home: Option<u64>,
+    /// Its sectors that changed.
+    pub changed: Option<SectorSet>,
+    /// Whether they did so since the copy of the same home in the log.
+    pub follows_copy: bool,
+}
+
+/// The blocks in memory, by their first sector in the journal.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    blocks: BTreeMap<u64, HeldBlock>,
+    /// Places of blocks that are free, and those that are once a request is complete.
+    free: Vec<u32>,
+    leaving: Vec<(u64, u32)>,
+    /// Sectors of memory in use, with the free ones.
+    sectors: u32,
+}
+
+impl Held {
+    /// Keeps a block that lies at `block`, and gives its place in memory.
+    pub fn keep(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
+        let slot = match self.blocks.remove(&block) {
+            Some(old) if old.sectors == note.sectors => old.slot,
+            _ => self.free.pop().unwrap_or_else(|| {
+                self.sectors += note.sectors;
+                self.sectors - note.sectors
+            }),
+        };
+        let &BlockNote { sectors, home, transaction, changed, .. } = note;
+        self.blocks.insert(block, HeldBlock { slot, sectors, transaction, home, changed, follows_copy });
+        slot
+    }
+
+    /// Takes every block out; their memory is free when request `id` is complete.
+    pub fn take(&mut self, id: u64) -> BTreeMap<u64, HeldBlock> {
+        let blocks = std::mem::take(&mut self.blocks);
+        self.leaving.extend(blocks.values().map(|held| (id, held.slot)));
+        blocks
+    }
+
+    /// Request `id` is complete.
+    pub fn completed(&mut self, id: u64) {
+        let Self { free, leaving, .. } = self;
+        leaving.retain(|(request, slot)| {
+            if *request == id {
+                free.push(*slot);
+            }
+            *request != id
+        });
+    }
+
+    /// The blocks that meet a range of sectors.
+    pub fn meeting(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &HeldBlock)> {
+        // No block is longer than 128 sectors.
+        let from = sector.saturating_sub(u64::from(u128::BITS) - 1);
+        let blocks = self.blocks.range(from..end.max(from)).map(|(block, held)| (*block, held));
+        blocks.filter(move |(block, held)| block + u64::from(held.sectors) > sector)
+    }
+
+    /// Forgets the blocks that meet a range, which holds something else now.
+    pub fn forget(&mut self, sector: u64, end: u64) {
+        let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
+        for block in gone {
+            self.free.extend(self.blocks.remove(&block).map(|held| held.slot));
+        }
+    }
+}

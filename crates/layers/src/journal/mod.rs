@@ -1,0 +1,377 @@
+//! A layer below a journaling file system that knows what its writes are (DSN 2017; the mechanisms are ours).
+//!
+//! A commit of ext4 flushes the whole cache of the device twice, or once beside a durable commit block. The layer gives the same
+//! promise for less, by the contract of the device alone:
+//!
+//! - *Flush.* A flush makes durable all that was complete when it came, but for blocks of the journal whose commit was not written
+//!   yet, and for blocks at home that equal their last logged copy in a durable transaction that the journal still holds. Where
+//!   nothing else is in the cache, the layer answers a flush itself ([`unflushed`]). Before the journal's superblock moves on or
+//!   says that the log is empty, the blocks at home are made durable, too.
+//! - *Forcing.* Blocks of the journal are written durably as they come. So is other data, up to [`JournalSettings::force`] from
+//!   one flush or commit to the next; what comes beyond that is written as it is, and the next flush is one of the device.
+//! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit comes, and are written as one record that holds
+//!   only sectors that changed; the record's checksum takes the place of an order. After a cut of power the records are put
+//!   where the file system expects its journal, before it looks ([`recovery`]).
+//!
+//! Where the log has no room, a transaction goes to its place in the journal.
+
+mod commit;
+mod counters;
+mod held;
+mod log;
+mod mode;
+mod record;
+mod recovery;
+mod settings;
+mod unflushed;
+
+use std::io;
+
+use emmclab_base::{BlockNote, Modifiers, Op, Result, Role, SectorSet};
+use toml::Table;
+
+use crate::kind::{Kind, read_settings};
+use crate::layer::{Area, Below, Decision, Layer, ReadAt};
+use crate::plan::{Memory, Plan};
+use crate::request::HostRequest;
+use crate::setting::settings_of;
+
+use counters::Counters;
+use held::Held;
+use log::{Log, SEGMENTS};
+use mode::Features;
+use unflushed::{Plain, Unflushed};
+
+pub use mode::Mode;
+pub use settings::JournalSettings;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "journal",
+    about: "knows the journal of ext4: what a commit asks of the device, and how much of that can be saved",
+    build,
+    settings: settings_of::<JournalSettings>,
+};
+
+/// A layer below a journaling file system.
+pub struct Journal {
+    features: Features,
+    capacity: u64,
+    /// Sectors other than the journal's that are written durably between two flushes.
+    force: u64,
+    /// How many were, since the last one.
+    forced: u64,
+    unflushed: Unflushed,
+    held: Held,
+    log: Option<Log>,
+    recovered: bool,
+    /// The first transaction that the journal has not forgotten, and the last one that is durable.
+    tail: Option<u32>,
+    durable: Option<u32>,
+    /// Commits in flight: number of the request, and the transaction.
+    commits: Vec<(u64, u32)>,
+    /// Superblocks of the journal in flight: number of the request, and the tail; `None` for an empty log.
+    tails: Vec<(u64, Option<u32>)>,
+    counters: Counters,
+}
+
+fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+    let settings: JournalSettings = read_settings(KIND.name, table)?;
+    Ok(Box::new(Journal::new(&settings, below)?))
+}
+
+impl Journal {
+    /// A layer on the disk below.
+    ///
+    /// # Errors
+    /// For a log that does not fit.
+    pub fn new(settings: &JournalSettings, below: &Below) -> Result<Self> {
+        let area = settings.area(below)?;
+        Ok(Self {
+            features: settings.mode.features(),
+            capacity: area.map_or(below.main, |area| area.first),
+            force: settings.force.sectors(),
+            forced: 0,
+            unflushed: Unflushed::default(),
+            held: Held::default(),
+            log: area.map(|area| Log::new(area, 0)),
+            recovered: false,
+            tail: None,
+            durable: None,
+            commits: Vec::new(),
+            tails: Vec::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Plans a flush, or answers it where nothing is to be made durable.
+    fn flush(&mut self, request: &HostRequest, plan: &mut Plan) {
+        self.counters.flushes += 1;
+        let Features { barriers, durable_writes, .. } = self.features;
+        let sets_order = request.modifiers.contains(Modifiers::BARRIER);
+        let needed = match durable_writes {
+            _ if !barriers => false,
+            true if sets_order => !self.unflushed.is_durable(),
+            true => !self.unflushed.is_clean(),
+            false => true,
+        };
+        if !sets_order {
+            self.forced = 0;
+        }
+        if !needed {
+            self.counters.flushes_saved += 1;
+            return;
+        }
+        if !sets_order {
+            self.unflushed.flush(request.id);
+        }
+        plan.flag(request.modifiers);
+        plan.forward(request);
+    }
+
+    /// Whether a preflush has to be one of the device.
+    fn needs_preflush(&mut self, request: &HostRequest) -> bool {
+        if !request.modifiers.contains(Modifiers::PREFLUSH) {
+            return false;
+        }
+        self.counters.flushes += 1;
+        self.forced = 0;
+        let needed = self.features.barriers && (!self.features.durable_writes || !self.unflushed.is_clean());
+        self.counters.flushes_saved += u64::from(!needed);
+        needed
+    }
+
+    /// Whether the journal holds the bytes of a block at home, durably and for as long as the layer is not told otherwise.
+    fn is_logged(&self, note: &BlockNote) -> bool {
+        let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable)
+        else {
+            return false;
+        };
+        let same = note.changed.is_some_and(SectorSet::is_empty);
+        note.role.at_home() && same && !log::before(transaction, tail) && !log::before(durable, transaction)
+    }
+
+    /// Plans a write at its place, with the flags that it needs in this mode.
+    fn write_in_place(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
+        let has = |role: Role| notes.iter().any(|note| note.role == role);
+        let Features { barriers, durable_writes, .. } = self.features;
+        let mut flush = self.needs_preflush(request);
+        let mut flags = request.modifiers.difference(Modifiers::PREFLUSH);
+        if !barriers {
+            flags = flags.difference(Modifiers::DURABLE);
+        } else if durable_writes {
+            if has(Role::Commit) {
+                flags.insert(Modifiers::RELIABLE);
+            }
+            let journal =
+                notes.iter().any(|note| note.role.in_journal() && note.role != Role::JournalSuperblock);
+            if journal && !flags.durable() {
+                flags.insert(Modifiers::FORCED);
+            }
+            // What the journal is about to forget has to be durable at home.
+            flush |= has(Role::JournalSuperblock) && !self.unflushed.is_durable();
+            if !flags.durable() {
+                let sectors = u64::from(request.sectors);
+                if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
+                    self.unflushed.write(request.id, Plain::Logged);
+                    self.counters.home_blocks_left += 1;
+                } else if !has(Role::JournalSuperblock)
+                    && self.unflushed.is_clean()
+                    && self.forced + sectors <= self.force
+                {
+                    self.forced += sectors;
+                    flags.insert(Modifiers::FORCED);
+                } else {
+                    self.unflushed.write(request.id, Plain::Asked);
+                }
+            }
+            self.counters.forced += u64::from(flags.contains(Modifiers::FORCED));
+        }
+        if flush {
+            flags.insert(Modifiers::PREFLUSH);
+            self.unflushed.flush(request.id);
+        }
+        plan.flag(flags);
+        plan.forward(request);
+    }
+
+    /// Plans a write in a mode without a journal: its blocks are dropped, but for its superblock, which a mount reads.
+    fn write_without_journal(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
+        let dropped = |note: &BlockNote| note.role.in_journal() && note.role != Role::JournalSuperblock;
+        if !notes.iter().any(dropped) {
+            return self.write_in_place(request, notes, plan);
+        }
+        if self.needs_preflush(request) {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        plan.flag(request.modifiers.difference(Modifiers::PREFLUSH));
+        let mut offset = 0;
+        for note in notes {
+            if dropped(note) {
+                self.counters.blocks_dropped += 1;
+            } else {
+                plan.payload(0, Op::Write, request.sector + u64::from(offset), offset, note.sectors);
+            }
+            offset += note.sectors;
+        }
+    }
+
+    /// Notes what a write does to the journal's state.
+    fn observe(&mut self, request: &HostRequest, notes: &[BlockNote]) {
+        let mut sector = request.sector;
+        for note in notes {
+            match note.role {
+                Role::JournalSuperblock => {
+                    let tail = note.home.and(note.transaction);
+                    self.tails.push((request.id, tail));
+                    self.tail = tail.or(note.transaction);
+                    if let Some(log) = &mut self.log {
+                        log.set_superblock(sector);
+                    }
+                }
+                Role::Commit => {
+                    self.counters.commits += 1;
+                    self.forced = 0;
+                    self.commits.extend(note.transaction.map(|transaction| (request.id, transaction)));
+                }
+                _ => {}
+            }
+            sector += u64::from(note.sectors);
+        }
+    }
+
+    /// Plans a read; blocks of the journal that are not at their place come from where they are.
+    fn read(&self, request: &HostRequest, plan: &mut Plan) {
+        let (first, end) = (request.sector, request.end());
+        let Some(log) = &self.log else { return plan.forward(request) };
+        // The pieces of the range that lie elsewhere; a block in memory is newer than one in the log.
+        let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
+        let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
+        for (block, held) in self.held.meeting(first, end) {
+            let (from, to) = inside(block, u64::from(held.sectors));
+            pieces.push((from, to, Some(held.slot + (from - block) as u32)));
+        }
+        for (block, stored) in log.meeting(first, end) {
+            let (from, to) = inside(block, stored.sectors.len() as u64);
+            if !pieces.iter().any(|piece| piece.0 < to && from < piece.1) {
+                pieces.push((from, to, None));
+            }
+        }
+        pieces.sort_unstable_by_key(|piece| piece.0);
+        let mut at = first;
+        let rest = (end, end, Some(0));
+        for (from, to, held) in pieces.into_iter().chain([rest]) {
+            if at < from {
+                plan.payload(0, Op::Read, at, (at - first) as u32, (from - at) as u32);
+            }
+            let place = (from - first) as u32;
+            match held {
+                Some(_) if from == to => {}
+                Some(slot) => plan.copy((Memory::Held, slot), (Memory::Payload, place), (to - from) as u32),
+                None => {
+                    for (block, stored) in log.meeting(from, to) {
+                        let sectors = &stored.sectors[(from - block) as usize..(to - block) as usize];
+                        recovery::read_sectors(sectors, (Memory::Payload, place), plan);
+                    }
+                }
+            }
+            at = to;
+        }
+    }
+}
+
+impl Layer for Journal {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn areas(&self) -> Vec<Area> {
+        let of = |log: &Log| Area { disk: 0, sector: log.area().first, sectors: log.area().sectors() };
+        self.log.iter().map(of).collect()
+    }
+
+    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+        if let Some(log) = &mut self.log {
+            *log = recovery::recover(log.area(), disks)?;
+            self.recovered = true;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        let Some(log) = &mut self.log else { return };
+        let mut records = 1;
+        if self.recovered {
+            self.counters.blocks_rebuilt += log.blocks().count() as u64;
+            recovery::rebuild(log, plan);
+        } else {
+            // Records of an earlier life must not count.
+            records = SEGMENTS;
+        }
+        for _ in 0..records {
+            commit::write_void(log, plan);
+        }
+    }
+
+    fn accepts(&self) -> Modifiers {
+        Modifiers::all()
+    }
+
+    fn reads_notes(&self) -> bool {
+        true
+    }
+
+    fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) -> Decision {
+        plan.flag(request.modifiers);
+        match request.op {
+            Op::Read => self.read(request, plan),
+            Op::Flush => self.flush(request, plan),
+            Op::Discard | Op::SecureErase => {
+                self.forget_range(request);
+                plan.forward(request);
+            }
+            Op::Write => {
+                self.counters.unknown_writes += u64::from(notes.is_empty());
+                self.observe(request, notes);
+                match self.features {
+                    Features { journal: false, .. } => self.write_without_journal(request, notes, plan),
+                    Features { .. } if self.log.is_some() => self.write_logged(request, notes, plan),
+                    Features { .. } => self.write_in_place(request, notes, plan),
+                }
+            }
+        }
+        Decision::Run
+    }
+
+    fn completed(&mut self, id: u64) {
+        self.unflushed.completed(id);
+        self.held.completed(id);
+        let Self { commits, durable, tails, log, .. } = self;
+        commits.retain(|(request, transaction)| {
+            if *request == id {
+                *durable = Some(*transaction);
+            }
+            *request != id
+        });
+        tails.retain(|(request, tail)| {
+            if *request == id
+                && let Some(log) = log
+            {
+                log.forget(*tail);
+            }
+            *request != id
+        });
+    }
+
+    fn clear_counters(&mut self) {
+        self.counters = Counters::default();
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters.named()
+    }
+}

@@ -1,0 +1,66 @@
+//! What each mode does with the commits of a journal: a table of features.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The treatment of a file system's journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// As the file system asks: a flush before each commit, and a durable commit block.
+    Legacy,
+    /// Nothing is made durable: flushes and flags are dropped. Unsafe; the control.
+    NoBarrier,
+    /// Blocks of the journal are not written. Unsafe; the ideal that the others are measured by.
+    NoJournal,
+    /// What a commit needs is written durably (forced programming), and the commit block as a reliable write. The cache is flushed
+    /// only where something else has to be durable.
+    OrderedFua,
+    /// Of a logged block, the sectors that changed go into the layer's own log.
+    Delta,
+    /// A transaction goes into the layer's own log by one write, its commit block with it.
+    Packed,
+    /// `ordered_fua`, `delta` and `packed` together.
+    #[default]
+    Aware,
+}
+
+/// What a mode is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
+pub(super) struct Features {
+    /// Flushes and durable writes are what they are.
+    pub barriers: bool,
+    /// Blocks of the journal are written.
+    pub journal: bool,
+    /// Durable writes take the place of flushes.
+    pub durable_writes: bool,
+    /// Only sectors that changed are logged.
+    pub delta: bool,
+    /// A transaction is one write.
+    pub one_write: bool,
+}
+
+impl Mode {
+    /// The features of the mode.
+    pub(super) const fn features(self) -> Features {
+        let legacy =
+            Features { barriers: true, journal: true, durable_writes: false, delta: false, one_write: false };
+        match self {
+            Self::Legacy => legacy,
+            Self::NoBarrier => Features { barriers: false, ..legacy },
+            Self::NoJournal => Features { journal: false, ..legacy },
+            Self::OrderedFua => Features { durable_writes: true, ..legacy },
+            Self::Delta => Features { delta: true, ..legacy },
+            Self::Packed => Features { one_write: true, ..legacy },
+            Self::Aware => Features { durable_writes: true, delta: true, one_write: true, ..legacy },
+        }
+    }
+}
+
+impl Features {
+    /// Whether transactions go into the layer's own log.
+    pub const fn own_log(self) -> bool {
+        self.delta || self.one_write
+    }
+}

@@ -1,0 +1,101 @@
+//! Which writes are not durable yet: the rule that says when a flush is needed.
+
+/// Why a plain write may stay in the device's cache for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    /// It may not: the next flush makes it durable.
+    Asked,
+    /// The journal holds the same bytes, durably: it must be durable only when the journal forgets them.
+    Logged,
+}
+
+/// Plain writes that no flush has made durable yet. Writes are counted from 1 in the order in which they were planned.
+#[derive(Debug, Default)]
+pub(super) struct Unflushed {
+    planned: u64,
+    /// In flight: number of the request, that of the write, and its kind.
+    open: Vec<(u64, u64, Plain)>,
+    /// The last write of each kind that is complete.
+    complete: [u64; 2],
+    /// Flushes in flight: number of the request, and the last write that they make durable.
+    flushes: Vec<(u64, u64)>,
+    /// Every write up to this one is durable.
+    durable: u64,
+}
+
+impl Unflushed {
+    /// Request `id` has a plain write.
+    pub fn write(&mut self, id: u64, kind: Plain) {
+        self.planned += 1;
+        self.open.push((id, self.planned, kind));
+    }
+
+    /// Request `id` flushes the device before all else that it does. A flush promises what was complete when it came, so it counts
+    /// for the writes before the oldest one in flight.
+    pub fn flush(&mut self, id: u64) {
+        let covers = self.open.iter().map(|(_, write, _)| write - 1).min().unwrap_or(self.planned);
+        self.flushes.push((id, covers));
+    }
+
+    /// Request `id` is complete.
+    pub fn completed(&mut self, id: u64) {
+        let Self { open, complete, flushes, durable, .. } = self;
+        open.retain(|(request, write, kind)| {
+            if *request == id {
+                let last = &mut complete[usize::from(*kind == Plain::Logged)];
+                *last = (*last).max(*write);
+            }
+            *request != id
+        });
+        flushes.retain(|(request, covers)| {
+            if *request == id {
+                *durable = (*durable).max(*covers);
+            }
+            *request != id
+        });
+    }
+
+    /// Whether a flush that comes now has nothing to do but for blocks that the journal holds.
+    pub fn is_clean(&self) -> bool {
+        self.complete[0] <= self.durable
+    }
+
+    /// Whether every block that is complete is durable, those that the journal holds included.
+    pub fn is_durable(&self) -> bool {
+        self.complete.iter().all(|write| *write <= self.durable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_counts_for_what_was_complete_when_it_came() {
+        let mut unflushed = Unflushed::default();
+        unflushed.write(1, Plain::Asked);
+        assert!(unflushed.is_clean(), "a flush promises nothing of writes in flight");
+        unflushed.completed(1);
+        assert!(!unflushed.is_clean());
+        unflushed.write(2, Plain::Asked);
+        unflushed.flush(3);
+        unflushed.completed(2);
+        assert!(!unflushed.is_clean(), "the flush is not complete");
+        unflushed.completed(3);
+        assert!(!unflushed.is_clean(), "write 2 was in flight when the flush came");
+        unflushed.flush(4);
+        unflushed.completed(4);
+        assert!(unflushed.is_clean());
+    }
+
+    #[test]
+    fn blocks_that_the_journal_holds_ask_for_no_flush() {
+        let mut unflushed = Unflushed::default();
+        unflushed.write(1, Plain::Logged);
+        unflushed.completed(1);
+        assert!(unflushed.is_clean() && !unflushed.is_durable());
+        unflushed.flush(2);
+        unflushed.completed(2);
+        assert!(unflushed.is_durable());
+    }
+}
