@@ -5,8 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::directories::{is_directory, runs_of};
 use super::places::{At, Kind, Place, Places};
-use crate::files::Group;
-use crate::journal::Location;
+use crate::files::{Group, Run};
 use crate::structure::Structure;
 use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
 
@@ -20,11 +19,15 @@ pub(super) struct Layout {
     places: Places,
     /// Bitmaps and inode table of each group that is known.
     groups: FxHashMap<u32, [u64; 3]>,
+    /// The same of descriptors that do not fit the superblock, which comes later.
+    groups_to_come: FxHashMap<u32, [u64; 3]>,
     /// Runs of blocks that an inode of a directory names itself.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
     /// The inode of the journal.
     journal_inode: Option<Vec<u8>>,
     journal_moved: bool,
+    /// Where the journal lies, if it is known and in this file system.
+    journal_runs: Vec<Run>,
 }
 
 /// Whether a superblock gives places that can be worked with, on a disk of `size` bytes or, if unknown, `u64::MAX`.
@@ -44,9 +47,11 @@ impl Layout {
             superblock,
             places: Places::default(),
             groups: FxHashMap::default(),
+            groups_to_come: FxHashMap::default(),
             directories: FxHashMap::default(),
             journal_inode: None,
             journal_moved: true,
+            journal_runs: Vec::new(),
         };
         out.place_tables();
         out
@@ -90,7 +95,11 @@ impl Layout {
         self.journal_moved |= journal(&self.superblock) != journal(&superblock);
         self.superblock = superblock;
         if moved {
+            self.drop_groups();
             self.place_tables();
+            for (number, group) in std::mem::take(&mut self.groups_to_come) {
+                self.place_group(number, group);
+            }
         }
         true
     }
@@ -101,36 +110,51 @@ impl Layout {
         self.directories.clear();
         self.journal_inode = None;
         self.journal_moved = true;
+        self.journal_runs.clear();
     }
 
-    /// Group descriptors, whose checksums are not looked at.
+    /// A group descriptor, whose checksum is not looked at.
     pub fn set_group(&mut self, number: u32, group: &Group) {
-        let sizes = &self.superblock;
-        let per_table = u64::from(sizes.inodes_per_group) * u64::from(sizes.inode_size);
-        let table_blocks = per_table.div_ceil(u64::from(sizes.block_size));
-        let first = u64::from(sizes.first_block);
-        let inside = |block: u64, blocks: u64| block > first && block.saturating_add(blocks) <= sizes.blocks;
         let known = [group.block_bitmap, group.inode_bitmap, group.inode_table];
-        if !(inside(known[0], 1) && inside(known[1], 1) && inside(known[2], table_blocks))
-            || u64::from(number) >= sizes.groups()
-            || self.groups.insert(number, known) == Some(known)
+        if self.groups.get(&number) != Some(&known) {
+            self.place_group(number, known);
+        }
+    }
+
+    fn place_group(&mut self, number: u32, group: [u64; 3]) {
+        let table_blocks = self.table_blocks();
+        let first = u64::from(self.superblock.first_block);
+        let inside =
+            |block: u64, blocks: u64| block > first && block.saturating_add(blocks) <= self.superblock.blocks;
+        if u64::from(number) >= self.superblock.groups()
+            || !(inside(group[0], 1) && inside(group[1], 1) && inside(group[2], table_blocks))
         {
+            // resize2fs writes the descriptors before the superblock.
+            if group != [0; 3] && u64::from(number) < MOST_GROUPS {
+                self.groups_to_come.insert(number, group);
+            }
             return;
         }
-        self.places.set(known[0], known[0] + 1, Kind::Fixed(Role::BlockBitmap), 0);
-        self.places.set(known[1], known[1] + 1, Kind::Fixed(Role::InodeBitmap), 0);
-        self.places.set(known[2], known[2] + table_blocks, Kind::Inodes, u64::from(number) << 32);
+        self.groups.insert(number, group);
+        self.places.set(group[0], group[0] + 1, Kind::Fixed(Role::BlockBitmap), 0);
+        self.places.set(group[1], group[1] + 1, Kind::Fixed(Role::InodeBitmap), 0);
+        self.places.set(group[2], group[2] + table_blocks, Kind::Inodes, u64::from(number) << 32);
         self.place_backups(number);
     }
 
-    /// Where the journal in this file system lies.
-    pub fn set_journal(&mut self, location: Option<&Location>) {
+    /// Where the journal in this file system lies; whether it lay elsewhere before.
+    pub fn set_journal(&mut self, runs: &[Run]) -> bool {
+        if self.journal_runs == runs {
+            return false;
+        }
         self.places.retain(|kind| kind != Kind::Journal);
-        for run in location.iter().flat_map(|location| location.runs()) {
+        for run in runs {
             if let Some(start) = run.physical {
                 self.places.set(start, start + run.blocks, Kind::Journal, run.logical);
             }
         }
+        self.journal_runs = runs.to_vec();
+        true
     }
 
     /// Blocks that are known to be a directory's.
@@ -178,7 +202,8 @@ impl Layout {
             Kind::Descriptors => {
                 let size = usize::from(self.superblock.descriptor_size);
                 let first = place.number(block) * u64::from(self.superblock.block_size) / size as u64;
-                for (slot, bytes) in records(within, bytes, size, changed) {
+                // Its place may be new, and what did not change since with it.
+                for (slot, bytes) in records(within, bytes, size, None) {
                     let number = first + slot as u64;
                     self.set_group(number as u32, &Group::parse(number as u32, bytes));
                 }
@@ -257,6 +282,24 @@ impl Layout {
         }
     }
 
+    /// Blocks of inodes in a group.
+    fn table_blocks(&self) -> u64 {
+        let bytes = u64::from(self.superblock.inodes_per_group) * u64::from(self.superblock.inode_size);
+        bytes.div_ceil(u64::from(self.superblock.block_size))
+    }
+
+    /// Forgets groups beyond the last one.
+    fn drop_groups(&mut self) {
+        let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
+        for (_, [block_bitmap, inode_bitmap, table]) in
+            self.groups.extract_if(|number, _| u64::from(*number) >= count)
+        {
+            self.places.remove(block_bitmap, block_bitmap + 1);
+            self.places.remove(inode_bitmap, inode_bitmap + 1);
+            self.places.remove(table, table + table_blocks);
+        }
+    }
+
     /// Descriptors in a block.
     fn per_block(&self) -> u64 {
         u64::from(self.superblock.block_size / u32::from(self.superblock.descriptor_size))
@@ -277,8 +320,8 @@ impl Layout {
         let (own, common) = (self.superblock_block(), self.common_tables());
         let end = own + 1 + common;
         self.places.set(own, own + 1, Kind::Fixed(Role::Superblock), 0);
-        self.places.set(own + 1, end, Kind::Descriptors, 0);
         let spare = u64::from(self.superblock.spare_descriptor_blocks);
+        self.places.set(own + 1, end, Kind::Descriptors, 0);
         self.places.set(end, end + spare, Kind::Fixed(Role::GroupDescriptors), 0);
         for table in common..self.superblock.groups().div_ceil(self.per_block()) {
             let group = (table * self.per_block()) as u32;

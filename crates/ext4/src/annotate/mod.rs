@@ -140,7 +140,9 @@ impl Annotator {
                 None
             }
         };
-        let Some(layout) = &self.layout else { return Ok(()) };
+        let Some(layout) = &mut self.layout else { return Ok(()) };
+        layout.take_journal_moved();
+        self.whereabouts = Whereabouts::Elsewhere;
         let location = Location::external(journal, layout.superblock())?;
         self.set_external(&location);
         self.read_log(journal, &location, end)
@@ -371,13 +373,13 @@ impl Annotator {
         let superblock = layout.superblock().clone();
         self.whereabouts = Whereabouts::Unknown;
         if !superblock.compat.contains(Compat::HAS_JOURNAL) {
-            layout.set_journal(None);
+            layout.set_journal(&[]);
             self.whereabouts = Whereabouts::None;
             self.recent.clear();
             return;
         }
         if superblock.journal_inode == 0 {
-            layout.set_journal(None);
+            layout.set_journal(&[]);
             self.whereabouts = Whereabouts::Elsewhere;
             self.recent.clear();
             self.locate_external();
@@ -390,10 +392,12 @@ impl Annotator {
             Location::of_inode(&filesystem, &inode)
         });
         let Some(Ok(location)) = found else { return };
-        layout.set_journal(Some(&location));
-        self.journal.relocate(location.superblock_block() as u32);
-        if let Ok(superblock) = location.superblock(&self.recent) {
-            self.journal.set_superblock(superblock);
+        // The inode is written again for other reasons, too.
+        if layout.set_journal(location.runs()) {
+            self.journal.relocate(location.superblock_block() as u32);
+            if let Ok(superblock) = location.superblock(&self.recent) {
+                self.journal.set_superblock(superblock);
+            }
         }
         self.whereabouts = Whereabouts::Inside;
         self.recent.clear();
@@ -462,7 +466,7 @@ impl Annotator {
         }
         match Location::inside(&Filesystem::with(disk, superblock)) {
             Ok(Some(location)) => {
-                layout.set_journal(Some(&location));
+                layout.set_journal(location.runs());
                 self.journal.relocate(location.superblock_block() as u32);
                 self.whereabouts = Whereabouts::Inside;
                 self.read_log(disk, &location, end)

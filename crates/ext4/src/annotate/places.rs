@@ -144,7 +144,8 @@ impl Places {
         self.runs.insert(start, Run { end, kind, first: 0 });
     }
 
-    fn remove(&mut self, start: u64, end: u64) {
+    /// Makes blocks a gap.
+    pub fn remove(&mut self, start: u64, end: u64) {
         if let Some((before, run)) = self.runs.range_mut(..start).next_back()
             && run.end > start
         {
