@@ -35,6 +35,7 @@
 //! Refused by name: fast commits on top of the log, compression, encrypted files and directories, features unknown here; and a
 //! name that is not found byte by byte in a directory that ignores case. Orphans are not deleted, and extended attributes not read.
 
+mod annotate;
 mod blocks;
 mod bytes;
 mod checksum;
@@ -43,6 +44,7 @@ mod journal;
 mod structure;
 mod superblock;
 
+pub use annotate::{Annotator, Status};
 pub use blocks::Blocks;
 pub use files::{Entry, FileKind, Filesystem, Inode, InodeFlags, ROOT, Run, Walk};
 pub use journal::{

@@ -14,7 +14,7 @@ use crate::structure::Structure;
 pub(crate) const OFFSET: u64 = 1024;
 pub(crate) const BYTES: usize = 1024;
 
-const MAGIC: u16 = 0xEF53;
+pub(crate) const MAGIC: u16 = 0xEF53;
 const CRC32C: u8 = 1;
 
 bitflags! {
@@ -115,7 +115,10 @@ pub struct Superblock {
     /// Blocks of the disk that it was read from: no fewer than `blocks`.
     pub(crate) disk_blocks: u64,
     pub(crate) seed: u32,
-    first_meta_group: u32,
+    /// The first table block of descriptors that stands in the groups that it describes.
+    pub(crate) first_meta_group: u32,
+    /// Blocks behind the descriptors, kept for those of groups to come.
+    pub(crate) spare_descriptor_blocks: u32,
     backup_groups: [u32; 2],
 }
 
@@ -204,11 +207,13 @@ impl Superblock {
             disk_blocks: 0,
             seed,
             first_meta_group: le32(bytes, 0x104),
+            spare_descriptor_blocks: u32::from(le16(bytes, 0xCE)),
             backup_groups: [le32(bytes, 0x24C), le32(bytes, 0x250)],
         })
     }
 
-    fn check_groups(&self, size: u64) -> Result<()> {
+    /// Checks what the places of metadata follow from, on a disk of `size` bytes.
+    pub(crate) fn check_groups(&self, size: u64) -> Result<()> {
         let fault = |at: u64, problem: String| Err(Structure::Superblock.fault(OFFSET + at, problem));
         let bits = 8 * self.block_size;
         if self.blocks > size / u64::from(self.block_size) {
@@ -270,7 +275,8 @@ impl Superblock {
         u64::from(self.first_block) + u64::from(group) * u64::from(self.blocks_per_group)
     }
 
-    fn has_superblock(&self, group: u32) -> bool {
+    /// Whether a group begins with a superblock: the first or a copy.
+    pub(crate) fn has_superblock(&self, group: u32) -> bool {
         let power_of = |base: u32| {
             let mut rest = group;
             while rest > 1 && rest.is_multiple_of(base) {

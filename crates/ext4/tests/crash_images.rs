@@ -42,35 +42,6 @@ fn attach(image: &Path) -> String {
     run("losetup", &["-f", "--show", text(image)]).trim().to_owned()
 }
 
-/// Writes, renames, truncates and deletes; each step that is synced is in the journal when it returns.
-fn work(point: &Path, round: u8) {
-    let folder = point.join(format!("round-{round}"));
-    fs::create_dir(&folder).unwrap();
-    for number in 0..30_u8 {
-        let path = folder.join(format!("file-{number}"));
-        fs::write(&path, vec![number; 137 * usize::from(number) + 1]).unwrap();
-        if number % 3 == 0 {
-            File::open(&path).unwrap().sync_all().unwrap();
-        }
-    }
-    // Freed directories and files of many extents: their blocks are revoked, and used again for data.
-    let gone = point.join("gone");
-    fs::create_dir_all(&gone).unwrap();
-    for number in 0..60_u8 {
-        fs::write(gone.join(format!("{number}-{}", "z".repeat(100))), "x").unwrap();
-    }
-    File::open(&gone).unwrap().sync_all().unwrap();
-    fs::remove_dir_all(&gone).unwrap();
-    let data = OpenOptions::new().create(true).append(true).open(point.join("log")).unwrap();
-    data.write_all_at(&vec![round; 200_000], 0).unwrap_or_default();
-    data.sync_all().unwrap();
-    fs::rename(folder.join("file-3"), folder.join("renamed")).unwrap();
-    File::open(folder.join("file-6")).unwrap().sync_all().unwrap();
-    let short = OpenOptions::new().write(true).open(folder.join("file-9")).unwrap();
-    short.set_len(10).unwrap();
-    short.sync_all().unwrap();
-}
-
 fn ours(image: &Path) -> (Tree, u32, u64) {
     let file = File::open(image).unwrap();
     let mut recovery = Recovery::new();
@@ -138,7 +109,7 @@ fn images_copied_under_a_mounted_kernel_replay_as_by_kernel_and_e2fsck() {
         let mounted = Mounted::new(&image, images.path("mounted"), mount);
         let mut copies = Vec::new();
         for round in 0..3 {
-            work(&mounted.point, round);
+            tree::work(&mounted.point, round);
             let copy = images.path(&format!("copy-{round}"));
             fs::copy(&image, &copy).unwrap();
             copies.push(copy);
@@ -186,7 +157,7 @@ fn an_external_journal_is_replayed() {
         let image = images.make("image", 32 << 20, &["-b", size, "-J", &format!("device={journal_loop}")]);
         let mut mounted = Mounted::new(&image, images.path("mounted"), "data=ordered");
         mounted.loops.push(journal_loop);
-        work(&mounted.point, 1);
+        tree::work(&mounted.point, 1);
         let (copy, journal_copy) = (images.path("copy"), images.path("journal-copy"));
         fs::copy(&image, &copy).unwrap();
         fs::copy(&journal, &journal_copy).unwrap();

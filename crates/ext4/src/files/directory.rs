@@ -42,7 +42,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    pub(super) fn of_mode(mode: u16) -> Self {
+    pub(crate) fn of_mode(mode: u16) -> Self {
         match mode >> 12 {
             0x1 => Self::Fifo,
             0x2 => Self::CharacterDevice,
@@ -262,7 +262,7 @@ impl<B: Blocks> Filesystem<B> {
 }
 
 /// The length of an entry: in blocks of 65,536 bytes, its two low bits are the high ones.
-fn record_length(stored: u16, block_size: u32) -> usize {
+pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
     let stored = u32::from(stored);
     let length = match stored {
         _ if block_size < 1 << 16 => stored,

@@ -10,7 +10,7 @@ use crate::blocks::Blocks;
 use crate::bytes::{le16, le32, wide};
 use crate::checksum::{CRC16, crc32c};
 use crate::structure::Structure;
-use crate::superblock::RoCompat;
+use crate::superblock::{RoCompat, Superblock};
 
 const CHECKSUM_AT: usize = 0x1E;
 const MAX_BYTES: usize = 1024;
@@ -26,19 +26,43 @@ bitflags! {
 }
 
 /// Where the parts of a block group stand, in blocks.
-pub(super) struct Group {
+pub(crate) struct Group {
     number: u32,
     pub inode_table: u64,
-    block_bitmap: u64,
-    inode_bitmap: u64,
+    pub block_bitmap: u64,
+    pub inode_bitmap: u64,
     flags: GroupFlags,
     block_checksum: u32,
     inode_checksum: u32,
     wide: bool,
 }
 
+impl Group {
+    /// Reads a descriptor; its checksum is not looked at.
+    pub fn parse(number: u32, bytes: &[u8]) -> Self {
+        let is_wide = bytes.len() >= 64;
+        let high = |at| if is_wide { le32(bytes, at) } else { 0 };
+        let high16 = |at| if is_wide { u32::from(le16(bytes, at)) << 16 } else { 0 };
+        Self {
+            number,
+            block_bitmap: wide(high(0x20), le32(bytes, 0x0)),
+            inode_bitmap: wide(high(0x24), le32(bytes, 0x4)),
+            inode_table: wide(high(0x28), le32(bytes, 0x8)),
+            flags: GroupFlags::from_bits_retain(le16(bytes, 0x12)),
+            block_checksum: high16(0x38) | u32::from(le16(bytes, 0x18)),
+            inode_checksum: high16(0x3A) | u32::from(le16(bytes, 0x1A)),
+            wide: is_wide,
+        }
+    }
+
+    /// The number of its first inode.
+    pub fn first_inode(&self, superblock: &Superblock) -> u32 {
+        self.number * superblock.inodes_per_group + 1
+    }
+}
+
 impl<B: Blocks> Filesystem<B> {
-    pub(super) fn group(&self, number: u32) -> Result<Group> {
+    pub(crate) fn group(&self, number: u32) -> Result<Group> {
         let superblock = self.superblock();
         let offset = superblock.descriptor_offset(number);
         let size = usize::from(superblock.descriptor_size);
@@ -51,19 +75,7 @@ impl<B: Blocks> Filesystem<B> {
             let computed = u32::from(computed.unwrap_or_default());
             return Err(Structure::Group(number).bad_checksum(offset, u32::from(stored), computed));
         }
-        let is_wide = size >= 64;
-        let high = |at| if is_wide { le32(bytes, at) } else { 0 };
-        let high16 = |at| if is_wide { u32::from(le16(bytes, at)) << 16 } else { 0 };
-        Ok(Group {
-            number,
-            block_bitmap: wide(high(0x20), le32(bytes, 0x0)),
-            inode_bitmap: wide(high(0x24), le32(bytes, 0x4)),
-            inode_table: wide(high(0x28), le32(bytes, 0x8)),
-            flags: GroupFlags::from_bits_retain(le16(bytes, 0x12)),
-            block_checksum: high16(0x38) | u32::from(le16(bytes, 0x18)),
-            inode_checksum: high16(0x3A) | u32::from(le16(bytes, 0x1A)),
-            wide: is_wide,
-        })
+        Ok(Group::parse(number, bytes))
     }
 
     fn descriptor_checksum(&self, number: u32, bytes: &[u8]) -> Option<u16> {
@@ -102,7 +114,7 @@ impl<B: Blocks> Filesystem<B> {
     }
 
     /// The bits of used inodes of a group; `None` where they were never written, so that none is.
-    pub(super) fn inode_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn inode_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(None);
         }

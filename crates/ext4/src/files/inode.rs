@@ -142,7 +142,8 @@ impl<B: Blocks> Filesystem<B> {
         self.parse_inode(number, bytes, offset)
     }
 
-    fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
+    /// The inode in these bytes, which stand at byte `offset`.
+    pub(crate) fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
         let structure = Structure::Inode(number);
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
         if PLAIN_BYTES + extra > bytes.len() || !extra.is_multiple_of(4) {

@@ -9,7 +9,9 @@ mod inode;
 mod runs;
 mod walk;
 
+pub(crate) use directory::record_length;
 pub use directory::{Entry, FileKind};
+pub(crate) use group::Group;
 pub use inode::{Inode, InodeFlags};
 pub use runs::Run;
 pub use walk::Walk;
@@ -40,6 +42,11 @@ impl<B: Blocks> Filesystem<B> {
     pub fn open(disk: B) -> Result<Self> {
         let superblock = Superblock::read(&disk)?;
         Ok(Self { disk, superblock })
+    }
+
+    /// A file system whose superblock is known, and was checked.
+    pub(crate) fn with(disk: B, superblock: Superblock) -> Self {
+        Self { disk, superblock }
     }
 
     /// What the superblock says.

@@ -4,7 +4,7 @@ use emmclab_base::Result;
 
 use super::superblock::{BYTES, JournalSuperblock};
 use crate::blocks::Blocks;
-use crate::files::{FileKind, Filesystem, InodeFlags, Run};
+use crate::files::{FileKind, Filesystem, Inode, InodeFlags, Run};
 use crate::structure::Structure;
 use crate::superblock::{Compat, Incompat, OFFSET, Superblock};
 
@@ -29,7 +29,12 @@ impl Location {
         if !superblock.compat.contains(Compat::HAS_JOURNAL) || superblock.journal_inode == 0 {
             return Ok(None);
         }
-        let inode = filesystem.inode(superblock.journal_inode)?;
+        Self::of_inode(filesystem, &filesystem.inode(superblock.journal_inode)?).map(Some)
+    }
+
+    /// Where the journal of an inode lies.
+    pub(crate) fn of_inode<B: Blocks>(filesystem: &Filesystem<B>, inode: &Inode) -> Result<Self> {
+        let superblock = filesystem.superblock();
         let structure = Structure::Inode(inode.number());
         let fault = |problem: &str| structure.fault(inode.offset, problem);
         if inode.links() == 0
@@ -44,7 +49,7 @@ impl Location {
             return Err(fault("the journal is longer than the file system"));
         }
         let mut runs: Vec<Run> = Vec::new();
-        for run in filesystem.map(&inode) {
+        for run in filesystem.map(inode) {
             let run = run?;
             let Some(start) = run.physical else {
                 return Err(fault(&format!("block {} of the journal is a hole", run.logical)));
@@ -56,7 +61,7 @@ impl Location {
                 _ => runs.push(run),
             }
         }
-        Ok(Some(Self { runs, block_size, blocks, superblock: 0 }))
+        Ok(Self { runs, block_size, blocks, superblock: 0 })
     }
 
     /// Where the journal on a device of its own lies, which has to be that of `filesystem`.
@@ -88,6 +93,21 @@ impl Location {
         let blocks = superblock.blocks;
         let run = Run { logical: 0, blocks, physical: Some(0), unwritten: false };
         Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })
+    }
+
+    /// Its runs of blocks, in order.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Blocks of the journal.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The block of the journal that holds its superblock.
+    pub(crate) fn superblock_block(&self) -> u64 {
+        self.superblock
     }
 
     /// Where a block of the journal lies, in bytes of the disk that holds it; `None` behind the end.

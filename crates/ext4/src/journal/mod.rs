@@ -13,6 +13,8 @@ pub use location::Location;
 pub use records::{
     Commit, LogFormat, MAGIC as JOURNAL_MAGIC, Record, RecordKind, Revoked, Tag, TagFlags, Tags,
 };
+pub(crate) use records::{Header, Kind as HeaderKind};
 pub use recovery::Recovery;
+pub(crate) use recovery::is_before;
 pub use replayed::{Replay, Replayed};
 pub use superblock::{Checksums, JournalFeatures, JournalSuperblock};

@@ -33,7 +33,7 @@ bitflags! {
 
 /// Types of blocks that start with the journal's magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Descriptor,
     Commit,
     SuperblockV1,
@@ -42,8 +42,9 @@ pub(super) enum Kind {
     Unknown,
 }
 
+/// What every block of the log but a logged one begins with.
 #[derive(Clone, Copy)]
-pub(super) struct Header {
+pub(crate) struct Header {
     pub kind: Kind,
     pub sequence: u32,
 }

@@ -343,7 +343,7 @@ impl Recovery {
 }
 
 /// Whether a transaction comes before another.
-fn is_before(sequence: u32, other: u32) -> bool {
+pub(crate) fn is_before(sequence: u32, other: u32) -> bool {
     sequence.wrapping_sub(other).cast_signed() < 0
 }
 

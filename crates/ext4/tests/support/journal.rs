@@ -51,6 +51,46 @@ pub enum Fill {
     Byte(u8),
     /// It starts with the journal's magic number, so that it has to be escaped.
     Escaped(u8),
+    /// Sectors whose bit of the second byte is set hold another byte.
+    Sectors(u8, u8),
+}
+
+impl Fill {
+    /// The block as it belongs home.
+    pub fn block(self, size: usize) -> Vec<u8> {
+        match self {
+            Self::Byte(byte) => vec![byte; size],
+            Self::Escaped(byte) => {
+                let mut block = vec![byte; size];
+                put(&mut block, 0, &MAGIC.to_be_bytes());
+                block
+            }
+            Self::Sectors(byte, odd) => {
+                let sector = |at: usize| byte.wrapping_add(odd >> (at % 8) & 1);
+                (0..size).map(|at| sector(at / 512)).collect()
+            }
+        }
+    }
+}
+
+/// What a block of the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Descriptor,
+    Revoke,
+    Commit,
+    /// A logged block: its home, and whether it is escaped.
+    Logged(u64, bool),
+}
+
+/// A block of the journal as it was written.
+#[derive(Clone, Debug)]
+pub struct Wrote {
+    /// Where, as a block of the image.
+    pub block: usize,
+    pub bytes: Vec<u8>,
+    pub part: Part,
+    pub transaction: u32,
 }
 
 pub struct Writer {
@@ -64,6 +104,8 @@ pub struct Writer {
     sequence: u32,
     start: usize,
     first_sequence: u32,
+    /// What was written since it was last taken.
+    pub writes: Vec<Wrote>,
 }
 
 /// CRC-32C bit by bit, as the kernel seeds it.
@@ -106,7 +148,18 @@ impl Writer {
     ) -> Self {
         let end = map.len() - if form.fast_commit { 256 } else { 0 };
         let start = 1 + start % (end - 1);
-        Self { image, form, block_size, map, end, at: start, sequence, start, first_sequence: sequence }
+        Self {
+            image,
+            form,
+            block_size,
+            map,
+            end,
+            at: start,
+            sequence,
+            start,
+            first_sequence: sequence,
+            writes: Vec::new(),
+        }
     }
 
     /// Blocks of the log that are written.
@@ -119,8 +172,10 @@ impl Writer {
         &mut self.image[at..at + self.block_size]
     }
 
-    fn next(&mut self, bytes: &[u8]) -> usize {
+    fn next(&mut self, bytes: &[u8], part: Part) -> usize {
         let at = self.at;
+        let (block, transaction) = (self.map[at], self.sequence);
+        self.writes.push(Wrote { block, bytes: bytes.to_vec(), part, transaction });
         self.block(at).copy_from_slice(bytes);
         self.at = if at + 1 == self.end { 1 } else { at + 1 };
         at
@@ -153,7 +208,7 @@ impl Writer {
     /// A block of this transaction that is no part of it, as a fuzzer would leave.
     pub fn raw(&mut self, kind: u32) {
         let block = self.header(kind);
-        self.next(&block);
+        self.next(&block, Part::Revoke);
     }
 
     pub fn transaction(&mut self, transaction: &Transaction) {
@@ -168,7 +223,7 @@ impl Writer {
                 put(&mut block, 16 + each * number, &bytes[8 - each..]);
             }
             self.seal_tail(&mut block);
-            let at = self.next(&block);
+            let at = self.next(&block, Part::Revoke);
             if transaction.fault == Fault::Revoke && self.form.per_block() {
                 self.spoil(at, self.block_size - 1);
             }
@@ -193,9 +248,7 @@ impl Writer {
                 if behind(number == 0) == 0 {
                     flags |= 2;
                 }
-                let mut block = match fill {
-                    Fill::Byte(byte) | Fill::Escaped(byte) => vec![*byte; self.block_size],
-                };
+                let mut block = fill.block(self.block_size);
                 if matches!(fill, Fill::Escaped(_)) {
                     flags |= 1;
                     put(&mut block, 0, &[0; 4]);
@@ -222,14 +275,15 @@ impl Writer {
             }
             self.seal_tail(&mut descriptor);
             v1 = crc32_be(v1, &descriptor);
-            let place = self.next(&descriptor);
+            let place = self.next(&descriptor, Part::Descriptor);
             // Without a checksum it would name other home blocks, some outside of the disk: there e2fsck goes on and Linux stops.
             if transaction.fault == Fault::Descriptor && self.form.per_block() {
                 self.spoil(place, self.block_size - 1);
             }
             for (number, block) in logged.iter().enumerate() {
                 v1 = crc32_be(v1, block);
-                let place = self.next(block);
+                let (home, fill) = part[number];
+                let place = self.next(block, Part::Logged(home, matches!(fill, Fill::Escaped(_))));
                 if transaction.fault == Fault::Block(number) {
                     self.spoil(place, self.block_size / 2);
                 }
@@ -247,11 +301,16 @@ impl Writer {
             let sum = crc32c(Self::seed(), &commit);
             put(&mut commit, 0x10, &sum.to_be_bytes());
         }
-        let at = self.next(&commit);
+        let at = self.next(&commit, Part::Commit);
         if transaction.fault == Fault::Commit {
             self.spoil(at, 0x11);
         }
         self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// The log begins behind what was written, as after a checkpoint.
+    pub fn move_tail(&mut self) {
+        (self.start, self.first_sequence) = (self.at, self.sequence);
     }
 
     /// Writes the journal superblock, and that recovery is needed; the image.

@@ -1,7 +1,7 @@
 //! A folder of files of every kind, and the comparison of a folder with a file system.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
@@ -25,6 +25,35 @@ impl Seen {
 }
 
 pub type Tree = BTreeMap<Vec<u8>, Seen>;
+
+/// Writes, renames, truncates and deletes; each step that is synced is in the journal when it returns.
+pub fn work(point: &Path, round: u8) {
+    let folder = point.join(format!("round-{round}"));
+    fs::create_dir(&folder).unwrap();
+    for number in 0..30_u8 {
+        let path = folder.join(format!("file-{number}"));
+        fs::write(&path, vec![number; 137 * usize::from(number) + 1]).unwrap();
+        if number % 3 == 0 {
+            File::open(&path).unwrap().sync_all().unwrap();
+        }
+    }
+    // Freed directories and files of many extents: their blocks are revoked, and used again for data.
+    let gone = point.join("gone");
+    fs::create_dir_all(&gone).unwrap();
+    for number in 0..60_u8 {
+        fs::write(gone.join(format!("{number}-{}", "z".repeat(100))), "x").unwrap();
+    }
+    File::open(&gone).unwrap().sync_all().unwrap();
+    fs::remove_dir_all(&gone).unwrap();
+    let data = OpenOptions::new().create(true).append(true).open(point.join("log")).unwrap();
+    data.write_all_at(&vec![round; 200_000], 0).unwrap_or_default();
+    data.sync_all().unwrap();
+    fs::rename(folder.join("file-3"), folder.join("renamed")).unwrap();
+    File::open(folder.join("file-6")).unwrap().sync_all().unwrap();
+    let short = OpenOptions::new().write(true).open(folder.join("file-9")).unwrap();
+    short.set_len(10).unwrap();
+    short.sync_all().unwrap();
+}
 
 /// Makes the folder: nested folders, long names, many names, links, holes, and maps of several levels.
 pub fn plant(folder: &Path) {

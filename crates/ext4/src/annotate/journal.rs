@@ -1,0 +1,345 @@
+//! The blocks of the log as they are written, and what of the home blocks lies in it.
+//!
+//! Nothing tells a logged block from another but the descriptor before it. The kernel (`fs/jbd2/commit.c`) submits a descriptor, then
+//! its logged blocks, and waits for all of them before the commit block, unless the journal has `ASYNC_COMMIT`; one transaction
+//! at a time is on its way. A scheduler or a device may still take them in another order, most likely where the log wraps. A
+//! block that begins with the magic number is never a logged one (those are escaped), and a logged block whose descriptor was
+//! not seen is kept as a copy without a home until the descriptor of this transaction or the next claims it.
+
+use emmclab_base::{BlockNote, Error, Role, SECTOR_BYTES, SectorSet};
+use rustc_hash::FxHashMap;
+
+use super::copies::{Copies, early};
+use super::layout::Layout;
+use super::parts::Parts;
+use crate::bytes::le32;
+use crate::journal::{
+    FastCommitRecords, FastCommitTag, Header, HeaderKind, JournalFeatures, JournalSuperblock, LogFormat,
+    RecordKind, TagFlags, is_before,
+};
+use crate::structure::Structure;
+
+/// Bytes of the journal's superblock.
+const SUPERBLOCK_BYTES: usize = 1024;
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// A logged block that a descriptor names.
+#[derive(Clone, Copy)]
+struct Expected {
+    /// Where it belongs, as a block; `None` outside of the file system.
+    home: Option<u64>,
+    transaction: u32,
+    escaped: bool,
+}
+
+/// What the journal's superblock says.
+struct Log {
+    superblock: JournalSuperblock,
+    format: LogFormat,
+}
+
+/// A journal as a stream of writes.
+#[derive(Default)]
+pub(super) struct Journal {
+    log: Option<Log>,
+    /// Why the superblock cannot be used.
+    fault: Option<Error>,
+    /// The block that holds the superblock.
+    superblock_block: u32,
+    block_bytes: usize,
+    copies: Copies,
+    parts: Parts,
+    /// Logged blocks to come, by their block in the journal.
+    expected: FxHashMap<u32, Expected>,
+    /// Copies without a home, by their block in the journal, each with the count of commits when it came.
+    early: FxHashMap<u32, u32>,
+    commits: u32,
+}
+
+impl Journal {
+    /// Forgets all, for a journal with such blocks.
+    pub fn reset(&mut self, block_bytes: usize, superblock_block: u32) {
+        *self = Self { block_bytes, superblock_block, ..Self::default() };
+        self.copies.reset(block_bytes / SECTOR);
+    }
+
+    /// Forgets what lies in the log, and its superblock; the copies stay.
+    pub fn relocate(&mut self, superblock_block: u32) {
+        self.superblock_block = superblock_block;
+        self.log = None;
+        self.fault = None;
+        self.forget_transactions();
+    }
+
+    pub fn superblock(&self) -> Option<&JournalSuperblock> {
+        self.log.as_ref().map(|log| &log.superblock)
+    }
+
+    pub fn fault(&self) -> Option<&Error> {
+        self.fault.as_ref()
+    }
+
+    /// The copy of a home block, against sectors that are written from `within` on; the transaction of the copy, and whether what
+    /// the block leads to is known.
+    pub fn compare(&self, home: u64, within: usize, bytes: &[u8]) -> Option<(SectorSet, u32, bool)> {
+        let (changed, copy) = self.copies.compare(home, within, bytes, true)?;
+        Some((changed, copy.transaction, copy.learned))
+    }
+
+    pub fn set_learned(&mut self, home: u64) {
+        self.copies.set_learned(home);
+    }
+
+    /// A home block is free, or was never logged.
+    pub fn forget(&mut self, home: u64) {
+        self.copies.remove(home);
+    }
+
+    /// Sectors of a block of the journal are written, from sector `within` of it on.
+    pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut Layout) -> BlockNote {
+        if bytes.len() == self.block_bytes {
+            self.parts.take(block);
+            return self.whole(block, bytes, layout);
+        }
+        let part = self.parts.add(block, within, bytes, self.block_bytes);
+        let header = part.head().and_then(Header::parse);
+        if part.is_whole()
+            && let Some(part) = self.parts.take(block)
+        {
+            let note = self.whole(block, &part.bytes, layout);
+            return cut(note, within, bytes);
+        }
+        self.part(block, within, bytes, header)
+    }
+
+    /// Names a block; what it says counts.
+    fn whole(&mut self, block: u32, bytes: &[u8], layout: &mut Layout) -> BlockNote {
+        if block == self.superblock_block {
+            return self.superblock_written(bytes);
+        }
+        let Some(log) = &self.log else { return BlockNote::new(Role::Data, sectors_of(bytes)) };
+        if self.is_fast_commit(block) {
+            return fast_commit(bytes);
+        }
+        let format = log.format;
+        let Some(header) = Header::parse(bytes) else { return self.logged(block, bytes, layout) };
+        self.expected.remove(&block);
+        let Some(record) = format.record(bytes) else { return record_note(header, bytes) };
+        match record.kind {
+            RecordKind::Descriptor(tags) => {
+                let mut at = block;
+                for tag in tags {
+                    at = self.after(at);
+                    let home = Some(tag.block).filter(|home| *home < layout.superblock().blocks);
+                    let escaped = tag.flags.contains(TagFlags::ESCAPE);
+                    self.expect(at, Expected { home, transaction: record.sequence, escaped }, layout);
+                }
+            }
+            RecordKind::Revoke(revoked) => {
+                for home in revoked {
+                    let newer = |transaction| is_before(record.sequence, transaction);
+                    if !self.copies.get(home).is_some_and(|copy| newer(copy.transaction)) {
+                        self.copies.remove(home);
+                        layout.freed(home);
+                    }
+                }
+            }
+            RecordKind::Commit(_) => {
+                self.commits = self.commits.wrapping_add(1);
+                self.drop_early();
+            }
+        }
+        record_note(header, bytes)
+    }
+
+    /// Names sectors of a block of which others are still to come. A superblock is whole without them.
+    fn part(&mut self, block: u32, within: usize, bytes: &[u8], header: Option<Header>) -> BlockNote {
+        if block == self.superblock_block {
+            if within == 0 && bytes.len() >= SUPERBLOCK_BYTES {
+                return self.superblock_written(bytes);
+            }
+            let changed = Some(not_zero(bytes));
+            return BlockNote { changed, ..BlockNote::new(Role::JournalSuperblock, sectors_of(bytes)) };
+        }
+        let plain = BlockNote::new(Role::Logged, sectors_of(bytes));
+        if self.log.is_none() {
+            return BlockNote { role: Role::Data, ..plain };
+        }
+        if self.is_fast_commit(block) {
+            let changed = Some(not_zero(bytes));
+            return BlockNote { role: Role::FastCommit, changed, ..plain };
+        }
+        if let Some(header) = header {
+            return record_note(header, bytes);
+        }
+        let Some(expected) = self.expected.get(&block) else { return plain };
+        let size = (self.block_bytes / SECTOR) as u64;
+        let compared = expected.home.and_then(|home| self.copies.compare(home, within, bytes, false));
+        BlockNote {
+            home: expected.home.map(|home| home * size + within as u64),
+            transaction: Some(expected.transaction),
+            changed: compared.map(|(changed, _)| changed),
+            ..plain
+        }
+    }
+
+    fn superblock_written(&mut self, bytes: &[u8]) -> BlockNote {
+        let mut note = BlockNote {
+            changed: Some(not_zero(bytes)),
+            ..BlockNote::new(Role::JournalSuperblock, sectors_of(bytes))
+        };
+        match JournalSuperblock::parse(bytes, 0) {
+            Ok(superblock) if superblock.block_size as usize == self.block_bytes => {
+                note.transaction = Some(superblock.sequence);
+                self.set_superblock(superblock);
+            }
+            Ok(superblock) => {
+                let problem = format!("blocks of {} bytes", superblock.block_size);
+                self.set_fault(Structure::JournalSuperblock.fault(0xC, problem));
+            }
+            Err(fault) => self.set_fault(fault),
+        }
+        note
+    }
+
+    pub fn set_superblock(&mut self, superblock: JournalSuperblock) {
+        // A journal of another name begins its transactions anew.
+        if self.superblock().is_some_and(|known| known.uuid != superblock.uuid) {
+            self.copies.reset(self.block_bytes / SECTOR);
+            self.forget_transactions();
+        }
+        if superblock.start == 0 {
+            self.forget_transactions();
+        }
+        self.fault = None;
+        self.log = Some(Log { format: LogFormat::new(&superblock), superblock });
+    }
+
+    pub fn set_fault(&mut self, fault: Error) {
+        self.log = None;
+        self.fault = Some(fault);
+        self.copies.reset(self.block_bytes / SECTOR);
+        self.forget_transactions();
+    }
+
+    pub fn forget_transactions(&mut self) {
+        self.expected.clear();
+        self.parts.clear();
+        for (block, _) in self.early.drain() {
+            self.copies.remove(early(block));
+        }
+    }
+
+    /// A descriptor names a logged block, which may be there already.
+    fn expect(&mut self, block: u32, expected: Expected, layout: &mut Layout) {
+        if self.early.remove(&block).is_none() {
+            self.expected.insert(block, expected);
+            return;
+        }
+        match expected.home {
+            Some(home) => {
+                self.copies.claim(early(block), home, expected.transaction, expected.escaped);
+                layout.logged_unseen(home);
+            }
+            None => self.copies.remove(early(block)),
+        }
+    }
+
+    fn logged(&mut self, block: u32, bytes: &[u8], layout: &mut Layout) -> BlockNote {
+        let plain = BlockNote::new(Role::Logged, sectors_of(bytes));
+        let Some(Expected { home, transaction, escaped }) = self.expected.remove(&block) else {
+            if self.superblock().is_none_or(|superblock| superblock.start == 0) {
+                // The log is empty: mkfs clears it, or nothing of the journal is written.
+                return BlockNote { role: Role::Data, ..plain };
+            }
+            self.put_copy(early(block), 0, false, bytes, layout);
+            self.early.insert(block, self.commits);
+            return plain;
+        };
+        let note = BlockNote { transaction: Some(transaction), ..plain };
+        let Some(home) = home else { return note };
+        let changed = self.put_copy(home, transaction, escaped, bytes, layout);
+        layout.logged(home, bytes, changed);
+        let size = (self.block_bytes / SECTOR) as u64;
+        BlockNote { home: Some(home * size), changed, ..note }
+    }
+
+    /// Puts a copy in place of the one before.
+    fn put_copy(
+        &mut self,
+        key: u64,
+        transaction: u32,
+        escaped: bool,
+        bytes: &[u8],
+        layout: &mut Layout,
+    ) -> Option<SectorSet> {
+        let updated = self.copies.update(key, transaction, escaped, true, bytes);
+        if let Some(dropped) = updated.dropped {
+            layout.freed(dropped);
+        }
+        updated.changed
+    }
+
+    /// Drops copies without a home whose descriptor will not come any more.
+    fn drop_early(&mut self) {
+        let commits = self.commits;
+        self.early.retain(|block, since| {
+            let is_old = commits.wrapping_sub(*since) > 1;
+            if is_old {
+                self.copies.remove(early(*block));
+            }
+            !is_old
+        });
+    }
+
+    fn is_fast_commit(&self, block: u32) -> bool {
+        self.superblock().is_some_and(|superblock| {
+            superblock.features.contains(JournalFeatures::FAST_COMMIT) && block >= superblock.end
+        })
+    }
+
+    /// The block of the log after one.
+    pub fn after(&self, block: u32) -> u32 {
+        self.superblock().map_or(0, |known| if block + 1 >= known.end { known.first } else { block + 1 })
+    }
+}
+
+fn sectors_of(bytes: &[u8]) -> u32 {
+    (bytes.len() / SECTOR) as u32
+}
+
+/// The sectors that are not zeros.
+fn not_zero(bytes: &[u8]) -> SectorSet {
+    let is_set = |sector: &[u8]| sector.iter().any(|byte| *byte != 0);
+    let sectors = bytes.chunks_exact(SECTOR).enumerate();
+    SectorSet(sectors.fold(0, |set, (at, sector)| set | u128::from(is_set(sector)) << at))
+}
+
+/// The note of sectors of a block that begins with a header.
+fn record_note(header: Header, bytes: &[u8]) -> BlockNote {
+    let role = match header.kind {
+        HeaderKind::Descriptor => Role::Descriptor,
+        HeaderKind::Revoke => Role::Revoke,
+        HeaderKind::Commit => Role::Commit,
+        HeaderKind::SuperblockV1 | HeaderKind::SuperblockV2 | HeaderKind::Unknown => Role::Logged,
+    };
+    let transaction = (role != Role::Logged).then_some(header.sequence);
+    BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }
+}
+
+/// The note of a block of fast commits; the one that holds the tail names the transaction.
+fn fast_commit(bytes: &[u8]) -> BlockNote {
+    let tail = FastCommitRecords::new(bytes).find(|record| record.tag == FastCommitTag::Tail);
+    BlockNote {
+        transaction: tail.map(|tail| le32(tail.value, 0)),
+        changed: Some(not_zero(bytes)),
+        ..BlockNote::new(Role::FastCommit, sectors_of(bytes))
+    }
+}
+
+/// The note of a block as that of some of its sectors.
+fn cut(note: BlockNote, within: usize, bytes: &[u8]) -> BlockNote {
+    let sectors = sectors_of(bytes);
+    let changed = note.changed.map(|set| SectorSet(set.0 >> within & SectorSet::first(sectors).0));
+    BlockNote { sectors, changed, home: note.home.map(|home| home + within as u64), ..note }
+}

@@ -1,0 +1,374 @@
+//! Where the metadata of a file system lies, learnt from the metadata itself as it is written or logged.
+
+use emmclab_base::{Role, SECTOR_BYTES, SectorSet};
+use rustc_hash::FxHashMap;
+
+use super::directories::{is_directory, runs_of};
+use super::places::{At, Kind, Place, Places};
+use crate::files::{Group, Run};
+use crate::structure::Structure;
+use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+/// Block groups at most: 512 TB in groups of 128 MB.
+const MOST_GROUPS: u64 = 1 << 22;
+
+/// What is known of a file system.
+pub(super) struct Layout {
+    superblock: Superblock,
+    places: Places,
+    /// Bitmaps and inode table of each group that is known.
+    groups: FxHashMap<u32, [u64; 3]>,
+    /// The same of descriptors that do not fit the superblock, which comes later.
+    groups_to_come: FxHashMap<u32, [u64; 3]>,
+    /// Runs of blocks that an inode of a directory names itself.
+    directories: FxHashMap<u32, Vec<(u64, u64)>>,
+    /// The inode of the journal.
+    journal_inode: Option<Vec<u8>>,
+    journal_moved: bool,
+    /// Where the journal lies, if it is known and in this file system.
+    journal_runs: Vec<Run>,
+}
+
+/// Whether a superblock gives places that can be worked with, on a disk of `size` bytes or, if unknown, `u64::MAX`.
+pub(super) fn check(superblock: &Superblock, size: u64) -> emmclab_base::Result<()> {
+    superblock.check_groups(size)?;
+    if superblock.groups() > MOST_GROUPS {
+        let problem = format!("{} block groups, at most {MOST_GROUPS} are followed", superblock.groups());
+        return Err(Structure::Superblock.unsupported(OFFSET + 0x20, problem));
+    }
+    Ok(())
+}
+
+impl Layout {
+    /// A file system of which only the superblock is known; it passed [`check`].
+    pub fn new(superblock: Superblock) -> Self {
+        let mut out = Self {
+            superblock,
+            places: Places::default(),
+            groups: FxHashMap::default(),
+            groups_to_come: FxHashMap::default(),
+            directories: FxHashMap::default(),
+            journal_inode: None,
+            journal_moved: true,
+            journal_runs: Vec::new(),
+        };
+        out.place_tables();
+        out
+    }
+
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The block that holds the superblock.
+    fn superblock_block(&self) -> u64 {
+        OFFSET / u64::from(self.superblock.block_size)
+    }
+
+    pub fn at(&self, block: u64) -> At {
+        self.places.at(block)
+    }
+
+    /// Whether the journal's inode or its mention in the superblock changed since the last call.
+    pub fn take_journal_moved(&mut self) -> bool {
+        std::mem::take(&mut self.journal_moved)
+    }
+
+    pub fn journal_inode(&self) -> Option<&[u8]> {
+        self.journal_inode.as_deref()
+    }
+
+    /// The superblock is written again; whether it is still that of the same blocks. Where it is not, a new layout is needed.
+    pub fn update(&mut self, superblock: Superblock) -> bool {
+        let form = |of: &Superblock| {
+            let sizes = (of.block_size, of.inode_size, of.descriptor_size, of.first_block);
+            let groups = (of.blocks_per_group, of.inodes_per_group, of.first_meta_group);
+            (sizes, groups, of.incompat & (Incompat::META_BG | Incompat::WIDE))
+        };
+        if form(&self.superblock) != form(&superblock) {
+            return false;
+        }
+        let tables = |of: &Superblock| (of.blocks, of.spare_descriptor_blocks);
+        let journal = |of: &Superblock| (of.compat & Compat::HAS_JOURNAL, of.journal_inode, of.journal_uuid);
+        let moved = tables(&self.superblock) != tables(&superblock);
+        self.journal_moved |= journal(&self.superblock) != journal(&superblock);
+        self.superblock = superblock;
+        if moved {
+            self.drop_groups();
+            self.place_tables();
+            for (number, group) in std::mem::take(&mut self.groups_to_come) {
+                self.place_group(number, group);
+            }
+        }
+        true
+    }
+
+    /// Another file system of the same form was made: what is not fixed is forgotten.
+    pub fn forget_learned(&mut self) {
+        self.places.retain(|kind| !matches!(kind, Kind::Learned(_) | Kind::Journal));
+        self.directories.clear();
+        self.journal_inode = None;
+        self.journal_moved = true;
+        self.journal_runs.clear();
+    }
+
+    /// A group descriptor, whose checksum is not looked at.
+    pub fn set_group(&mut self, number: u32, group: &Group) {
+        let known = [group.block_bitmap, group.inode_bitmap, group.inode_table];
+        if self.groups.get(&number) != Some(&known) {
+            self.place_group(number, known);
+        }
+    }
+
+    fn place_group(&mut self, number: u32, group: [u64; 3]) {
+        let table_blocks = self.table_blocks();
+        let first = u64::from(self.superblock.first_block);
+        let inside =
+            |block: u64, blocks: u64| block > first && block.saturating_add(blocks) <= self.superblock.blocks;
+        if u64::from(number) >= self.superblock.groups()
+            || !(inside(group[0], 1) && inside(group[1], 1) && inside(group[2], table_blocks))
+        {
+            // resize2fs writes the descriptors before the superblock.
+            if group != [0; 3] && u64::from(number) < MOST_GROUPS {
+                self.groups_to_come.insert(number, group);
+            }
+            return;
+        }
+        self.groups.insert(number, group);
+        self.places.set(group[0], group[0] + 1, Kind::Fixed(Role::BlockBitmap), 0);
+        self.places.set(group[1], group[1] + 1, Kind::Fixed(Role::InodeBitmap), 0);
+        self.places.set(group[2], group[2] + table_blocks, Kind::Inodes, u64::from(number) << 32);
+        self.place_backups(number);
+    }
+
+    /// Where the journal in this file system lies; whether it lay elsewhere before.
+    pub fn set_journal(&mut self, runs: &[Run]) -> bool {
+        if self.journal_runs == runs {
+            return false;
+        }
+        self.places.retain(|kind| kind != Kind::Journal);
+        for run in runs {
+            if let Some(start) = run.physical {
+                self.places.set(start, start + run.blocks, Kind::Journal, run.logical);
+            }
+        }
+        self.journal_runs = runs.to_vec();
+        true
+    }
+
+    /// Blocks that are known to be a directory's.
+    pub fn learn_directory(&mut self, start: u64, end: u64) {
+        self.places.learn(start, end.min(self.superblock.blocks), Role::Directory);
+    }
+
+    /// A block is logged, with what differs from its copy before.
+    pub fn logged(&mut self, home: u64, bytes: &[u8], changed: Option<SectorSet>) {
+        if changed.is_some_and(SectorSet::is_empty) {
+            return;
+        }
+        match self.places.at(home) {
+            At::Gap(_) | At::Place(Place { kind: Kind::Learned(_), .. }) => {
+                let has_types = self.superblock.incompat.contains(Incompat::FILETYPE);
+                let role = if is_directory(bytes, has_types) { Role::Directory } else { Role::Metadata };
+                self.places.learn(home, home + 1, role);
+            }
+            At::Place(place) => {
+                if home == self.superblock_block() {
+                    self.superblock_logged(bytes);
+                }
+                self.learn(place, home, 0, bytes, changed);
+            }
+        }
+    }
+
+    /// A block was logged, of which the contents are not known any more.
+    pub fn logged_unseen(&mut self, home: u64) {
+        if matches!(self.places.at(home), At::Gap(_)) {
+            self.places.learn(home, home + 1, Role::Metadata);
+        }
+    }
+
+    /// Takes what metadata says of places: sectors of a block from `within` on, of which those in `changed` are new.
+    pub fn learn(
+        &mut self,
+        place: Place,
+        block: u64,
+        within: usize,
+        bytes: &[u8],
+        changed: Option<SectorSet>,
+    ) {
+        match place.kind {
+            Kind::Descriptors => {
+                let size = usize::from(self.superblock.descriptor_size);
+                let first = place.number(block) * u64::from(self.superblock.block_size) / size as u64;
+                // Its place may be new, and what did not change since with it.
+                for (slot, bytes) in records(within, bytes, size, None) {
+                    let number = first + slot as u64;
+                    self.set_group(number as u32, &Group::parse(number as u32, bytes));
+                }
+            }
+            Kind::Inodes => {
+                let size = usize::from(self.superblock.inode_size);
+                let (group, table_block) =
+                    (place.number(block) >> 32, place.number(block) & u64::from(u32::MAX));
+                let first = group * u64::from(self.superblock.inodes_per_group)
+                    + table_block * u64::from(self.superblock.block_size) / size as u64;
+                for (slot, bytes) in records(within, bytes, size, changed) {
+                    let number = first + slot as u64 + 1;
+                    if number <= u64::from(self.superblock.inodes) {
+                        self.learn_inode(number as u32, bytes);
+                    }
+                }
+            }
+            Kind::Fixed(_) | Kind::Journal | Kind::Learned(_) => {}
+        }
+    }
+
+    /// A block is free, or was never logged.
+    pub fn freed(&mut self, home: u64) {
+        self.places.forget(home, home + 1, None);
+    }
+
+    /// Blocks are free; each that was learnt is passed on.
+    pub fn discarded(&mut self, start: u64, end: u64, mut freed: impl FnMut(u64)) {
+        let mut at = start;
+        while at < end {
+            at = match self.places.at(at) {
+                At::Gap(until) => until,
+                At::Place(place) => {
+                    let stop = place.end.min(end);
+                    if matches!(place.kind, Kind::Learned(_)) {
+                        (at..stop).for_each(&mut freed);
+                    }
+                    stop
+                }
+            };
+        }
+        self.places.forget(start, end, None);
+    }
+
+    fn learn_inode(&mut self, number: u32, bytes: &[u8]) {
+        if number == self.superblock.journal_inode && self.journal_inode.as_deref() != Some(bytes) {
+            self.journal_inode = Some(bytes.to_vec());
+            self.journal_moved = true;
+        }
+        let runs = runs_of(bytes);
+        let now = runs.as_ref().map(|runs| runs.as_slice());
+        let known = self.directories.get(&number);
+        // Where further blocks name its own, those that it named before are still among them.
+        if known.map(Vec::as_slice) == now || runs.is_some_and(|runs| runs.is_deep) {
+            return;
+        }
+        for (start, end) in self.directories.remove(&number).unwrap_or_default() {
+            self.places.forget(start, end, Some(Role::Directory));
+        }
+        let Some(now) = now else { return };
+        let inside = |(start, end): &&(u64, u64)| start < end && *end <= self.superblock.blocks;
+        let now: Vec<(u64, u64)> = now.iter().filter(inside).copied().collect();
+        now.iter().for_each(|(start, end)| self.places.learn(*start, *end, Role::Directory));
+        self.directories.insert(number, now);
+    }
+
+    fn superblock_logged(&mut self, bytes: &[u8]) {
+        let from = (OFFSET % u64::from(self.superblock.block_size)) as usize;
+        let Some(bytes) = bytes.get(from..from + BYTES) else { return };
+        let parsed = Superblock::parse(bytes, Structure::Superblock, OFFSET);
+        if let Ok(superblock) = parsed
+            && superblock.uuid == self.superblock.uuid
+            && check(&superblock, u64::MAX).is_ok()
+        {
+            self.update(superblock);
+        }
+    }
+
+    /// Blocks of inodes in a group.
+    fn table_blocks(&self) -> u64 {
+        let bytes = u64::from(self.superblock.inodes_per_group) * u64::from(self.superblock.inode_size);
+        bytes.div_ceil(u64::from(self.superblock.block_size))
+    }
+
+    /// Forgets groups beyond the last one.
+    fn drop_groups(&mut self) {
+        let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
+        for (_, [block_bitmap, inode_bitmap, table]) in
+            self.groups.extract_if(|number, _| u64::from(*number) >= count)
+        {
+            self.places.remove(block_bitmap, block_bitmap + 1);
+            self.places.remove(inode_bitmap, inode_bitmap + 1);
+            self.places.remove(table, table + table_blocks);
+        }
+    }
+
+    /// Descriptors in a block.
+    fn per_block(&self) -> u64 {
+        u64::from(self.superblock.block_size / u32::from(self.superblock.descriptor_size))
+    }
+
+    /// Blocks of descriptors that stand behind each superblock.
+    fn common_tables(&self) -> u64 {
+        let tables = self.superblock.groups().div_ceil(self.per_block());
+        if self.superblock.incompat.contains(Incompat::META_BG) {
+            tables.min(u64::from(self.superblock.first_meta_group))
+        } else {
+            tables
+        }
+    }
+
+    /// The superblock, and all descriptors but their backups.
+    fn place_tables(&mut self) {
+        let (own, common) = (self.superblock_block(), self.common_tables());
+        let end = own + 1 + common;
+        self.places.set(own, own + 1, Kind::Fixed(Role::Superblock), 0);
+        let spare = u64::from(self.superblock.spare_descriptor_blocks);
+        self.places.set(own + 1, end, Kind::Descriptors, 0);
+        self.places.set(end, end + spare, Kind::Fixed(Role::GroupDescriptors), 0);
+        for table in common..self.superblock.groups().div_ceil(self.per_block()) {
+            let group = (table * self.per_block()) as u32;
+            let block = self.superblock.descriptor_offset(group) / u64::from(self.superblock.block_size);
+            self.places.set(block, block + 1, Kind::Descriptors, table);
+        }
+    }
+
+    /// Copies of superblock and descriptors in a group.
+    fn place_backups(&mut self, group: u32) {
+        let (each, common) = (self.per_block(), self.common_tables());
+        let table = u64::from(group) / each;
+        let mut at = self.superblock.group_start(group);
+        let descriptors = Kind::Fixed(Role::GroupDescriptors);
+        if group != 0 && self.superblock.has_superblock(group) {
+            self.places.set(at, at + 1, Kind::Fixed(Role::Superblock), 0);
+            at += 1;
+            if table < common || !self.superblock.incompat.contains(Incompat::META_BG) {
+                let end = at + common + u64::from(self.superblock.spare_descriptor_blocks);
+                self.places.set(at, end, descriptors, 0);
+            }
+        }
+        // Beyond the common ones, a table stands in the first, second and last group of those that it describes.
+        let within = u64::from(group) % each;
+        if table >= common && (within == 1 || within == each - 1) && within != 0 {
+            self.places.set(at, at + 1, descriptors, 0);
+        }
+    }
+}
+
+/// Structures of `size` bytes that lie wholly in sectors of a block from `within` on, by their number in the block; those
+/// without a sector in `changed` are left out.
+fn records(
+    within: usize,
+    bytes: &[u8],
+    size: usize,
+    changed: Option<SectorSet>,
+) -> impl Iterator<Item = (usize, &[u8])> {
+    let start = within * SECTOR;
+    (start.div_ceil(size)..)
+        .map_while(move |slot| {
+            let from = slot * size - start;
+            Some((slot, from, bytes.get(from..from + size)?))
+        })
+        .filter(move |(_, from, _)| {
+            let mut sectors = (from / SECTOR..(from + size).div_ceil(SECTOR)).map(|sector| sector as u32);
+            changed.is_none_or(|changed| sectors.any(|sector| changed.contains(sector)))
+        })
+        .map(|(slot, _, bytes)| (slot, bytes))
+}

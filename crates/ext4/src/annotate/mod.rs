@@ -1,0 +1,570 @@
+//! The writes of an ext4 file system, named from the writes alone.
+//!
+//! An [`Annotator`] knows the places of metadata ([`layout`]) and the log as it is written ([`journal`]). Places come from the metadata
+//! itself: at first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from what is logged or written. A
+//! block that is logged and is at no known place is a directory if it consists of directory entries, else other metadata; it stays
+//! that until it is revoked, discarded, or found in a deleted directory. With `data=journal`, contents of files are logged, too,
+//! and cannot be told from other metadata.
+//!
+//! Without a disk, order matters only as long as the file system is not known: the last 16 MiB that were written are kept, and
+//! looked at again when a superblock comes, or a block with the journal's magic number. The superblock is the first block that a flush
+//! of mkfs' buffers writes, so that all that follows is named.
+
+mod copies;
+mod directories;
+mod journal;
+mod layout;
+mod parts;
+mod places;
+mod recent;
+mod status;
+
+use emmclab_base::{BlockNote, Kind as ErrorKind, Result, Role, SECTOR_BYTES};
+
+pub use status::Status;
+
+use crate::blocks::Blocks;
+use crate::files::{Filesystem, Group};
+use crate::journal::{JOURNAL_MAGIC, Location, Recovery};
+use crate::structure::Structure;
+use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
+use journal::Journal;
+use layout::Layout;
+use places::{At, Kind};
+use recent::Recent;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+/// The sectors of the superblock.
+const OWN: std::ops::Range<u64> = OFFSET / SECTOR_BYTES..(OFFSET + BYTES as u64) / SECTOR_BYTES;
+/// Smallest blocks of a file system, bytes.
+const LEAST_BLOCK: usize = 1024;
+
+/// Where the journal is, as far as that is known.
+enum Whereabouts {
+    /// Not known yet.
+    Unknown,
+    /// The file system has none.
+    None,
+    /// In the file system.
+    Inside,
+    /// On a device of its own, which was not seen yet.
+    Elsewhere,
+    /// On a device of its own, of so many blocks.
+    External(u64),
+}
+
+/// Names each write of an ext4 file system.
+///
+/// ```
+/// use emmclab_base::Role;
+/// use emmclab_ext4::{Annotator, Status};
+///
+/// let mut annotator = Annotator::new();
+/// let mut notes = Vec::new();
+/// annotator.write(8, &[0; 4096], &mut notes);
+/// assert_eq!((notes[0].role, notes[0].sectors), (Role::Data, 8));
+/// assert_eq!(annotator.status(), Status::NoFilesystem);
+/// ```
+pub struct Annotator {
+    layout: Option<Layout>,
+    journal: Journal,
+    whereabouts: Whereabouts,
+    /// The bytes of the superblock, which may come in parts.
+    superblock: Box<[u8; BYTES]>,
+    /// Why there is no layout.
+    refused: Status,
+    /// Whether transactions of an earlier run wait for replay.
+    recovering: bool,
+    recent: Recent,
+    recent_journal: Recent,
+}
+
+impl Default for Annotator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Annotator {
+    /// Knows nothing yet: a file system is learnt from the writes of mkfs.
+    pub fn new() -> Self {
+        Self {
+            layout: None,
+            journal: Journal::default(),
+            whereabouts: Whereabouts::Unknown,
+            superblock: Box::new([0; BYTES]),
+            refused: Status::NoFilesystem,
+            recovering: false,
+            recent: Recent::default(),
+            recent_journal: Recent::default(),
+        }
+    }
+
+    /// Forgets all, and learns the file system that is on a disk; a disk without one is no error. Reads the group descriptors, the
+    /// inodes in use, and the journal if it has to be replayed.
+    ///
+    /// # Errors
+    ///
+    /// Where the disk cannot be read. What is damaged there is not followed, as [`Self::status`] says.
+    pub fn attach(&mut self, disk: &dyn Blocks) -> Result<()> {
+        let mut recovery = Recovery::new();
+        match recovery.replay(disk) {
+            Ok(replayed) => {
+                let end = replayed.replay().end;
+                self.learn_disk(&replayed)?;
+                self.learn_journal(disk, Some(end))
+            }
+            Err(error) if error.kind() == ErrorKind::Io => Err(error),
+            Err(_) => {
+                self.learn_disk(disk)?;
+                self.learn_journal(disk, None)
+            }
+        }
+    }
+
+    /// As [`Self::attach`], where the journal lies on a device of its own: its writes go to [`Self::write_journal`].
+    ///
+    /// # Errors
+    ///
+    /// Where a device cannot be read, or `journal` is not the journal of this file system.
+    pub fn attach_external(&mut self, disk: &dyn Blocks, journal: &dyn Blocks) -> Result<()> {
+        let mut recovery = Recovery::new();
+        let end = match recovery.replay_external(disk, journal) {
+            Ok(replayed) => {
+                self.learn_disk(&replayed)?;
+                Some(replayed.replay().end)
+            }
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(_) => {
+                self.learn_disk(disk)?;
+                None
+            }
+        };
+        let Some(layout) = &mut self.layout else { return Ok(()) };
+        layout.take_journal_moved();
+        self.whereabouts = Whereabouts::Elsewhere;
+        let location = Location::external(journal, layout.superblock())?;
+        self.set_external(&location);
+        self.read_log(journal, &location, end)
+    }
+
+    /// Names a write of whole sectors to the disk of the file system. `notes` is cleared, and covers the write without gaps.
+    pub fn write(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
+        notes.clear();
+        if self.is_looking() {
+            self.recent.write(sector.saturating_mul(SECTOR_BYTES), data);
+        }
+        let end = sector.saturating_add((data.len() / SECTOR) as u64);
+        if sector < OWN.end && end > OWN.start {
+            self.superblock_written(sector, data);
+        }
+        let mut at = sector;
+        while at < end {
+            if self.layout.as_mut().is_some_and(Layout::take_journal_moved) {
+                self.locate_journal();
+            }
+            let rest = &data[(at - sector) as usize * SECTOR..];
+            let note = self.next_note(at, &rest[..rest.len() / SECTOR * SECTOR]);
+            at += u64::from(note.sectors);
+            match notes.last_mut() {
+                Some(last) if note.role == Role::Data && last.role == Role::Data => {
+                    last.sectors += note.sectors
+                }
+                _ => notes.push(note),
+            }
+        }
+        if self.layout.as_mut().is_some_and(Layout::take_journal_moved) {
+            self.locate_journal();
+        }
+        let is_due = |recent: &mut Recent| has_magic(data) && recent.is_due();
+        if matches!(self.whereabouts, Whereabouts::Unknown) && is_due(&mut self.recent) {
+            self.locate_journal();
+        }
+    }
+
+    /// Names a write of whole sectors to the device of an external journal, as [`Self::write`].
+    pub fn write_journal(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
+        notes.clear();
+        if matches!(self.whereabouts, Whereabouts::Unknown | Whereabouts::Elsewhere) {
+            self.recent_journal.write(sector.saturating_mul(SECTOR_BYTES), data);
+            if has_magic(data) && self.recent_journal.is_due() {
+                self.locate_external();
+            }
+        }
+        let (Some(layout), &Whereabouts::External(blocks)) = (&mut self.layout, &self.whereabouts) else {
+            push_data(notes, (data.len() / SECTOR) as u64);
+            return;
+        };
+        let size = u64::from(layout.superblock().block_size) / SECTOR_BYTES;
+        let mut rest = data;
+        let mut at = sector;
+        while rest.len() >= SECTOR {
+            let (block, within) = (at / size, at % size);
+            let length = (size - within).min((rest.len() / SECTOR) as u64);
+            let (part, after) = rest.split_at(length as usize * SECTOR);
+            let first = OFFSET / SECTOR_BYTES / size;
+            if block > first && block < blocks {
+                let note = self.journal.write(block as u32, within as usize, part, layout);
+                notes.push(note);
+            } else if block == first {
+                notes.push(BlockNote::new(Role::Superblock, length as u32));
+            } else {
+                push_data(notes, length);
+            }
+            self.recovering &= self.journal.superblock().is_none_or(|superblock| superblock.start != 0);
+            at = at.saturating_add(length);
+            rest = after;
+        }
+    }
+
+    /// Sectors of the disk of the file system hold nothing any more.
+    pub fn discard(&mut self, sector: u64, sectors: u64) {
+        let end = sector.saturating_add(sectors);
+        self.recent.discard(sector.saturating_mul(SECTOR_BYTES), end.saturating_mul(SECTOR_BYTES));
+        if sector <= OWN.start && end >= OWN.end {
+            self.superblock.fill(0);
+            self.refuse(Status::NoFilesystem);
+        }
+        let Some(layout) = &mut self.layout else { return };
+        let size = u64::from(layout.superblock().block_size) / SECTOR_BYTES;
+        layout.discarded(sector.div_ceil(size), end / size, |block| self.journal.forget(block));
+    }
+
+    /// What is known of the file system, and why writes are not named where they are not.
+    pub fn status(&self) -> Status {
+        if self.layout.is_none() {
+            return self.refused;
+        }
+        match (&self.whereabouts, self.journal.fault()) {
+            (Whereabouts::Unknown, _) => Status::JournalUnknown,
+            (Whereabouts::None, _) => Status::NoJournal,
+            (Whereabouts::Elsewhere, _) => Status::JournalElsewhere,
+            (_, Some(fault)) if fault.kind() == ErrorKind::Unsupported => Status::JournalUnsupported,
+            (_, Some(_)) => Status::JournalDamaged,
+            _ if self.journal.superblock().is_none() => Status::JournalUnknown,
+            _ if self.recovering => Status::Recovering,
+            _ => Status::Following,
+        }
+    }
+
+    /// Whether writes are kept because the file system or its journal is not known.
+    fn is_looking(&self) -> bool {
+        matches!(self.whereabouts, Whereabouts::Unknown)
+    }
+
+    /// Names the first sectors of a write.
+    fn next_note(&mut self, sector: u64, data: &[u8]) -> BlockNote {
+        let sectors = (data.len() / SECTOR) as u64;
+        let Some(layout) = &mut self.layout else { return BlockNote::new(Role::Data, sectors as u32) };
+        let size = u64::from(layout.superblock().block_size) / SECTOR_BYTES;
+        let (block, within) = (sector / size, sector % size);
+        let place = match layout.at(block) {
+            At::Gap(until) => {
+                let sectors = until.saturating_mul(size).saturating_sub(sector).min(sectors);
+                return BlockNote::new(Role::Data, sectors as u32);
+            }
+            At::Place(place) => place,
+        };
+        let sectors = (size - within).min(sectors) as usize;
+        let bytes = &data[..sectors * SECTOR];
+        let role = match place.kind {
+            Kind::Journal => {
+                let block = place.number(block) as u32;
+                let note = self.journal.write(block, within as usize, bytes, layout);
+                self.recovering &= self.journal.superblock().is_none_or(|superblock| superblock.start != 0);
+                return note;
+            }
+            Kind::Descriptors => Role::GroupDescriptors,
+            Kind::Inodes => Role::InodeTable,
+            Kind::Fixed(role) | Kind::Learned(role) => role,
+        };
+        let compared = self.journal.compare(block, within as usize, bytes);
+        let changed = compared.map(|(changed, ..)| changed);
+        // What was logged was learnt when it was logged.
+        if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
+            layout.learn(place, block, within as usize, bytes, None);
+            self.journal.set_learned(block);
+        }
+        BlockNote {
+            transaction: compared.map(|(_, transaction, _)| transaction),
+            changed,
+            ..BlockNote::new(role, sectors as u32)
+        }
+    }
+
+    /// Sectors of the superblock are written.
+    fn superblock_written(&mut self, sector: u64, data: &[u8]) {
+        for (place, own) in OWN.enumerate() {
+            let from = own.checked_sub(sector).map(|ahead| ahead as usize * SECTOR);
+            if let Some(bytes) = from.and_then(|from| data.get(from..from + SECTOR)) {
+                self.superblock[place * SECTOR..(place + 1) * SECTOR].copy_from_slice(bytes);
+            }
+        }
+        let parsed = Superblock::parse(&self.superblock[..], Structure::Superblock, OFFSET);
+        let parsed = parsed.and_then(|superblock| {
+            layout::check(&superblock, u64::MAX)?;
+            Ok(superblock)
+        });
+        match parsed {
+            Ok(superblock) if superblock.incompat.contains(Incompat::JOURNAL_DEV) => {
+                self.refuse(Status::NoFilesystem);
+            }
+            Ok(superblock) => self.set_superblock(superblock),
+            Err(error) => {
+                let is_other = |layout: &Layout| {
+                    crate::bytes::uuid(&self.superblock[..], 0x68) != layout.superblock().uuid
+                };
+                // One half of a superblock that is written in two requests.
+                if self.layout.as_ref().is_none_or(is_other) {
+                    self.refuse(Status::of_superblock(&self.superblock[..], &error));
+                }
+            }
+        }
+    }
+
+    fn set_superblock(&mut self, superblock: Superblock) {
+        let same = self.layout.as_ref().is_some_and(|layout| layout.superblock().uuid == superblock.uuid);
+        let block_bytes = superblock.block_size as usize;
+        let kept = self.layout.as_mut().is_some_and(|layout| layout.update(superblock.clone()));
+        if !kept {
+            self.layout = Some(Layout::new(superblock));
+        } else if !same && let Some(layout) = &mut self.layout {
+            layout.forget_learned();
+        }
+        if kept && same {
+            return;
+        }
+        self.journal.reset(block_bytes, 0);
+        self.whereabouts = Whereabouts::Unknown;
+        self.recovering = false;
+        self.look_back();
+    }
+
+    fn refuse(&mut self, why: Status) {
+        self.layout = None;
+        self.refused = why;
+        self.journal.reset(0, 0);
+        self.whereabouts = Whereabouts::Unknown;
+        self.recovering = false;
+    }
+
+    /// Learns from what was written before the superblock came: descriptors, then the inodes that they lead to.
+    fn look_back(&mut self) {
+        let Some(layout) = &mut self.layout else { return };
+        let size = layout.superblock().block_size as usize;
+        for kind in [Kind::Descriptors, Kind::Inodes] {
+            for (offset, chunk) in self.recent.chunks() {
+                for (ahead, bytes) in chunk.chunks(size).enumerate() {
+                    let offset = offset + (ahead * size) as u64;
+                    let (block, within) = (offset / size as u64, offset as usize % size / SECTOR);
+                    if let At::Place(place) = layout.at(block)
+                        && place.kind == kind
+                    {
+                        layout.learn(place, block, within, bytes, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the journal, where enough of it was written.
+    fn locate_journal(&mut self) {
+        let Some(layout) = &mut self.layout else { return };
+        let superblock = layout.superblock().clone();
+        self.whereabouts = Whereabouts::Unknown;
+        if !superblock.compat.contains(Compat::HAS_JOURNAL) {
+            layout.set_journal(&[]);
+            self.whereabouts = Whereabouts::None;
+            self.recent.clear();
+            return;
+        }
+        if superblock.journal_inode == 0 {
+            layout.set_journal(&[]);
+            self.whereabouts = Whereabouts::Elsewhere;
+            self.recent.clear();
+            self.locate_external();
+            return;
+        }
+        let number = superblock.journal_inode;
+        let filesystem = Filesystem::with(&self.recent, superblock);
+        let found = layout.journal_inode().map(|bytes| {
+            let inode = filesystem.parse_inode(number, bytes, 0)?;
+            Location::of_inode(&filesystem, &inode)
+        });
+        let Some(Ok(location)) = found else { return };
+        // The inode is written again for other reasons, too.
+        if layout.set_journal(location.runs()) {
+            self.journal.relocate(location.superblock_block() as u32);
+            if let Ok(superblock) = location.superblock(&self.recent) {
+                self.journal.set_superblock(superblock);
+            }
+        }
+        self.whereabouts = Whereabouts::Inside;
+        self.recent.clear();
+    }
+
+    /// Finds an external journal, where enough of it was written.
+    fn locate_external(&mut self) {
+        let Some(layout) = &self.layout else { return };
+        if !matches!(self.whereabouts, Whereabouts::Elsewhere) {
+            return;
+        }
+        let Ok(location) = Location::external(&self.recent_journal, layout.superblock()) else { return };
+        let superblock = location.superblock(&self.recent_journal);
+        self.set_external(&location);
+        superblock.into_iter().for_each(|superblock| self.journal.set_superblock(superblock));
+        self.recent_journal.clear();
+    }
+
+    fn set_external(&mut self, location: &Location) {
+        self.journal.relocate(location.superblock_block() as u32);
+        self.whereabouts = Whereabouts::External(location.blocks());
+    }
+
+    /// Learns what lies on a disk whose journal was replayed, as far as that can be done.
+    fn learn_disk(&mut self, disk: &dyn Blocks) -> Result<()> {
+        *self = Self::new();
+        if disk.size().is_ok_and(|size| size < OFFSET + BYTES as u64) {
+            return Ok(());
+        }
+        Structure::Superblock.read(disk, OFFSET, &mut self.superblock[..])?;
+        let size = disk.size().unwrap_or(u64::MAX);
+        let superblock = Superblock::read(disk).and_then(|superblock| {
+            layout::check(&superblock, size)?;
+            Ok(superblock)
+        });
+        let superblock = match superblock {
+            Ok(superblock) => superblock,
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => {
+                self.refused = Status::of_superblock(&self.superblock[..], &error);
+                return Ok(());
+            }
+        };
+        self.journal.reset(superblock.block_size as usize, 0);
+        let mut layout = Layout::new(superblock.clone());
+        let filesystem = Filesystem::with(disk, superblock);
+        let groups = filesystem.superblock().groups() as u32;
+        let known: Vec<(u32, Group)> =
+            (0..groups).filter_map(|number| Some((number, filesystem.group(number).ok()?))).collect();
+        known.iter().for_each(|(number, group)| layout.set_group(*number, group));
+        for (_, group) in &known {
+            learn_inodes(&mut layout, &filesystem, group)?;
+        }
+        self.layout = Some(layout);
+        Ok(())
+    }
+
+    /// Finds the journal inside a file system that is known, and what lies in its log up to transaction `end`.
+    fn learn_journal(&mut self, disk: &dyn Blocks, end: Option<u32>) -> Result<()> {
+        let Some(layout) = &mut self.layout else { return Ok(()) };
+        layout.take_journal_moved();
+        let superblock = layout.superblock().clone();
+        if superblock.compat.contains(Compat::HAS_JOURNAL) && superblock.journal_inode == 0 {
+            self.whereabouts = Whereabouts::Elsewhere;
+            return Ok(());
+        }
+        match Location::inside(&Filesystem::with(disk, superblock)) {
+            Ok(Some(location)) => {
+                layout.set_journal(location.runs());
+                self.journal.relocate(location.superblock_block() as u32);
+                self.whereabouts = Whereabouts::Inside;
+                self.read_log(disk, &location, end)
+            }
+            Ok(None) => {
+                self.whereabouts = Whereabouts::None;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Io => Err(error),
+            Err(error) => {
+                self.whereabouts = Whereabouts::Inside;
+                self.journal.set_fault(error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the log of an earlier run up to transaction `end`: those are the copies that a replay writes home.
+    fn read_log(&mut self, disk: &dyn Blocks, location: &Location, end: Option<u32>) -> Result<()> {
+        let superblock = match location.superblock(disk) {
+            Ok(superblock) => superblock,
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => {
+                self.journal.set_fault(error);
+                return Ok(());
+            }
+        };
+        let (first, start) = (superblock.sequence, superblock.start);
+        let (block_bytes, blocks) = (superblock.block_size as usize, superblock.blocks);
+        self.journal.set_superblock(superblock);
+        let Some(layout) = &mut self.layout else { return Ok(()) };
+        let needs_recovery = layout.superblock().incompat.contains(Incompat::RECOVER);
+        self.recovering = start != 0 && needs_recovery;
+        let Some(end) = end.filter(|end| self.recovering && *end != first) else { return Ok(()) };
+        let mut bytes = vec![0; block_bytes];
+        let mut block = start;
+        for _ in 0..blocks {
+            let Some(offset) = location.offset(u64::from(block)) else { break };
+            Structure::JournalBlock(u64::from(block)).read(disk, offset, &mut bytes)?;
+            let note = self.journal.write(block, 0, &bytes, layout);
+            if note.role == Role::Commit && note.transaction.is_some_and(|of| of.wrapping_add(1) == end) {
+                break;
+            }
+            block = self.journal.after(block);
+        }
+        self.journal.forget_transactions();
+        Ok(())
+    }
+}
+
+/// Learns from the inodes of a group that are in use.
+fn learn_inodes<B: Blocks>(layout: &mut Layout, filesystem: &Filesystem<B>, group: &Group) -> Result<()> {
+    // A damaged bitmap says nothing: then all inodes are read.
+    let used = match filesystem.inode_bitmap(group) {
+        Ok(None) => return Ok(()),
+        used => used.ok().flatten(),
+    };
+    let superblock = filesystem.superblock();
+    let size = superblock.block_size as usize;
+    let per_block = superblock.block_size / u32::from(superblock.inode_size);
+    let mut bytes = vec![0; size];
+    for at in 0..superblock.inodes_per_group.div_ceil(per_block) {
+        let bit = |bit: u32| {
+            used.as_ref()
+                .is_none_or(|used| used.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
+        };
+        if !(at * per_block..(at + 1) * per_block).any(bit) {
+            continue;
+        }
+        let block = group.inode_table + u64::from(at);
+        let At::Place(place) = layout.at(block) else { continue };
+        let first = group.first_inode(superblock) + at * per_block;
+        Structure::Inode(first).read(filesystem.disk(), block * size as u64, &mut bytes)?;
+        layout.learn(place, block, 0, &bytes, None);
+        for (slot, bytes) in (0..).zip(bytes.chunks_exact(usize::from(superblock.inode_size))) {
+            if !directories::runs_of(bytes).is_some_and(|runs| runs.is_deep) {
+                continue;
+            }
+            let Ok(inode) = filesystem.inode(first + slot) else { continue };
+            for run in filesystem.map(&inode).map_while(Result::ok) {
+                if let Some(start) = run.physical {
+                    layout.learn_directory(start, start + run.blocks);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a block of a journal may begin in here.
+fn has_magic(data: &[u8]) -> bool {
+    data.chunks_exact(LEAST_BLOCK).any(|block| block.starts_with(&JOURNAL_MAGIC.to_be_bytes()))
+}
+
+fn push_data(notes: &mut Vec<BlockNote>, sectors: u64) {
+    match notes.last_mut() {
+        Some(last) if last.role == Role::Data => last.sectors += sectors as u32,
+        _ if sectors == 0 => {}
+        _ => notes.push(BlockNote::new(Role::Data, sectors as u32)),
+    }
+}

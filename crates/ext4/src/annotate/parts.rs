@@ -1,0 +1,58 @@
+//! Blocks of the journal that arrive in parts.
+
+use emmclab_base::{SECTOR_BYTES, SectorSet};
+
+/// Blocks that are put together at a time; the oldest goes.
+const MOST: usize = 16;
+
+/// A block of which some sectors are there.
+pub(super) struct Part {
+    block: u32,
+    have: u128,
+    pub bytes: Vec<u8>,
+}
+
+impl Part {
+    /// The first bytes, where the first sector is there.
+    pub fn head(&self) -> Option<&[u8]> {
+        (self.have & 1 == 1).then_some(&self.bytes)
+    }
+
+    /// Whether every sector is there.
+    pub fn is_whole(&self) -> bool {
+        self.have == SectorSet::first((self.bytes.len() as u64 / SECTOR_BYTES) as u32).0
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Parts {
+    parts: Vec<Part>,
+}
+
+impl Parts {
+    pub fn clear(&mut self) {
+        self.parts.clear();
+    }
+
+    /// A block is written as a whole, or put together.
+    pub fn take(&mut self, block: u32) -> Option<Part> {
+        let at = self.parts.iter().position(|part| part.block == block)?;
+        Some(self.parts.remove(at))
+    }
+
+    /// Sectors of a block of `size` bytes came, from sector `within` on.
+    pub fn add(&mut self, block: u32, within: usize, bytes: &[u8], size: usize) -> &Part {
+        let part = self.take(block).filter(|part| part.bytes.len() == size);
+        let mut part = part.unwrap_or_else(|| Part { block, have: 0, bytes: vec![0; size] });
+        let from = within * SECTOR_BYTES as usize;
+        if let Some(room) = part.bytes.get_mut(from..from + bytes.len()) {
+            room.copy_from_slice(bytes);
+            part.have |= SectorSet::first((bytes.len() as u64 / SECTOR_BYTES) as u32).0 << within;
+        }
+        if self.parts.len() == MOST {
+            self.parts.remove(0);
+        }
+        self.parts.push(part);
+        &self.parts[self.parts.len() - 1]
+    }
+}
