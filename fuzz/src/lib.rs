@@ -24,6 +24,7 @@ pub fn read_as(formats: &[&str], data: &[u8]) {
             if let Ok(mut reader) = open_trace(file.path(), &options) {
                 while let Ok(Some(batch)) = reader.next_batch() {
                     std::hint::black_box(batch.iter().map(|request| request.bytes().0).max());
+                    std::hint::black_box((0..batch.len()).map(|row| batch.notes(row).len()).max());
                 }
                 std::hint::black_box(reader.ledger());
             }

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class ActivityTable(NamedTuple):
-    """A table of texts; the first `words` columns are names, the others numbers."""
-
-    title: str
-    headings: list[str]
-    rows: list[list[str]]
-    words: int
-
+from emmclab.tables import TextTable
 
 _COMMAND_COUNTS = ("packed", "reliable", "retries", "errors")
 
 
-def activity_tables(activity: Mapping[str, Any]) -> list[ActivityTable]:
+def activity_tables(activity: Mapping[str, Any]) -> list[TextTable]:
     """Give the parts of an activity as tables: commands of each host, waits for durability, journals.
 
     >>> activity_tables({"journals": [{"device": "vda", "commits": 3, "blocks": 40, "handles": 9}]})[0].rows
@@ -39,7 +31,7 @@ def activity_tables(activity: Mapping[str, Any]) -> list[ActivityTable]:
         ]
         title = f"Commands of {host['host']}, busy for {host['busy_ns'] / 1e6:,.1f} ms"
         headings = ["command", "count", "KB", *_COMMAND_COUNTS, "mean ms", "longest ms"]
-        tables.append(ActivityTable(title, headings, rows, 1))
+        tables.append(TextTable(title, headings, rows, 1))
     if syncs := activity.get("syncs"):
         rows = [
             [
@@ -54,9 +46,9 @@ def activity_tables(activity: Mapping[str, Any]) -> list[ActivityTable]:
             for row in sorted(syncs, key=lambda row: -row["time_ns"])
         ]
         headings = ["process", "file system", "calls", "errors", "all ms", "mean ms", "longest ms"]
-        tables.append(ActivityTable("Waits for durability (fsync)", headings, rows, 2))
+        tables.append(TextTable("Waits for durability (fsync)", headings, rows, 2))
     if journals := activity.get("journals"):
         counts = ("commits", "blocks", "handles")
         rows = [[row["device"], *(f"{row[name]:,}" for name in counts)] for row in journals]
-        tables.append(ActivityTable("Commits of journals", ["device", *counts], rows, 1))
+        tables.append(TextTable("Commits of journals", ["device", *counts], rows, 1))
     return tables

@@ -8,6 +8,7 @@ from typing import Any
 
 from emmclab.document import Document
 from emmclab.fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
+from emmclab.journal import Journal
 from emmclab.quantity import size
 
 
@@ -69,6 +70,18 @@ class Profile(Document):
         # Results of studies may be older than this field.
         found: dict[str, Any] | None = self.get("reissues")
         return found
+
+    @property
+    def journal(self) -> Journal | None:
+        """What journaling costs, by the roles of blocks; None where the trace has no block notes.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).journal is None
+        True
+        """
+        # Results of studies may be older than this field.
+        found = self.get("journal")
+        return None if found is None else Journal(found)
 
     @property
     def devices(self) -> list[dict[str, Any]]:

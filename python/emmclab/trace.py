@@ -14,6 +14,7 @@ from emmclab import _core
 from emmclab.errors import UnsupportedError
 from emmclab.extras import library
 from emmclab.files import digest, folder_aside, written
+from emmclab.journal import Journal
 from emmclab.measures import bin_ns, cache_options, percentiles_of
 from emmclab.profile import Profile
 
@@ -326,6 +327,20 @@ class Trace:
         fields = json.loads(profiler.finish(self.ledger, self.header))
         hashing.join()
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
+
+    def journal(self, progress: Progress | None = None) -> Journal:
+        """Tell what journaling costs: by the roles of blocks where there are notes, else by flags and addresses.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).journal()["known_by"]
+        'flags'
+        """
+        profiler = _core.JournalProfiler()
+        for batch in self.batches(progress):
+            profiler.update(batch)
+        whence = {"name": self.name, "trace_digest": self.digest, "ledger": self.ledger}
+        header = {**self.header, "clock_jumps": None}
+        return Journal({**whence, "header": header, **json.loads(profiler.finish(self.header))})
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None

@@ -21,6 +21,7 @@ mod bins;
 mod clock;
 mod findings;
 mod flags;
+mod journal;
 mod latency;
 mod locality;
 mod merge;
@@ -43,10 +44,11 @@ mod wake;
 
 pub use emmclab_cache::CacheOptions;
 pub use emmclab_timeline::BinWidth;
+pub use journal::JournalProfile;
 pub use merge::Join;
 pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;
-pub use report::ProfileReport;
+pub use report::{JournalReport, ProfileReport};
 
 /// Gaps without which a verdict has to hold: what rests on fewer shows nothing of the workload.
 const FEW_GAPS: usize = 10;

@@ -11,6 +11,7 @@ use crate::bins::pct;
 use crate::clock::{Jumps, key_figures};
 use crate::findings::{BUFFER_KB, Judged, findings};
 use crate::flags::FlagCounts;
+use crate::journal::JournalCost;
 use crate::locality::Sequences;
 use crate::merge::Join;
 use crate::names::NameMap;
@@ -53,6 +54,8 @@ pub struct Profile {
     by_device: Shares,
     reissues: Reissues,
     flags: FlagCounts,
+    /// Of traces with block notes.
+    journal: JournalCost,
     caches: Option<Box<MissRatios>>,
 }
 
@@ -77,6 +80,7 @@ impl Profile {
             by_device: Shares::default(),
             reissues: Reissues::default(),
             flags: FlagCounts::default(),
+            journal: JournalCost::default(),
             caches: None,
         }
     }
@@ -96,6 +100,11 @@ impl Profile {
         self.processes.follow(batch.processes());
         self.by_device.follow(batch.devices());
         self.gaps.extend(batch.arrivals());
+        if batch.has_notes() {
+            for (row, request) in batch.iter().enumerate() {
+                self.journal.add(&request, batch.notes(row), self.devices.index(request.device));
+            }
+        }
         let mut ahead = Vec::with_capacity(AHEAD);
         let mut requests = batch.iter();
         loop {
@@ -190,6 +199,7 @@ impl Profile {
         self.by_device.merge(&other.by_device);
         self.reissues.merge(other.reissues, join, space_of);
         self.flags.merge(&other.flags);
+        self.journal.merge(other.journal, join, space_of);
         if let (Some(mine), Some(theirs)) = (&mut self.caches, other.caches) {
             mine.merge(*theirs, join == Join::Consecutive);
         }
@@ -241,6 +251,7 @@ impl Profile {
             queue: self.queue.summary(tables.duration_s),
             idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: self.wake_up.power_saving(),
+            journal: self.journal.report_of_notes(header),
             figures: self.figures(&tables, header, ledger),
             findings: Vec::new(),
             tables,

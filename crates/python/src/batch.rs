@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::StructArray;
 use arrow::datatypes::{DataType, Field};
-use emmclab_trace::{Batch, Flags};
+use emmclab_trace::{Batch, BlockNote, Column, Flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::{to_array_pycapsules, to_schema_pycapsule};
@@ -22,7 +22,7 @@ impl PyBatch {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        Ok(to_schema_pycapsule(py, Batch::schema().as_ref())?)
+        Ok(to_schema_pycapsule(py, Batch::schema(self.0.has_notes()).as_ref())?)
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -31,8 +31,8 @@ impl PyBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let record = run(py, || self.0.to_record_batch())?;
-        let field = Field::new("", DataType::Struct(Batch::schema().fields().clone()), false);
+        let record = run(py, || self.0.to_record_batch(self.0.has_notes()))?;
+        let field = Field::new("", DataType::Struct(record.schema().fields().clone()), false);
         Ok(to_array_pycapsules(py, Arc::new(field), &StructArray::from(record), requested_schema)?)
     }
     /// The first `limit` requests as dictionaries in the columns of the schema, for people to look at; flags are
@@ -63,6 +63,17 @@ impl PyBatch {
         out.set_item("pid", request.pid)?;
         out.set_item("process", request.process.and_then(|name| self.0.processes().get(name)))?;
         out.set_item("device", request.device.and_then(|name| self.0.devices().get(name)))?;
+        if self.0.has_notes() {
+            let notes = self.0.notes(i);
+            let column = |of: fn(&BlockNote) -> Option<u64>| -> Vec<_> { notes.iter().map(of).collect() };
+            let roles: Vec<&str> = notes.iter().map(|note| note.role.name()).collect();
+            out.set_item(Column::Role.name(), roles)?;
+            out.set_item(Column::RoleSectors.name(), column(|note| Some(note.sectors.into())))?;
+            out.set_item(Column::HomeSector.name(), column(|note| note.home))?;
+            let changed = column(|note| note.changed.map(|changed| changed.len().into()));
+            out.set_item(Column::ChangedSectors.name(), changed)?;
+            out.set_item(Column::Transaction.name(), column(|note| note.transaction.map(u64::from)))?;
+        }
         Ok(out)
     }
 }

@@ -49,7 +49,7 @@ mod _core {
     #[pymodule_export]
     use crate::presets::published_csv;
     #[pymodule_export]
-    use crate::profile::{PyProfiler, cache_policies, published_tables};
+    use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
     #[pymodule_export]
     use crate::reader::{PyReader, csv_columns, formats, ledger_labels, trace_columns};
     #[pymodule_export]

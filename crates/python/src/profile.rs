@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::{BinWidth, CacheOptions, Join, Profile, ProfileOptions, published};
+use emmclab_profile::{BinWidth, CacheOptions, Join, JournalProfile, Profile, ProfileOptions, published};
 use emmclab_trace::Nanos;
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -69,6 +69,30 @@ impl PyProfiler {
         run(py, || {
             to_json(&self.inner().finish(&ledger_from_python(&ledger)?, &header_from_python(&header)?))
         })
+    }
+}
+
+/// What journaling costs, by batches.
+#[pyclass(name = "JournalProfiler", module = "emmclab._core")]
+pub(crate) struct PyJournalProfiler(Mutex<JournalProfile>);
+
+#[pymethods]
+impl PyJournalProfiler {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Adds a batch; batches come in order of arrival.
+    fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
+        let profile = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        py.detach(|| profile.update(&batch.0));
+    }
+
+    /// The report as JSON.
+    fn finish(&mut self, py: Python<'_>, header: PyHeader) -> PyResult<String> {
+        let profile = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        run(py, || to_json(&profile.finish(&header_from_python(&header)?)))
     }
 }
 

@@ -161,6 +161,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     out.set_item("note", &header.note)?;
     out.set_item("clock_jumps", &header.clock_jumps)?;
     out.set_item("reissue_window", &header.reissue_window)?;
+    out.set_item("block_notes", &header.block_notes)?;
     out.set_item("activity", &header.activity)?;
     Ok(out)
 }

@@ -15,29 +15,32 @@ use emmclab_base::{Error, Kind, NameId, Op, Result};
 use crate::batch::Batch;
 use crate::columns::Column;
 use crate::names::Names;
+use crate::notes::Notes;
 use crate::rows::{NO_NAME, NO_PID, NO_TIME};
 
 impl Batch {
-    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`].
-    pub fn schema() -> SchemaRef {
+    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`], with those of block notes where it has such.
+    pub fn schema(notes: bool) -> SchemaRef {
         let field = |column: Column| {
             // Flags may be missing from a file, but are never null.
             let nullable = column.optional() && column != Column::Flags;
             Field::new(column.name(), column.data_type(), nullable)
         };
-        Arc::new(Schema::new(Column::ALL.map(field).to_vec()))
+        let columns = Column::ALL.into_iter().filter(|column| notes || !column.of_notes());
+        Arc::new(Schema::new(columns.map(field).collect::<Vec<_>>()))
     }
 
-    /// The batch as Arrow columns in [`Batch::schema`]; values are shared, only validity bits are made.
+    /// The batch as Arrow columns in [`Batch::schema`], with those of block notes or without; values are shared, only validity bits and lists of notes are
+    /// made.
     ///
     /// # Errors
     /// Never for a batch of this crate; Arrow's own check is passed on.
-    pub fn to_record_batch(&self) -> Result<RecordBatch> {
+    pub fn to_record_batch(&self, notes: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
         let op =
             DictionaryArray::<UInt8Type>::try_new(PrimitiveArray::new(self.op.clone(), None), Arc::new(ops));
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::new(self.arrival.clone(), None)),
             to_arrow::<Int64Type>(&self.start, rows, NO_TIME),
             to_arrow::<Int64Type>(&self.issue, rows, NO_TIME),
@@ -50,21 +53,27 @@ impl Batch {
             names_to_arrow(&self.process, rows, &self.processes)?,
             names_to_arrow(&self.device, rows, &self.devices)?,
         ];
-        RecordBatch::try_new(Self::schema(), columns).map_err(arrow_error)
+        if notes {
+            let none = Notes::default();
+            columns.extend(self.notes.as_deref().unwrap_or(&none).to_arrow(rows)?);
+        }
+        RecordBatch::try_new(Self::schema(notes), columns).map_err(arrow_error)
     }
 
-    /// A batch from Arrow columns in [`Batch::schema`]. `processes` and `devices` grow by the names found; ids stay
-    /// stable over the batches of one trace.
+    /// A batch from Arrow columns in [`Batch::schema`], before which `before` rows stand in the trace. `processes` and
+    /// `devices` grow by the names found; ids stay stable over the batches of one trace.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where an operation is unknown.
+    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where an operation or role is unknown or
+    /// the lists of notes of a row differ in length.
     pub fn from_record_batch(
         record: &RecordBatch,
+        before: u64,
         processes: &mut Arc<Names>,
         devices: &mut Arc<Names>,
     ) -> Result<Self> {
         let found = |column: Column| record.column_by_name(column.name());
-        for column in Column::ALL {
+        for column in Column::ALL.into_iter().filter(|column| !column.of_notes()) {
             let Some(array) = found(column) else {
                 if column.optional() {
                     continue;
@@ -97,6 +106,7 @@ impl Batch {
             pid: from_arrow::<Int32Type>(found(Column::Pid), NO_PID),
             process: names_from_arrow(found(Column::Process), processes),
             device: names_from_arrow(found(Column::Device), devices),
+            notes: Notes::from_arrow(record, before)?.map(Arc::new),
             processes: processes.clone(),
             devices: devices.clone(),
         })
@@ -104,11 +114,11 @@ impl Batch {
 }
 
 #[allow(clippy::needless_pass_by_value)] // `map_err` hands it over.
-fn arrow_error(error: arrow::error::ArrowError) -> Error {
+pub(crate) fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::new(Kind::Syntax, error.to_string())
 }
 
-fn wrong_type(name: &str, found: &DataType) -> Error {
+pub(crate) fn wrong_type(name: &str, found: &DataType) -> Error {
     Error::new(Kind::Syntax, format!("column `{name}` is of type {found}"))
         .hint("the schema of a trace is in docs/reference")
 }

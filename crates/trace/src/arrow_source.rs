@@ -50,6 +50,8 @@ struct ArrowSource {
     devices: Arc<Names>,
     last_arrival: i64,
     rows: u64,
+    /// Rows given as requests alone that had notes.
+    notes_left_out: u64,
 }
 
 impl ArrowSource {
@@ -59,6 +61,11 @@ impl ArrowSource {
             source: name.to_owned(),
             format: FORMAT.to_owned(),
             clock: "relative".to_owned(),
+            block_notes: records
+                .schema()
+                .field_with_name(Column::Role.name())
+                .ok()
+                .map(|_| Header::EXT4.to_owned()),
             note: (!left_out.is_empty()).then(|| format!("columns left out: {}", left_out.join(", "))),
             ..Header::default()
         };
@@ -70,6 +77,7 @@ impl ArrowSource {
             devices: Arc::default(),
             last_arrival: i64::MIN,
             rows: 0,
+            notes_left_out: 0,
         })
     }
 
@@ -86,7 +94,7 @@ impl ArrowSource {
         };
         let before = self.rows;
         let record = conform(&part).map_err(|(row, error)| error.at_line(before + row as u64 + 1))?;
-        let batch = Batch::from_record_batch(&record, &mut self.processes, &mut self.devices)?;
+        let batch = Batch::from_record_batch(&record, before, &mut self.processes, &mut self.devices)?;
         let last = self.last_arrival;
         batch.check_order(&mut self.last_arrival).map_err(|error| {
             let row = descent(batch.arrivals(), last).map_or(0, |row| row + 1);
@@ -153,7 +161,12 @@ fn is_meant(name: &str, column: Column) -> bool {
 
 /// What a column holds, for hints.
 fn meaning(column: Column) -> String {
-    let kind = if is_text(&column.data_type()) { "text" } else { "whole numbers" };
+    let kind = match (column.of_notes(), is_text(&item(&column.data_type()))) {
+        (false, true) => "text",
+        (false, false) => "whole numbers",
+        (true, true) => "lists of text",
+        (true, false) => "lists of whole numbers",
+    };
     let unit = column.unit();
     let unit = if unit.is_empty() { String::new() } else { format!(" in {unit}") };
     format!("{kind}{unit}, {}", column.about())
@@ -170,12 +183,30 @@ fn is_text(found: &DataType) -> bool {
 fn takes(column: Column, found: &DataType) -> bool {
     // A column of nothing but missing values has no type of its own.
     let empty = column.optional() && column != Column::Flags && *found == DataType::Null;
-    empty || if is_text(&column.data_type()) { is_text(found) } else { found.is_integer() }
+    let is_list = *found != item(found);
+    let fits = |wanted: &DataType, found: &DataType| {
+        // Of lists that are all empty.
+        let nothing = column.of_notes() && *found == DataType::Null;
+        nothing || if is_text(wanted) { is_text(found) } else { found.is_integer() }
+    };
+    empty || (is_list == column.of_notes() && fits(&item(&column.data_type()), &item(found)))
+}
+
+/// The type of what lists of this type hold; the type itself where it is none of lists.
+fn item(found: &DataType) -> DataType {
+    match found {
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field) => field.data_type().clone(),
+        found => found.clone(),
+    }
 }
 
 /// The columns of a trace in the types of [`Batch::schema`]; an error comes with its row.
 fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Error)> {
-    let wanted = Batch::schema();
+    let wanted = Batch::schema(true);
     let mut fields = Vec::new();
     let mut columns: Vec<ArrayRef> = Vec::new();
     for column in Column::ALL {
@@ -210,6 +241,9 @@ fn cast(array: &ArrayRef, column: Column) -> std::result::Result<ArrayRef, (usiz
     let plain = match (&target, array.data_type()) {
         (DataType::Dictionary(..), found) if *found != DataType::Utf8 => {
             cast_with_options(array, &DataType::Utf8, &strict)
+        }
+        _ if column == Column::Role => {
+            cast_with_options(array, &DataType::new_list(DataType::Utf8, true), &strict)
         }
         _ => Ok(array.clone()),
     };
@@ -267,6 +301,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
 impl Source for ArrowSource {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let batch = self.next()?;
+        self.notes_left_out += batch.as_ref().map_or(0, Batch::rows_with_notes);
         out.extend(batch.iter().flat_map(Batch::iter));
         Ok(batch.is_some())
     }
@@ -280,7 +315,7 @@ impl Source for ArrowSource {
     }
 
     fn ledger(&self) -> Ledger {
-        Ledger { seen: self.rows, kept: self.rows, ..Ledger::default() }
+        Ledger { seen: self.rows, kept: self.rows, notes_left_out: self.notes_left_out, ..Ledger::default() }
     }
 
     fn header(&self) -> Header {

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::ScalarBuffer;
-use emmclab_base::Request;
+use emmclab_base::{BlockNote, Request};
 
 use crate::columns::each_column;
 use crate::names::Names;
+use crate::notes::Notes;
 use crate::rows::{Requests, Rows};
 
 /// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and for
@@ -25,6 +26,8 @@ macro_rules! batch {
         pub struct Batch {
             $(pub(crate) $field: ScalarBuffer<$type>,)*
             $(pub(crate) $some: ScalarBuffer<$some_type>,)*
+            /// `None` in a trace without notes.
+            pub(crate) notes: Option<Arc<Notes>>,
             pub(crate) processes: Arc<Names>,
             pub(crate) devices: Arc<Names>,
         }
@@ -78,6 +81,23 @@ impl Batch {
     #[expect(clippy::inline_always, reason = "a loop then knows that the columns are of one length")]
     pub fn range(&self, rows: Range<usize>) -> Requests<'_> {
         self.rows().range(rows)
+    }
+
+    /// What the blocks of the request in row `i` are; empty where that is not known, and where there is no such row.
+    #[inline]
+    pub fn notes(&self, i: usize) -> &[BlockNote] {
+        self.notes.as_ref().map_or(&[], |notes| notes.of(i))
+    }
+
+    /// Whether it belongs to a trace with block notes, though its own requests may have none.
+    #[inline]
+    pub fn has_notes(&self) -> bool {
+        self.notes.is_some()
+    }
+
+    /// Requests with notes.
+    pub fn rows_with_notes(&self) -> u64 {
+        self.notes.as_ref().map_or(0, |notes| notes.rows() as u64)
     }
 
     /// First sectors.

@@ -4,6 +4,7 @@ use emmclab_base::{Error, Kind, Op, Request, Result};
 
 use crate::batch::Batch;
 use crate::columns::Column;
+use crate::notes;
 use crate::rows::NO_TIME;
 
 impl Batch {
@@ -24,7 +25,8 @@ impl Batch {
             .hint("rows must stand in order of `arrival_ns`"))
     }
 
-    /// The first row that is no request, counted from 0: one without data, or with a time before an earlier one.
+    /// The first row that is no request, counted from 0: one without data, with a time before
+    /// an earlier one, or with notes of another one.
     pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
         // Fast path over whole columns, without branches. A missing time is less than any.
         #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
@@ -36,16 +38,21 @@ impl Batch {
         let flush = Op::Flush as u8;
         let empty =
             self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
-        if !early && !empty {
+        if !early && !empty && !self.has_notes() {
             return None;
         }
-        self.iter().enumerate().find_map(|(row, request)| Some((row, fault(&request)?)))
+        (0..self.len()).find_map(|row| Some((row, self.fault(row)?)))
     }
 
     /// The rows that are requests.
     pub(crate) fn sound(self) -> Batch {
-        let rows: Vec<_> = (0..self.len()).filter(|row| fault(&self.get(*row)).is_none()).collect();
+        let rows: Vec<_> = (0..self.len()).filter(|row| self.fault(*row).is_none()).collect();
         self.chosen(&rows)
+    }
+
+    fn fault(&self, row: usize) -> Option<Error> {
+        let request = self.get(row);
+        fault(&request).or_else(|| notes::fault(&request, self.notes(row)))
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use emmclab_base::Request;
+use emmclab_base::{BlockNote, Request};
 
 use crate::batch::Batch;
 use crate::columns::each_column;
 use crate::names::Names;
+use crate::notes::{Notes, fault};
 use crate::rows::{NO_NAME, NO_PID, NO_TIME, Rows};
 
 /// Appends to a column that stays empty until its first value; `rows` is the length before this one.
@@ -54,6 +55,10 @@ macro_rules! builder {
         pub struct BatchBuilder {
             $($field: Vec<$type>,)*
             $($some: Vec<$some_type>,)*
+            /// `None` until the first note, but where the trace is known to have notes.
+            notes: Option<Notes>,
+            /// Whether the trace has notes.
+            noted: bool,
         }
 
         impl BatchBuilder {
@@ -88,14 +93,18 @@ macro_rules! builder {
             #[must_use]
             pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
                 // Capacity for a batch of the same length and columns.
+                let notes = self.noted.then(Notes::default);
                 let next = Self {
                     $($field: Vec::with_capacity(self.$field.len()),)*
                     $($some: Vec::with_capacity(self.$some.len()),)*
+                    notes,
+                    noted: self.noted,
                 };
                 let taken = std::mem::replace(self, next);
                 Batch {
                     $($field: taken.$field.into(),)*
                     $($some: taken.$some.into(),)*
+                    notes: taken.notes.map(Arc::new),
                     processes: processes.clone(),
                     devices: devices.clone(),
                 }
@@ -107,6 +116,22 @@ macro_rules! builder {
 each_column!(builder);
 
 impl BatchBuilder {
+    /// For a trace with block notes, where `noted`: each batch then says so, even one whose requests have none.
+    pub fn of_noted(noted: bool) -> Self {
+        Self { notes: noted.then(Notes::default), noted, ..Self::default() }
+    }
+
+    /// Adds a request with what its blocks are. The notes cover it from its first sector on; empty where that is not known.
+    #[inline]
+    pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
+        debug_assert!(fault(request, notes).is_none(), "{notes:?} are no notes of {request:?}");
+        if !notes.is_empty() {
+            let row = self.len();
+            self.notes.get_or_insert_default().push(row, notes);
+        }
+        self.push(request);
+    }
+
     /// Requests so far.
     pub fn len(&self) -> usize {
         self.arrival.len()

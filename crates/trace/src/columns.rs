@@ -29,11 +29,21 @@ pub enum Column {
     Process,
     /// Device name.
     Device,
+    /// What the blocks of a write are: an entry for each of its block notes, as in the columns below.
+    Role,
+    /// Length of each.
+    RoleSectors,
+    /// Home of each logged block.
+    HomeSector,
+    /// Sectors of each that differ.
+    ChangedSectors,
+    /// Transaction of each.
+    Transaction,
 }
 
 impl Column {
     /// All columns, in the order of the schema.
-    pub const ALL: [Column; 11] = [
+    pub const ALL: [Column; 16] = [
         Column::Arrival,
         Column::Start,
         Column::Issue,
@@ -45,6 +55,11 @@ impl Column {
         Column::Pid,
         Column::Process,
         Column::Device,
+        Column::Role,
+        Column::RoleSectors,
+        Column::HomeSector,
+        Column::ChangedSectors,
+        Column::Transaction,
     ];
 
     /// The name in Parquet, CSV, Python and `--columns`.
@@ -61,6 +76,11 @@ impl Column {
             Column::Pid => "pid",
             Column::Process => "process",
             Column::Device => "device",
+            Column::Role => "role",
+            Column::RoleSectors => "role_sectors",
+            Column::HomeSector => "home_sector",
+            Column::ChangedSectors => "changed_sectors",
+            Column::Transaction => "transaction",
         }
     }
 
@@ -74,9 +94,21 @@ impl Column {
         !matches!(self, Column::Arrival | Column::Sector | Column::Sectors | Column::Op)
     }
 
+    /// Those that a request has whether or not it has block notes.
+    pub const OF_REQUEST: &[Column] = Column::ALL.split_at(Column::Role as usize).0;
+
+    /// Those of block notes: in each a list with an entry for each note of a request. A trace without notes has none of them.
+    pub const OF_NOTES: &[Column] = Column::ALL.split_at(Column::Role as usize).1;
+
+    /// Whether it is of [`Column::OF_NOTES`].
+    pub const fn of_notes(self) -> bool {
+        self as usize >= Column::Role as usize
+    }
+
     /// The Arrow type.
     pub fn data_type(self) -> DataType {
         let text = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
+        let list = |item| DataType::new_list(item, true);
         match self {
             Column::Arrival | Column::Start | Column::Issue | Column::Complete => DataType::Int64,
             Column::Sector => DataType::UInt64,
@@ -85,6 +117,10 @@ impl Column {
             Column::Flags => DataType::UInt16,
             Column::Pid => DataType::Int32,
             Column::Process | Column::Device => text(DataType::UInt32),
+            Column::Role => list(text(DataType::UInt8)),
+            Column::RoleSectors | Column::Transaction => list(DataType::UInt32),
+            Column::HomeSector => list(DataType::UInt64),
+            Column::ChangedSectors => list(DataType::UInt16),
         }
     }
 
@@ -92,8 +128,18 @@ impl Column {
     pub const fn unit(self) -> &'static str {
         match self {
             Column::Arrival | Column::Start | Column::Issue | Column::Complete => "ns on the trace's clock",
-            Column::Sector | Column::Sectors => "sectors of 512 bytes",
-            Column::Op | Column::Flags | Column::Pid | Column::Process | Column::Device => "",
+            Column::Sector
+            | Column::Sectors
+            | Column::RoleSectors
+            | Column::HomeSector
+            | Column::ChangedSectors => "sectors of 512 bytes",
+            Column::Op
+            | Column::Flags
+            | Column::Pid
+            | Column::Process
+            | Column::Device
+            | Column::Role
+            | Column::Transaction => "",
         }
     }
 
@@ -115,6 +161,21 @@ impl Column {
             Column::Pid => "id of the process behind it",
             Column::Process => "name of that process",
             Column::Device => "name of the device it went to",
+            Column::Role => {
+                "of each run of sectors of a write, in order: what it is to the file system (`data`, `superblock`, \
+                 `group_descriptors`, `block_bitmap`, `inode_bitmap`, `inode_table`, `directory`, `metadata`, \
+                 `journal_superblock`, `descriptor`, `logged`, `revoke`, `commit`, `fast_commit`)"
+            }
+            Column::RoleSectors => "length of each; all of a request are its length together",
+            Column::HomeSector => "of each logged block the first sector of its home",
+            Column::ChangedSectors => {
+                "of each, how many differ: of a logged block and of its home from its last logged copy, of other blocks of \
+                 the journal from zeros"
+            }
+            Column::Transaction => {
+                "of each block of the journal its transaction, of a home block the last that logged it, of the \
+                 journal's superblock the first that is to be replayed"
+            }
         }
     }
 }

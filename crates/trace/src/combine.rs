@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
+use emmclab_base::{BlockNote, Error, Kind, NameId, Nanos, Request, Result};
 
 use crate::ahead::ReadAhead;
 use crate::batch::{BATCH_ROWS, Batch};
@@ -88,6 +88,7 @@ impl Combiner {
             earlier: Ledger::default(),
         };
         combiner.open_streams()?;
+        combiner.builder = BatchBuilder::of_noted(combiner.header().block_notes.is_some());
         Ok(combiner)
     }
 
@@ -167,7 +168,7 @@ impl Combiner {
                 let head = since(&head, Nanos::ZERO - self.shift);
                 self.last = head.arrival;
                 self.requests += 1;
-                self.builder.push(&head);
+                self.builder.push_noted(&head, stream.notes());
             }
             stream.advance(&mut self.processes, &mut self.devices)?;
         }
@@ -216,6 +217,7 @@ impl Combiner {
             note: Some(format!("{} traces combined, all from time 0", headers.len())),
             clock_jumps: None,
             reissue_window,
+            block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
             // Each trace's own says nothing about all of them together.
             activity: None,
         }
@@ -254,6 +256,11 @@ impl Stream {
             ..since(&request, self.origin)
         });
         Ok(())
+    }
+
+    /// What the blocks of the next request are.
+    fn notes(&self) -> &[BlockNote] {
+        self.batch.as_ref().map_or(&[], |batch| batch.notes(self.row))
     }
 }
 

@@ -26,11 +26,17 @@ pub struct Header {
     /// When a request may be issued again, as `0ms-100ms`, where reading was told so; `None` for the usual window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reissue_window: Option<String>,
+    /// The file system whose roles the block notes of the requests name (`ext4`); `None` in a trace without notes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_notes: Option<String>,
     /// What was recorded beside the requests (commands of the driver, waits for durability), as JSON.
     pub activity: Option<String>,
 }
 
 impl Header {
+    /// The value of [`Header::block_notes`] in a trace with notes: roles are those of ext4.
+    pub const EXT4: &str = "ext4";
+
     /// Clock jumps or pauses of the recording.
     pub fn clock_jumps(&self) -> Option<ClockJumps> {
         self.clock_jumps.as_deref().and_then(|json| serde_json::from_str(json).ok())

@@ -80,6 +80,8 @@ ledger! {
     dropped_reissues: u64, "of them dropped";
     /// Requests left out under `--only`.
     filtered: u64, "left out by --only";
+    /// Requests whose block notes were left out under `--mend-clock`.
+    notes_left_out: u64, "without their block notes";
     /// Packed-command header blocks taken off a request's size.
     headers_stripped: u64, "headers stripped";
     /// Requests that could be matched in more than one way.

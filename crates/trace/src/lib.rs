@@ -23,6 +23,8 @@ mod header;
 mod ledger;
 mod merge;
 mod names;
+mod notes;
+mod notes_arrow;
 mod pairing;
 mod reader;
 mod rows;
@@ -40,7 +42,8 @@ pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use compression::Compression;
 pub use emmclab_base::{
-    BlockNote, Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector, interrupt,
+    BlockNote, Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, Role, SECTOR_BYTES, Sector,
+    SectorSet, interrupt,
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, FsEvent, FsStep,

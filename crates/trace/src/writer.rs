@@ -75,14 +75,14 @@ impl TraceWriter {
     /// # Errors
     /// Where the disk is full or the format cannot hold a value that every trace has.
     pub fn write(&mut self, batch: &Batch) -> Result<()> {
-        if self.holds.is_everything() {
+        if self.holds.is_everything(batch.has_notes()) {
             return self.sink.write(batch);
         }
         let mut fitting = BatchBuilder::default();
-        for request in batch {
+        for (row, request) in batch.iter().enumerate() {
             if self.holds.ops.contains(&request.op) {
                 for (count, column) in self.values.iter_mut().zip(Column::ALL) {
-                    *count += u64::from(self.holds.loses(column, &request));
+                    *count += u64::from(self.holds.loses(column, &request, batch.notes(row)));
                 }
                 fitting.push(&request);
             } else {

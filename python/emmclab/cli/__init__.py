@@ -21,6 +21,7 @@ from emmclab.cli.spelling import spelled_out
 COMMANDS = (
     "demo",
     "profile",
+    "journal",
     "record",
     "top",
     "convert",

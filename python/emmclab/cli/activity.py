@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
 
 from emmclab.activity import activity_tables
-from emmclab.cli.show import framed
+from emmclab.cli.show import show_table
 
 
 def show_activity(console: Console, activity: dict[str, Any]) -> None:
     """Print the activity that was recorded beside the requests."""
     for part in activity_tables({**activity, "journals": []}):
-        table = framed(escape(part.title))
-        for place, heading in enumerate(part.headings):
-            table.add_column(heading, justify="left" if place < part.words else "right")
-        for cells in part.rows:
-            table.add_row(*map(Text, cells))
-        console.print()
-        console.print(table)
+        show_table(console, part)
     # A line each: mostly there is one.
     for row in activity.get("journals", []):
         parts = ", ".join(f"{row[name]:,} {name}" for name in ("commits", "blocks", "handles"))

@@ -8,6 +8,7 @@ from typing import Any
 from rich import box
 from rich.columns import Columns
 from rich.console import Console
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -24,10 +25,12 @@ from emmclab.fields import (
     Field,
     jump_cells,
 )
+from emmclab.journal import Journal
 from emmclab.measures import percentile_label, size_text
 from emmclab.notes import notes
 from emmclab.profile import Profile, ledger_line
 from emmclab.published import published_row
+from emmclab.tables import TextTable
 
 #: Figures shown on the terminal: field, title, count.
 _DISTRIBUTIONS = (
@@ -59,6 +62,9 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
         console.print(Columns([table for table in shown if table is not None], padding=(0, 3)))
         _processes(console, profile)
         _caches(console, profile)
+        if profile.journal is not None:
+            console.print()
+            show_journal(console, profile.journal)
         _notes(console, profile)
         _findings(console, profile)
 
@@ -397,6 +403,26 @@ def _short(finding: dict[str, Any]) -> str:
 
 def _title(finding: dict[str, Any]) -> str:
     return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
+
+
+def show_table(console: Console, part: TextTable) -> None:
+    """Print a table of texts, an empty line before it."""
+    table = framed(escape(part.title))
+    for place, heading in enumerate(part.headings):
+        table.add_column(heading, justify="left" if place < part.words else "right")
+    for cells in part.rows:
+        table.add_row(*map(Text, cells))
+    console.print()
+    console.print(table)
+
+
+def show_journal(console: Console, journal: Journal) -> None:
+    """Print what journaling costs, the answer first."""
+    console.print(Text(journal.headline, "bold"), soft_wrap=True)
+    for part in journal.tables():
+        show_table(console, part)
+    for text in journal.remarks():
+        console.print(Text(text, "dim"), soft_wrap=True)
 
 
 def framed(title: str = "") -> Table:

@@ -100,6 +100,9 @@ def render(profiles: Sequence[Profile]) -> str:
             (profile.name, activity_tables(json.loads(profile["header"].get("activity") or "{}")))
             for profile in profiles
         ],
+        journals=[
+            (profile.name, journal) for profile in profiles if (journal := profile.journal) is not None
+        ],
         times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
         points=_points(profiles),
     )

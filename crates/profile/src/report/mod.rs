@@ -6,6 +6,7 @@
 mod clock;
 mod figures;
 mod finding;
+mod journal;
 mod reissues;
 mod tables;
 
@@ -19,6 +20,10 @@ pub use figures::{
     SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
+pub use journal::{
+    BarrierRow, ChangedRow, CommitRateRow, Commits, JournalReport, JournalTimeRow, KindRow, Logged, RoleRow,
+    SignRow, SynchronousWrites,
+};
 pub use reissues::{ReissueFigures, Reissues};
 pub use tables::{
     IdleGc, Locality, OperationRow, PercentileRow, PowerSaving, Quantiles, QueueSummary, Tables, WorkingSet,
@@ -59,6 +64,8 @@ pub struct ProfileReport {
     pub idle_gc: Option<IdleGc>,
     /// The device's low-power threshold and wake-up cost.
     pub power_saving: PowerSaving,
+    /// What journaling costs; `None` where the trace has no block notes.
+    pub journal: Option<JournalReport>,
     /// Rows of the figures.
     pub figures: Figures,
     /// The six characteristics and five implications of the paper (sections III and IV), judged on this trace.

@@ -1,6 +1,6 @@
 //! What a format has a place for.
 
-use emmclab_base::{Flags, Nanos, Op, Request};
+use emmclab_base::{BlockNote, Flags, Nanos, Op, Request};
 
 use crate::columns::Column;
 
@@ -22,16 +22,21 @@ impl Holds {
     pub const EVERYTHING: Holds =
         Holds { ops: &Op::ALL, columns: &Column::ALL, flags: Flags(u16::MAX), tick_ns: 1 };
 
-    /// True for a format that loses nothing.
-    pub const fn is_everything(&self) -> bool {
-        self.ops.len() == Op::ALL.len() && self.columns.len() == Column::ALL.len() && self.tick_ns == 1
+    /// All of a trace but its block notes.
+    pub const ALL_BUT_NOTES: Holds = Holds { columns: Column::OF_REQUEST, ..Holds::EVERYTHING };
+
+    /// True for a format that loses nothing of a batch with or without block notes.
+    pub const fn is_everything(&self, notes: bool) -> bool {
+        let columns = if notes { Column::ALL.len() } else { Column::OF_REQUEST.len() };
+        self.ops.len() == Op::ALL.len() && self.columns.len() >= columns && self.tick_ns == 1
     }
 
-    /// Whether writing `request` loses what it has in `column`.
-    pub(crate) fn loses(&self, column: Column, request: &Request) -> bool {
+    /// Whether writing `request` with its notes loses what it has in `column`.
+    pub(crate) fn loses(&self, column: Column, request: &Request, notes: &[BlockNote]) -> bool {
         let time = |time: Option<Nanos>| {
             time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
         };
+        let noted = |has: fn(&BlockNote) -> bool| notes.iter().any(has) && !self.columns.contains(&column);
         match column {
             Column::Arrival => request.arrival.0 % self.tick_ns != 0,
             Column::Start => time(request.start),
@@ -43,6 +48,10 @@ impl Holds {
             Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
             Column::Process => request.process.is_some() && !self.columns.contains(&column),
             Column::Device => request.device.is_some() && !self.columns.contains(&column),
+            Column::Role | Column::RoleSectors => noted(|_| true),
+            Column::HomeSector => noted(|note| note.home.is_some()),
+            Column::ChangedSectors => noted(|note| note.changed.is_some()),
+            Column::Transaction => noted(|note| note.transaction.is_some()),
         }
     }
 }

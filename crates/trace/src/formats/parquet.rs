@@ -1,6 +1,6 @@
 //! Parquet, the laboratory's own format: what every other format is converted to.
 //!
-//! The columns are those of [`crate::Column`]. Requests stand in order of arrival. Three entries of the file's
+//! The columns are those of [`crate::Column`]; those of block notes are there where the header says that the trace has notes. Requests stand in order of arrival. Three entries of the file's
 //! metadata describe the trace: `emmclab.schema` (the version of the columns), `emmclab.header` and `emmclab.ledger`
 //! (JSON of [`Header`] and [`Ledger`]). Row groups hold 2^20 requests, and a batch never crosses their border.
 //! Files of other tools are read too, as long as the required columns are there with their types; compressed with zstd
@@ -114,6 +114,8 @@ struct ParquetSource {
     lenient: bool,
     /// Rows left out because they are no requests.
     skipped: u64,
+    /// Rows given as requests alone that had notes.
+    notes_left_out: u64,
     last_arrival: i64,
     rows_done: u64,
     rows: u64,
@@ -142,6 +144,11 @@ impl ParquetSource {
             |json| described(LEDGER_KEY, &json),
         )?;
         let extent = guarded(|| extent(&metadata))?;
+        let has_notes = metadata.schema().field_with_name(Column::Role.name()).is_ok();
+        let header = Header {
+            block_notes: has_notes.then(|| header.block_notes.unwrap_or_else(|| Header::EXT4.to_owned())),
+            ..header
+        };
         let schema = wanted_schema(metadata.schema());
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
@@ -159,6 +166,7 @@ impl ParquetSource {
             devices: Arc::default(),
             lenient,
             skipped: 0,
+            notes_left_out: 0,
             last_arrival: i64::MIN,
             rows_done: 0,
             rows,
@@ -174,7 +182,7 @@ impl ParquetSource {
     }
 
     fn decode(&mut self, record: &RecordBatch) -> Result<Batch> {
-        let batch = Batch::from_record_batch(record, &mut self.processes, &mut self.devices)?;
+        let batch = Batch::from_record_batch(record, self.rows_done, &mut self.processes, &mut self.devices)?;
         batch.check_order(&mut self.last_arrival)?;
         let rows = batch.len() as u64;
         let batch = match batch.first_fault() {
@@ -266,15 +274,13 @@ fn described<T: serde::de::DeserializeOwned>(key: &str, json: &str) -> Result<T>
 
 /// The file's own schema with names as dictionaries: other tools store them as plain text.
 fn wanted_schema(found: &Schema) -> Arc<Schema> {
-    let wanted = Batch::schema();
+    let wanted = Batch::schema(true);
     let fields: Vec<Field> = found
         .fields()
         .iter()
         .map(|field| match (wanted.field_with_name(field.name()), field.data_type()) {
-            (Ok(ours), DataType::Utf8 | DataType::Dictionary(..))
-                if matches!(ours.data_type(), DataType::Dictionary(..)) =>
-            {
-                Field::new(field.name(), ours.data_type().clone(), field.is_nullable())
+            (Ok(ours), found) => {
+                Field::new(field.name(), with_dictionaries(found, ours.data_type()), field.is_nullable())
             }
             _ => field.as_ref().clone(),
         })
@@ -282,9 +288,22 @@ fn wanted_schema(found: &Schema) -> Arc<Schema> {
     Arc::new(Schema::new(fields))
 }
 
+/// The type found, with text as a dictionary where that is wanted.
+fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
+    match (found, wanted) {
+        (DataType::Utf8 | DataType::Dictionary(..), DataType::Dictionary(..)) => wanted.clone(),
+        (DataType::List(item), DataType::List(wanted)) => {
+            let data_type = with_dictionaries(item.data_type(), wanted.data_type());
+            DataType::List(Arc::new(item.as_ref().clone().with_data_type(data_type)))
+        }
+        _ => found.clone(),
+    }
+}
+
 impl Source for ParquetSource {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let batch = self.next()?;
+        self.notes_left_out += batch.as_ref().map_or(0, Batch::rows_with_notes);
         out.extend(batch.iter().flat_map(Batch::iter));
         Ok(batch.is_some())
     }
@@ -305,6 +324,7 @@ impl Source for ParquetSource {
         let mut ledger = self.ledger.clone();
         ledger.kept = ledger.kept.saturating_sub(self.skipped);
         ledger.skipped += self.skipped;
+        ledger.notes_left_out += self.notes_left_out;
         ledger
     }
 
@@ -318,11 +338,12 @@ impl Source for ParquetSource {
     }
 }
 
-fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
+fn create(file: AtomicFile, header: &Header) -> Result<Box<dyn Sink>> {
     let path = file.path().to_owned();
-    let writer = ArrowWriter::try_new(file, Batch::schema(), Some(properties()))
+    let noted = header.block_notes.is_some();
+    let writer = ArrowWriter::try_new(file, Batch::schema(noted), Some(properties()))
         .map_err(|e| parquet_error(&path, e))?;
-    Ok(Box::new(ParquetSink { path, writer }))
+    Ok(Box::new(ParquetSink { path, noted, writer }))
 }
 
 /// Times and addresses grow or stay close, so differences in few bits beat a general compressor and decode faster;
@@ -346,6 +367,8 @@ fn properties() -> WriterProperties {
 
 struct ParquetSink {
     path: PathBuf,
+    /// Whether it has the columns of block notes.
+    noted: bool,
     writer: ArrowWriter<AtomicFile>,
 }
 
@@ -362,7 +385,16 @@ pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
 
 impl Sink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
-        self.writer.write(&batch.to_record_batch()?).map_err(|error| parquet_error(&self.path, error))
+        if batch.rows_with_notes() > 0 && !self.noted {
+            let error =
+                Error::new(Kind::Config, "requests have block notes, of which the header does not tell");
+            return Err(error
+                .in_file(&self.path)
+                .hint("set `block_notes` of the header before the first batch"));
+        }
+        self.writer
+            .write(&batch.to_record_batch(self.noted)?)
+            .map_err(|error| parquet_error(&self.path, error))
     }
 
     fn finish(mut self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile> {

@@ -150,9 +150,9 @@ impl Batch {
         if rows.len() == self.len() {
             return self;
         }
-        let mut builder = BatchBuilder::default();
+        let mut builder = BatchBuilder::of_noted(self.has_notes());
         for row in rows {
-            builder.push(&self.get(*row));
+            builder.push_noted(&self.get(*row), self.notes(*row));
         }
         builder.finish(&self.processes, &self.devices)
     }

@@ -41,7 +41,7 @@ pub(super) static FORMAT: Format = Format {
     times: Times::Open(TimeUnit::Nanos),
     sniff,
     open,
-    writes: Some((Holds::EVERYTHING, writer::create)),
+    writes: Some((Holds::ALL_BUT_NOTES, writer::create)),
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {

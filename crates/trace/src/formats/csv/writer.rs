@@ -11,7 +11,7 @@ use crate::columns::Column;
 use crate::header::Header;
 use crate::sink::Sink;
 
-/// Writes all columns under their names in the Parquet schema. Header and ledger have no place in CSV.
+/// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger have no place in CSV.
 pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
     Ok(Box::new(Lines::new(file, Writer)))
 }
@@ -20,7 +20,8 @@ struct Writer;
 
 impl LineWriter for Writer {
     fn heading(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(Column::ALL.map(Column::name).join(",").as_bytes());
+        let names: Vec<_> = Column::OF_REQUEST.iter().map(|column| column.name()).collect();
+        out.extend_from_slice(names.join(",").as_bytes());
         out.push(b'\n');
     }
 

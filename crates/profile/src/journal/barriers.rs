@@ -1,0 +1,92 @@
+//! Flushes and forced writes, and their share of the time of synchronous writes.
+
+use emmclab_trace::{Flags, Op, Request};
+
+use crate::elapsed;
+use crate::latency::Distribution;
+use crate::report::{BarrierRow, SynchronousWrites};
+
+const NS_PER_MS: f64 = 1e6;
+
+/// Kinds of synchronous writes; all but the last are barriers.
+const KINDS: [&str; 5] = ["flush", "preflush", "fua", "preflush and fua", "other synchronous write"];
+const OTHER: usize = KINDS.len() - 1;
+
+/// Synchronous writes by kind: flushes, and writes with the flag sync, preflush or fua.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Barriers([Kind; KINDS.len()]);
+
+#[derive(Clone, Debug, Default)]
+struct Kind {
+    requests: u64,
+    /// Service times, of those that have one.
+    service: Distribution,
+}
+
+impl Barriers {
+    pub fn add(&mut self, request: &Request) {
+        let Some(kind) = kind(request) else { return };
+        let kind = &mut self.0[kind];
+        kind.requests += 1;
+        if let (Some(start), Some(complete)) = (request.start.or(request.issue), request.complete) {
+            kind.service.add(elapsed(start, complete));
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.requests += theirs.requests;
+            mine.service.merge(&theirs.service);
+        }
+    }
+
+    fn time_ns(&self) -> u128 {
+        self.0.iter().map(|kind| kind.service.sum()).sum()
+    }
+
+    /// Time of barriers in that of all synchronous writes, percent; `None` without service times.
+    pub fn time_pct(&self) -> Option<f64> {
+        let all = self.time_ns();
+        (all > 0).then(|| 100.0 * (all - self.0[OTHER].service.sum()) as f64 / all as f64)
+    }
+
+    pub fn synchronous_writes(&self) -> SynchronousWrites {
+        SynchronousWrites {
+            requests: self.0.iter().map(|kind| kind.requests).sum(),
+            timed: self.0.iter().map(|kind| kind.service.count()).sum(),
+            service_ms: self.time_ns() as f64 / NS_PER_MS,
+        }
+    }
+
+    /// Kinds that occur, with their number for each of `commits`.
+    pub fn rows(&self, commits: Option<u64>) -> Vec<BarrierRow> {
+        let all = self.time_ns();
+        let used = KINDS.into_iter().zip(&self.0).filter(|(_, kind)| kind.requests > 0);
+        used.map(|(name, kind)| BarrierRow {
+            kind: name,
+            requests: kind.requests,
+            per_commit: commits
+                .filter(|commits| *commits > 0)
+                .map(|commits| kind.requests as f64 / commits as f64),
+            service_ms: kind.service.quantiles(NS_PER_MS),
+            time_ms: kind.service.sum() as f64 / NS_PER_MS,
+            time_pct: (all > 0).then(|| 100.0 * kind.service.sum() as f64 / all as f64),
+        })
+        .collect()
+    }
+}
+
+/// The place of a synchronous write in [`KINDS`].
+fn kind(request: &Request) -> Option<usize> {
+    let has = |flag| request.flags.contains(flag);
+    match request.op {
+        Op::Flush => Some(0),
+        Op::Write => match (has(Flags::PREFLUSH), has(Flags::FUA)) {
+            (true, true) => Some(3),
+            (false, true) => Some(2),
+            (true, false) => Some(1),
+            (false, false) => has(Flags::SYNC).then_some(OTHER),
+        },
+        Op::Read | Op::Discard | Op::SecureErase => None,
+    }
+}

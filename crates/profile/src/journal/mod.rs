@@ -1,0 +1,184 @@
+//! What journaling costs: by the roles of blocks where a trace has block notes, else as far as flags and addresses tell.
+
+mod barriers;
+mod commits;
+mod over_time;
+mod roles;
+mod signs;
+
+use emmclab_trace::formats::recorded_flags;
+use emmclab_trace::{Activity, Batch, BlockNote, Flags, Header, Nanos, Op, Request};
+
+use crate::bins::pct;
+use crate::elapsed;
+use crate::merge::Join;
+use crate::names::NameMap;
+use crate::report::{Commits, JournalReport, KindRow};
+use barriers::Barriers;
+use commits::Transactions;
+use over_time::OverTime;
+use roles::Roles;
+use signs::Signs;
+
+/// Sectors in a KB.
+const SECTORS_PER_KB: f64 = 2.0;
+
+/// The cost of journaling in a trace: one pass over its batches in order of arrival. Memory does not grow with the
+/// trace.
+#[derive(Clone, Debug, Default)]
+pub struct JournalProfile {
+    devices: NameMap,
+    cost: JournalCost,
+}
+
+impl JournalProfile {
+    /// Adds a batch. Batches come in order of arrival.
+    pub fn update(&mut self, batch: &Batch) {
+        self.devices.follow(batch.devices());
+        for (row, request) in batch.iter().enumerate() {
+            self.cost.add(&request, batch.notes(row), self.devices.index(request.device));
+        }
+    }
+
+    /// The report on what was added so far, with the trace's header as it is at the end of reading.
+    pub fn finish(&self, header: &Header) -> JournalReport {
+        self.cost.report(header)
+    }
+}
+
+/// The same without names: devices are numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JournalCost {
+    first: Option<Nanos>,
+    last: Nanos,
+    requests: u64,
+    writes: u64,
+    written_sectors: u64,
+    noted: u64,
+    roles: Roles,
+    transactions: Transactions,
+    barriers: Barriers,
+    signs: Signs,
+    over_time: OverTime,
+}
+
+impl JournalCost {
+    pub fn add(&mut self, request: &Request, notes: &[BlockNote], space: u32) {
+        self.first.get_or_insert(request.arrival);
+        self.last = self.last.max(request.complete.unwrap_or(request.arrival));
+        self.requests += 1;
+        self.barriers.add(request);
+        let bin = self.over_time.bin(request.arrival);
+        bin.add(request);
+        if request.op != Op::Write {
+            return;
+        }
+        self.writes += 1;
+        self.written_sectors += u64::from(request.sectors);
+        self.noted += u64::from(!notes.is_empty());
+        self.signs.add(request, space);
+        if notes.is_empty() {
+            return;
+        }
+        bin.add_notes(notes);
+        self.roles.add(notes);
+        self.transactions.add(notes, space);
+    }
+
+    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+        self.first = match (self.first, other.first) {
+            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
+        self.last = self.last.max(other.last);
+        self.requests += other.requests;
+        self.writes += other.writes;
+        self.written_sectors += other.written_sectors;
+        self.noted += other.noted;
+        self.roles.merge(&other.roles);
+        self.transactions.merge(other.transactions, join, space_of);
+        self.barriers.merge(&other.barriers);
+        self.signs.merge(&other.signs);
+        self.over_time.merge(other.over_time, join == Join::Separate);
+    }
+
+    /// The report; `None` where no request has notes.
+    pub fn report_of_notes(&self, header: &Header) -> Option<JournalReport> {
+        (self.noted > 0).then(|| self.report(header))
+    }
+
+    fn report(&self, header: &Header) -> JournalReport {
+        let by_roles = self.noted > 0;
+        let duration_s = self.first.map_or(0.0, |first| elapsed(first, self.last) as f64 / 1e9);
+        let (recorded, _) = recorded_flags(&header.format);
+        let knows_journal = recorded.contains(Flags::JOURNAL) && self.signs.has_journal();
+        let journal_sectors = if by_roles {
+            Some(self.roles.journal_sectors())
+        } else {
+            self.signs.journal_sectors(knows_journal)
+        };
+        let activity = header.activity.as_deref().and_then(Activity::from_json).unwrap_or_default();
+        let commits = if by_roles {
+            Some(self.transactions.report(&self.roles, duration_s))
+        } else {
+            self.signs.commits(&activity, knows_journal, duration_s)
+        };
+        let counted = commits.as_ref().map(|commits| commits.commits);
+        let over_time = self.over_time.rows(self.first.unwrap_or_default(), by_roles, knows_journal);
+        JournalReport {
+            known_by: if by_roles { "roles" } else { "flags" },
+            duration_s,
+            requests: self.requests,
+            writes: self.writes,
+            written_kb: self.written_sectors as f64 / SECTORS_PER_KB,
+            journal_kb: journal_sectors.map(|sectors| sectors as f64 / SECTORS_PER_KB),
+            journal_pct: journal_sectors.and_then(|sectors| pct(sectors, self.written_sectors)),
+            by_kind: if by_roles { self.kinds() } else { Vec::new() },
+            by_role: if by_roles { self.roles.rows(self.written_sectors) } else { Vec::new() },
+            by_sign: if by_roles { Vec::new() } else { self.signs.rows(self.written_sectors) },
+            logged: by_roles.then(|| self.roles.logged()),
+            changed_sectors: if by_roles { self.roles.changed_rows() } else { Vec::new() },
+            barriers: self.barriers.rows(counted),
+            barrier_time_pct: self.barriers.time_pct(),
+            synchronous_writes: self.barriers.synchronous_writes(),
+            by_commit_rate: over_time::by_rate(&over_time),
+            over_time,
+            commits,
+        }
+    }
+
+    /// Journal, data, home metadata, and what has no notes.
+    fn kinds(&self) -> Vec<KindRow> {
+        let mut rows = self.roles.kinds(self.written_sectors);
+        let unknown = self.written_sectors.saturating_sub(self.roles.sectors());
+        if unknown > 0 {
+            rows.push(KindRow {
+                kind: "without notes",
+                requests: self.writes - self.noted,
+                kb: unknown as f64 / SECTORS_PER_KB,
+                written_pct: pct(unknown, self.written_sectors),
+            });
+        }
+        rows
+    }
+}
+
+/// So many of something a second.
+fn per_s(count: u64, duration_s: f64) -> Option<f64> {
+    (duration_s > 0.0).then(|| count as f64 / duration_s)
+}
+
+/// Commits that are counted otherwise than by commit blocks.
+fn counted(by: &'static str, commits: u64, duration_s: f64) -> Commits {
+    Commits {
+        counted_by: by,
+        commits,
+        commits_per_s: per_s(commits, duration_s),
+        fast_commits: None,
+        transactions: None,
+        not_committed: None,
+        logged_blocks: None,
+        journal_blocks: None,
+        journal_kb: None,
+    }
+}

@@ -1,0 +1,138 @@
+//! Commits, journal and flushes over time, and by how often the journal commits.
+
+use emmclab_timeline::{Cell, Coarsening};
+use emmclab_trace::{BlockNote, Flags, Nanos, Op, Request, Role};
+
+use super::SECTORS_PER_KB;
+use crate::report::{CommitRateRow, JournalTimeRow};
+
+/// Bins at most; from the half of that on they double in width.
+const BINS: usize = 256;
+/// Rates of commits are counts of a second at least.
+const NARROWEST: Nanos = Nanos(1_000_000_000);
+/// Upper edges of the classes of rates, commits per second; one more class lies above.
+const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+
+#[derive(Clone, Debug)]
+pub(super) struct OverTime(Coarsening<Bin>);
+
+/// What happens in a bin of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bin {
+    written: u64,
+    flushes: u64,
+    forced: u64,
+    /// By notes.
+    commits: u64,
+    journal: u64,
+    /// By the flag of the journal's thread.
+    flagged: u64,
+    flagged_forced: u64,
+    forced_sectors: u64,
+}
+
+impl Cell for Bin {
+    fn add(&mut self, other: &Self) {
+        self.written += other.written;
+        self.flushes += other.flushes;
+        self.forced += other.forced;
+        self.commits += other.commits;
+        self.journal += other.journal;
+        self.flagged += other.flagged;
+        self.flagged_forced += other.flagged_forced;
+        self.forced_sectors += other.forced_sectors;
+    }
+}
+
+impl Bin {
+    pub fn add(&mut self, request: &Request) {
+        self.flushes += u64::from(request.op == Op::Flush);
+        if request.op != Op::Write {
+            return;
+        }
+        let sectors = u64::from(request.sectors);
+        self.written += sectors;
+        let forced = request.flags.intersects(Flags::FUA.union(Flags::PREFLUSH));
+        if forced {
+            self.forced += 1;
+            self.forced_sectors += sectors;
+        }
+        if request.flags.contains(Flags::JOURNAL) {
+            self.flagged += sectors;
+            self.flagged_forced += u64::from(forced);
+        }
+    }
+
+    pub fn add_notes(&mut self, notes: &[BlockNote]) {
+        for note in notes.iter().filter(|note| note.role.in_journal()) {
+            self.journal += u64::from(note.sectors);
+            self.commits += u64::from(note.role == Role::Commit);
+        }
+    }
+}
+
+impl Default for OverTime {
+    fn default() -> Self {
+        Self(Coarsening::with_width(BINS, NARROWEST))
+    }
+}
+
+impl OverTime {
+    /// The bin of an arrival.
+    pub fn bin(&mut self, arrival: Nanos) -> &mut Bin {
+        self.0.at(arrival)
+    }
+
+    pub fn merge(&mut self, other: Self, aligned: bool) {
+        self.0.merge(other.0, aligned);
+    }
+
+    /// Bins with a write or flush. Where roles are not known, commits are writes with fua or preflush, of the journal's thread
+    /// where it is marked.
+    pub fn rows(&self, origin: Nanos, by_roles: bool, by_flag: bool) -> Vec<JournalTimeRow> {
+        let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
+        used.map(|(time_s, width_s, bin)| {
+            let (commits, journal) = match (by_roles, by_flag) {
+                (true, _) => (bin.commits, bin.journal),
+                (false, true) => (bin.flagged_forced, bin.flagged),
+                (false, false) => (bin.forced, bin.forced_sectors),
+            };
+            JournalTimeRow {
+                time_s,
+                width_s,
+                commits,
+                commits_per_s: commits as f64 / width_s,
+                flushes: bin.flushes,
+                forced_writes: bin.forced,
+                written_kb: bin.written as f64 / SECTORS_PER_KB,
+                journal_kb: journal as f64 / SECTORS_PER_KB,
+                journal_pct: (bin.written > 0).then(|| 100.0 * journal as f64 / bin.written as f64),
+            }
+        })
+        .collect()
+    }
+}
+
+/// The bins by their rate of commits; classes that occur.
+pub(super) fn by_rate(rows: &[JournalTimeRow]) -> Vec<CommitRateRow> {
+    let class = |row: &&JournalTimeRow| {
+        RATES.iter().position(|edge| row.commits_per_s <= *edge).unwrap_or(RATES.len())
+    };
+    (0..=RATES.len())
+        .filter_map(|wanted| {
+            let of: Vec<_> = rows.iter().filter(|row| class(row) == wanted).collect();
+            let sum = |value: fn(&JournalTimeRow) -> f64| of.iter().map(|row| value(row)).sum::<f64>();
+            let (written_kb, journal_kb) = (sum(|row| row.written_kb), sum(|row| row.journal_kb));
+            (!of.is_empty()).then(|| CommitRateRow {
+                from_per_s: wanted.checked_sub(1).map_or(0.0, |below| RATES[below]),
+                to_per_s: RATES.get(wanted).copied(),
+                seconds: sum(|row| row.width_s),
+                commits: of.iter().map(|row| row.commits).sum(),
+                flushes: of.iter().map(|row| row.flushes).sum(),
+                written_kb,
+                journal_kb,
+                journal_pct: (written_kb > 0.0).then(|| 100.0 * journal_kb / written_kb),
+            })
+        })
+        .collect()
+}

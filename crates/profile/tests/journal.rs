@@ -1,0 +1,289 @@
+//! What journaling costs, against counts that are made by hand and by a second way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers stand outside of `#[test]`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emmclab_profile::{Join, JournalProfile, JournalReport, Profile, ProfileOptions};
+use emmclab_trace::{
+    Batch, BatchBuilder, BlockNote, Flags, Header, Ledger, Nanos, Op, Request, Role, Sector, SectorSet,
+};
+use proptest::prelude::*;
+
+type Noted = (Request, Vec<BlockNote>);
+
+fn batch(rows: &[Noted]) -> Batch {
+    let mut builder = BatchBuilder::of_noted(true);
+    for (request, notes) in rows {
+        builder.push_noted(request, notes);
+    }
+    builder.finish(&Arc::default(), &Arc::default())
+}
+
+fn report(rows: &[Noted], header: &Header) -> JournalReport {
+    let mut profile = JournalProfile::default();
+    for part in rows.chunks(3) {
+        profile.update(&batch(part));
+    }
+    profile.finish(header)
+}
+
+/// A request that is served in so many milliseconds.
+fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: Flags, service_ms: i64) -> Request {
+    let at = Nanos::from_millis(at_ms);
+    Request {
+        flags,
+        start: Some(at),
+        complete: Some(Nanos(at.0 + service_ms * 1_000_000)),
+        ..Request::new(at, op, Sector(sector), sectors)
+    }
+}
+
+fn note(role: Role, sectors: u32, transaction: u32, changed: Option<u32>) -> BlockNote {
+    let changed = changed.map(SectorSet::first);
+    BlockNote { transaction: Some(transaction), changed, ..BlockNote::new(role, sectors) }
+}
+
+/// Two transactions: of one logged block and of three, of which the last has no copy before.
+fn two_commits() -> Vec<Noted> {
+    let (sync, forced) = (Flags::SYNC, Flags::SYNC.union(Flags::FUA));
+    vec![
+        (request(0, Op::Write, 0, 24, sync, 4), vec![BlockNote::new(Role::Data, 24)]),
+        (
+            request(10, Op::Write, 800, 16, sync, 2),
+            vec![note(Role::Descriptor, 8, 1, None), note(Role::Logged, 8, 1, Some(2))],
+        ),
+        (request(20, Op::Flush, 0, 0, Flags::empty(), 3), vec![]),
+        (request(30, Op::Write, 816, 8, forced, 1), vec![note(Role::Commit, 8, 1, None)]),
+        (
+            request(1_500, Op::Write, 824, 32, sync, 5),
+            vec![
+                note(Role::Descriptor, 8, 2, None),
+                note(Role::Logged, 8, 2, Some(0)),
+                note(Role::Logged, 8, 2, Some(1)),
+                note(Role::Logged, 8, 2, None),
+            ],
+        ),
+        (request(1_510, Op::Write, 856, 8, forced, 5), vec![note(Role::Commit, 8, 2, None)]),
+        (request(1_600, Op::Write, 80, 8, Flags::META, 7), vec![note(Role::InodeTable, 8, 2, Some(0))]),
+        (request(1_700, Op::Write, 864, 8, sync, 0), vec![note(Role::Logged, 8, 3, None)]),
+    ]
+}
+
+#[test]
+fn roles_commits_and_changes_are_counted() {
+    let found = report(&two_commits(), &Header::default());
+    assert_eq!((found.known_by, found.requests, found.writes, found.written_kb), ("roles", 8, 7, 52.0));
+    // 16 + 8 + 32 + 8 + 8 of 104 sectors.
+    assert_eq!((found.journal_kb, found.journal_pct), (Some(36.0), Some(100.0 * 72.0 / 104.0)));
+    let kinds: Vec<_> = found.by_kind.iter().map(|row| (row.kind, row.requests, row.kb)).collect();
+    assert_eq!(kinds, [("journal", 5, 36.0), ("data", 1, 12.0), ("home metadata", 1, 4.0)]);
+    let roles: Vec<_> =
+        found.by_role.iter().map(|row| (row.role, row.requests, row.blocks, row.kb)).collect();
+    assert_eq!(
+        roles,
+        [
+            ("data", 1, None, 12.0),
+            ("inode_table", 1, Some(1), 4.0),
+            ("descriptor", 2, Some(2), 8.0),
+            ("logged", 3, Some(5), 20.0),
+            ("commit", 2, Some(2), 8.0),
+        ]
+    );
+    let commits = found.commits.unwrap();
+    assert_eq!((commits.counted_by, commits.commits, commits.transactions), ("commit blocks", 2, Some(3)));
+    assert_eq!((commits.not_committed, commits.fast_commits), (Some(1), Some(0)));
+    let logged = commits.logged_blocks.unwrap();
+    assert_eq!((logged.mean, logged.p50, logged.max), (2.0, 1.0, 3.0));
+    let journal = commits.journal_blocks.unwrap();
+    assert_eq!((journal.mean, journal.p50, journal.max), (4.0, 3.0, 5.0));
+    assert_eq!(commits.journal_kb.unwrap().mean, 16.0);
+    let logged = found.logged.unwrap();
+    assert_eq!((logged.blocks, logged.compared, logged.mean_changed_sectors), (5, 3, Some(1.0)));
+    assert_eq!(logged.unchanged_sectors_pct, Some(100.0 * 21.0 / 24.0));
+    assert_eq!((logged.home_compared, logged.home_as_logged_pct), (1, Some(100.0)));
+    let changed: Vec<_> = found.changed_sectors.iter().map(|row| (row.changed_sectors, row.blocks)).collect();
+    assert_eq!(changed, [(0, 1), (1, 1), (2, 1)]);
+}
+
+#[test]
+fn barriers_are_flushes_and_forced_writes_in_the_time_of_synchronous_writes() {
+    let found = report(&two_commits(), &Header::default());
+    let rows: Vec<_> =
+        found.barriers.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
+    assert_eq!(
+        rows,
+        [
+            ("flush", 1, Some(0.5), 3.0),
+            ("fua", 2, Some(1.0), 6.0),
+            ("other synchronous write", 4, Some(2.0), 11.0),
+        ]
+    );
+    // The home write is not synchronous.
+    assert_eq!(found.barrier_time_pct, Some(100.0 * 9.0 / 20.0));
+    let all = &found.synchronous_writes;
+    assert_eq!((all.requests, all.timed, all.service_ms), (7, 7, 20.0));
+}
+
+#[test]
+fn commits_are_counted_over_time_and_by_their_rate() {
+    let found = report(&two_commits(), &Header::default());
+    let bins: Vec<_> =
+        found.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
+    assert_eq!(bins, [(0.0, 1, 1, 12.0), (1.0, 1, 0, 24.0)]);
+    let rates: Vec<_> = found
+        .by_commit_rate
+        .iter()
+        .map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits))
+        .collect();
+    assert_eq!(rates, [(0.0, Some(1.0), 2.0, 2)]);
+}
+
+#[test]
+fn without_notes_flags_tell_of_the_journal() {
+    let forced = Flags::JOURNAL.union(Flags::FUA);
+    let plain = |request| (request, Vec::new());
+    let rows = [
+        plain(request(0, Op::Write, 0, 8, Flags::empty(), 1)),
+        plain(request(1, Op::Write, 800, 16, Flags::JOURNAL, 1)),
+        plain(request(2, Op::Write, 816, 8, forced, 1)),
+        plain(request(3, Op::Write, 64, 8, Flags::META, 1)),
+    ];
+    let found = report(&rows, &Header { format: "tracefs".into(), ..Header::default() });
+    assert_eq!((found.known_by, found.journal_pct), ("flags", Some(60.0)));
+    let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
+    assert_eq!(signs, [("journal", 2, 12.0), ("meta", 1, 4.0), ("none", 1, 4.0)]);
+    let commits = found.commits.unwrap();
+    assert_eq!((commits.counted_by, commits.commits), ("writes with fua or preflush", 1));
+    assert_eq!((found.by_role.len(), found.by_kind.len(), found.logged), (0, 0, None));
+    let activity = r#"{"journals":[{"device":"sda","commits":4,"handles":9,"blocks":12}]}"#;
+    let header = Header { format: "tracefs".into(), activity: Some(activity.into()), ..Header::default() };
+    let commits = report(&rows, &header).commits.unwrap();
+    assert_eq!((commits.counted_by, commits.commits), ("events of the journal", 4));
+}
+
+#[test]
+fn without_flags_of_the_journal_writes_that_end_at_a_forced_one_are_taken_for_it() {
+    let plain = |request| (request, Vec::new());
+    let rows = [
+        plain(request(0, Op::Write, 800, 8, Flags::SYNC, 1)),
+        plain(request(1, Op::Write, 808, 16, Flags::SYNC, 1)),
+        plain(request(2, Op::Write, 100, 8, Flags::SYNC, 1)),
+        plain(request(3, Op::Write, 824, 8, Flags::FUA, 1)),
+    ];
+    let found = report(&rows, &Header { format: "blkparse".into(), ..Header::default() });
+    let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
+    assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before such a write", 2, 12.0), ("none", 1, 4.0)]);
+    assert_eq!(found.journal_pct, Some(80.0));
+}
+
+#[test]
+fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
+    let found = report(&[(request(0, Op::Write, 0, 8, Flags::empty(), 1), vec![])], &Header::default());
+    assert_eq!((found.journal_kb, found.journal_pct, found.barrier_time_pct), (None, None, None));
+    assert!(found.commits.is_none() && found.barriers.is_empty());
+    let empty = JournalProfile::default().finish(&Header::default());
+    assert_eq!((empty.requests, empty.duration_s, empty.over_time.len()), (0, 0.0, 0));
+}
+
+#[test]
+fn a_profile_has_the_section_only_where_there_are_notes() {
+    let of = |rows: &[Noted]| {
+        let mut profile = Profile::new(ProfileOptions::default());
+        profile.update(&batch(rows));
+        profile.finish(&Ledger::default(), &Header::default()).journal
+    };
+    assert_eq!(of(&two_commits()), Some(report(&two_commits(), &Header::default())));
+    let plain: Vec<Noted> = two_commits().into_iter().map(|(request, _)| (request, Vec::new())).collect();
+    assert_eq!(of(&plain), None);
+}
+
+prop_compose! {
+    fn a_commit()(logged in 0u32..5, descriptor in any::<bool>(), gap_ms in 0i64..700, split in any::<bool>())
+        -> (u32, bool, i64, bool) { (logged, descriptor, gap_ms, split) }
+}
+
+/// Transactions one after the other; of `split` ones the commit block is a request of its own.
+fn journal(commits: &[(u32, bool, i64, bool)]) -> Vec<Noted> {
+    let (mut rows, mut now, mut head) = (Vec::new(), 0, 0);
+    for (number, (logged, descriptor, gap_ms, split)) in (1..).zip(commits) {
+        let mut notes = Vec::new();
+        if *descriptor {
+            notes.push(note(Role::Descriptor, 8, number, None));
+        }
+        notes.extend((0..*logged).map(|i| note(Role::Logged, 8, number, Some(i))));
+        let commit = note(Role::Commit, 8, number, None);
+        let mut write = |notes: Vec<BlockNote>, flags| {
+            now += 1 + gap_ms;
+            let sectors: u32 = notes.iter().map(|note| note.sectors).sum();
+            rows.push((request(now, Op::Write, head, sectors, flags, 1), notes));
+            head += u64::from(sectors);
+        };
+        if *split && !notes.is_empty() {
+            write(notes, Flags::SYNC);
+            write(vec![commit], Flags::FUA);
+        } else {
+            notes.push(commit);
+            write(notes, Flags::FUA);
+        }
+    }
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn pieces_of_a_recording_merge_to_the_whole(
+        commits in prop::collection::vec(a_commit(), 1..40), cut in 0usize..80,
+    ) {
+        let rows = journal(&commits);
+        let cut = cut.min(rows.len());
+        let piece = |rows: &[Noted]| {
+            let mut profile = Profile::new(ProfileOptions::default());
+            profile.update(&batch(rows));
+            profile
+        };
+        let header = Header::default();
+        let mut merged = piece(&rows[..cut]);
+        merged.merge(piece(&rows[cut..]), Join::Consecutive).unwrap();
+        let merged = merged.finish(&Ledger::default(), &header).journal;
+        prop_assert_eq!(&merged, &piece(&rows).finish(&Ledger::default(), &header).journal);
+
+        // A second way: blocks by transaction.
+        let mut blocks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for note in rows.iter().flat_map(|(_, notes)| notes) {
+            let entry = blocks.entry(note.transaction.unwrap()).or_default();
+            entry.0 += u64::from(note.role == Role::Logged);
+            entry.1 += 1;
+        }
+        let count = blocks.len() as u64;
+        let found = merged.unwrap().commits.unwrap();
+        prop_assert_eq!((found.commits, found.transactions, found.not_committed), (count, Some(count), Some(0)));
+        let mean = |of: fn(&(u64, u64)) -> u64| blocks.values().map(of).sum::<u64>() as f64 / count as f64;
+        prop_assert_eq!(found.logged_blocks.unwrap().mean, mean(|blocks| blocks.0));
+        prop_assert_eq!(found.journal_blocks.unwrap().mean, mean(|blocks| blocks.1));
+    }
+
+    #[test]
+    fn separate_recordings_add_up(
+        one in prop::collection::vec(a_commit(), 1..20), other in prop::collection::vec(a_commit(), 1..20),
+    ) {
+        let profile = |commits: &[_]| {
+            let mut profile = Profile::new(ProfileOptions::default());
+            profile.update(&batch(&journal(commits)));
+            profile
+        };
+        let found = |profile: &Profile| profile.finish(&Ledger::default(), &Header::default()).journal.unwrap();
+        let (mut all, second) = (profile(&one), profile(&other));
+        let (a, b) = (found(&all), found(&second));
+        all.merge(second, Join::Separate).unwrap();
+        let both = found(&all);
+        let counts = |report: &JournalReport| {
+            let commits = report.commits.as_ref().unwrap();
+            [report.requests, report.writes, commits.commits, commits.transactions.unwrap()]
+        };
+        let (a, b) = (counts(&a), counts(&b));
+        prop_assert_eq!(counts(&both), std::array::from_fn(|i| a[i] + b[i]));
+    }
+}

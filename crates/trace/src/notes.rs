@@ -1,0 +1,72 @@
+//! What the blocks of the writes of a batch are, in one run of memory that goes with the batch.
+
+use emmclab_base::{BlockNote, Error, Kind, Op, Request};
+
+use crate::columns::Column;
+
+/// The notes of the requests of a batch, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Of each row the end of its notes; rows behind the last one have none.
+    ends: Vec<usize>,
+    all: Vec<BlockNote>,
+}
+
+impl Notes {
+    /// The notes of a row.
+    #[inline]
+    pub fn of(&self, row: usize) -> &[BlockNote] {
+        let Some(end) = self.ends.get(row) else { return &[] };
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start..*end]
+    }
+
+    /// Adds those of a row, which stands behind all that have notes.
+    pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
+        self.ends.resize(row, self.all.len());
+        self.all.extend_from_slice(notes);
+        self.ends.push(self.all.len());
+    }
+
+    /// All of them, in order of the rows.
+    pub fn all(&self) -> &[BlockNote] {
+        &self.all
+    }
+
+    /// Rows with notes.
+    pub fn rows(&self) -> usize {
+        (0..self.ends.len()).filter(|row| !self.of(*row).is_empty()).count()
+    }
+}
+
+/// What makes notes none of this request. Only writes have notes, and these cover the request without gaps.
+pub(crate) fn fault(request: &Request, notes: &[BlockNote]) -> Option<Error> {
+    let wrong = |column: Column, value: u64, what: &str| {
+        let error = Error::new(Kind::Value, what);
+        Some(error.of_field(column.name(), column as u64 + 1, value.to_string().as_bytes()))
+    };
+    if notes.is_empty() {
+        return None;
+    }
+    if request.op != Op::Write {
+        let error = Error::new(Kind::Value, "stands at a request that is no write");
+        let error =
+            error.of_field(Column::Role.name(), Column::Role as u64 + 1, notes[0].role.name().as_bytes());
+        return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));
+    }
+    for note in notes {
+        if note.sectors == 0 {
+            return wrong(Column::RoleSectors, 0, "is a run without sectors");
+        }
+        if let Some(changed) = note.changed.filter(|changed| changed.len() > note.sectors) {
+            let what = format!("is more than the {} sectors of its run", note.sectors);
+            return wrong(Column::ChangedSectors, u64::from(changed.len()), &what);
+        }
+    }
+    let covered = notes.iter().map(|note| u64::from(note.sectors)).sum();
+    if covered != u64::from(request.sectors) {
+        let what = format!("is the length of all notes of a request of {} sectors", request.sectors);
+        return wrong(Column::RoleSectors, covered, &what);
+    }
+    None
+}

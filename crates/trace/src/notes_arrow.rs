@@ -1,0 +1,204 @@
+//! Block notes as Arrow columns: in each a list for every request, with an entry for each of its notes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, ListArray, PrimitiveArray, RecordBatch,
+    StringArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{Field, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use emmclab_base::{BlockNote, Error, Kind, Result, Role, SectorSet};
+
+use crate::arrow_batch::{arrow_error, wrong_type};
+use crate::columns::Column;
+use crate::notes::Notes;
+
+/// A block has at most 64 KiB.
+const MOST_CHANGED: u16 = 128;
+
+impl Notes {
+    /// The five columns, in the order of the schema, of a batch of so many rows.
+    ///
+    /// # Errors
+    /// Never; Arrow's own check is passed on.
+    pub fn to_arrow(&self, rows: usize) -> Result<[ArrayRef; 5]> {
+        let lengths = || (0..rows).map(|row| self.of(row).len());
+        let offsets = OffsetBuffer::from_lengths(lengths());
+        let nulls = Some(lengths().map(|length| length > 0).collect::<NullBuffer>());
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let list = |values: ArrayRef| -> Result<ArrayRef> {
+            let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+            let list = ListArray::try_new(item, offsets.clone(), values, nulls.clone());
+            Ok(Arc::new(list.map_err(arrow_error)?))
+        };
+        let all = self.all();
+        let keys = PrimitiveArray::<UInt8Type>::from_iter_values(all.iter().map(|note| note.role as u8));
+        let names = Arc::new(StringArray::from_iter_values(Role::ALL.map(Role::name)));
+        let roles = DictionaryArray::<UInt8Type>::try_new(keys, names).map_err(arrow_error)?;
+        let sectors = all.iter().map(|note| note.sectors);
+        let changed = all.iter().map(|note| note.changed.map(|changed| changed.len() as u16));
+        Ok([
+            list(Arc::new(roles))?,
+            list(Arc::new(PrimitiveArray::<UInt32Type>::from_iter_values(sectors)))?,
+            list(Arc::new(all.iter().map(|note| note.home).collect::<PrimitiveArray<UInt64Type>>()))?,
+            list(Arc::new(changed.collect::<PrimitiveArray<UInt16Type>>()))?,
+            list(Arc::new(all.iter().map(|note| note.transaction).collect::<PrimitiveArray<UInt32Type>>()))?,
+        ])
+    }
+
+    /// The notes in these columns, `None` where they are missing; `before` rows stand before these in the trace.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where the lists of a row differ in
+    /// length or an entry is no note.
+    pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
+        let roles = Roles::find(record)?;
+        let sectors = Lists::<UInt32Type>::find(record, Column::RoleSectors, AsArray::as_primitive_opt)?;
+        let home = Lists::<UInt64Type>::find(record, Column::HomeSector, AsArray::as_primitive_opt)?;
+        let changed = Lists::<UInt16Type>::find(record, Column::ChangedSectors, AsArray::as_primitive_opt)?;
+        let transaction = Lists::<UInt32Type>::find(record, Column::Transaction, AsArray::as_primitive_opt)?;
+        let (Some(roles), Some(sectors)) = (&roles, &sectors) else {
+            if Column::ALL.into_iter().all(|column| !column.of_notes() || found(record, column).is_none()) {
+                return Ok(None);
+            }
+            let missing = if roles.is_none() { Column::Role } else { Column::RoleSectors };
+            let error = Error::new(Kind::Syntax, "this column is missing").in_field(missing.name());
+            return Err(error.hint("block notes need `role` and `role_sectors`, or none of their columns"));
+        };
+        let mut notes = Self::default();
+        let mut entries = Vec::new();
+        for row in 0..record.num_rows() {
+            let here = |error: Error| error.at_line(before + row as u64 + 1);
+            let at = roles.lists.range(row);
+            let same_length = |column, found: Range<usize>| {
+                if found.len() == at.len() {
+                    return Ok(found.start);
+                }
+                let what = format!("has {} entries in a row where `role` has {}", found.len(), at.len());
+                let error = Error::new(Kind::Value, what).in_field(Column::name(column));
+                Err(here(error.hint("the lists of a row have an entry for each of its notes")))
+            };
+            let sectors_at = same_length(Column::RoleSectors, sectors.range(row))?;
+            let start =
+                |column, range: Option<Range<usize>>| range.map_or(Ok(0), |range| same_length(column, range));
+            let home_at = start(Column::HomeSector, home.as_ref().map(|lists| lists.range(row)))?;
+            let changed_at = start(Column::ChangedSectors, changed.as_ref().map(|lists| lists.range(row)))?;
+            let transaction_at =
+                start(Column::Transaction, transaction.as_ref().map(|lists| lists.range(row)))?;
+            entries.clear();
+            for i in 0..at.len() {
+                entries.push(BlockNote {
+                    role: roles.get(at.start + i).map_err(here)?,
+                    sectors: sectors
+                        .get(sectors_at + i)
+                        .ok_or_else(|| here(no_entry(Column::RoleSectors)))?,
+                    home: home.as_ref().and_then(|lists| lists.get(home_at + i)),
+                    transaction: transaction.as_ref().and_then(|lists| lists.get(transaction_at + i)),
+                    changed: changed
+                        .as_ref()
+                        .and_then(|lists| lists.get(changed_at + i))
+                        .map(|count| changed_sectors(count).map_err(here))
+                        .transpose()?,
+                });
+            }
+            if !entries.is_empty() {
+                notes.push(row, &entries);
+            }
+        }
+        Ok(Some(notes))
+    }
+}
+
+fn found(record: &RecordBatch, column: Column) -> Option<&ArrayRef> {
+    record.column_by_name(column.name())
+}
+
+fn no_entry(column: Column) -> Error {
+    Error::new(Kind::Value, "has a list with a missing entry")
+        .in_field(column.name())
+        .hint("each note has a role and a length; only the other columns may lack an entry")
+}
+
+/// So many sectors. Which ones they were is not stored.
+fn changed_sectors(count: u16) -> Result<SectorSet> {
+    if count > MOST_CHANGED {
+        let error =
+            Error::new(Kind::Value, format!("is more than the {MOST_CHANGED} sectors that a block has"));
+        return Err(error.of_field(Column::ChangedSectors.name(), 0, count.to_string().as_bytes()));
+    }
+    Ok(SectorSet::first(count.into()))
+}
+
+/// A column of lists of numbers.
+struct Lists<'a, T: ArrowPrimitiveType> {
+    lists: &'a ListArray,
+    values: &'a PrimitiveArray<T>,
+}
+
+impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
+    /// `None` where the column is missing; `numbers` are those of its values, where they have the type.
+    fn find(
+        record: &'a RecordBatch,
+        column: Column,
+        numbers: impl FnOnce(&'a dyn Array) -> Option<&'a PrimitiveArray<T>>,
+    ) -> Result<Option<Self>> {
+        let Some(array) = found(record, column) else { return Ok(None) };
+        let lists = array.as_list_opt::<i32>();
+        let both = lists.and_then(|lists| Some(Self { lists, values: numbers(lists.values().as_ref())? }));
+        both.map(Some).ok_or_else(|| wrong_type(column.name(), array.data_type()))
+    }
+
+    /// The places of the values in a row; none where the list is missing.
+    fn range(&self, row: usize) -> Range<usize> {
+        if self.lists.is_null(row) {
+            return 0..0;
+        }
+        let offsets = self.lists.value_offsets();
+        offsets[row] as usize..offsets[row + 1] as usize
+    }
+
+    /// The value in a place.
+    fn get(&self, at: usize) -> Option<T::Native> {
+        self.values.is_valid(at).then(|| self.values.value(at))
+    }
+}
+
+/// The column of roles.
+struct Roles<'a> {
+    lists: Lists<'a, UInt8Type>,
+    names: &'a StringArray,
+    /// `None` where the name is that of no role.
+    by_key: Vec<Option<Role>>,
+}
+
+impl<'a> Roles<'a> {
+    fn find(record: &'a RecordBatch) -> Result<Option<Self>> {
+        let mut names = None;
+        let lists = Lists::find(record, Column::Role, |values| {
+            let dictionary = values.as_dictionary_opt::<UInt8Type>()?;
+            names = dictionary.values().as_string_opt::<i32>();
+            names.map(|_| dictionary.keys())
+        })?;
+        Ok(lists.zip(names).map(|(lists, names)| {
+            let by_key = names.iter().map(|name| Role::by_name(name?)).collect();
+            Self { lists, names, by_key }
+        }))
+    }
+
+    /// The role in a place.
+    fn get(&self, at: usize) -> Result<Role> {
+        let key = usize::from(self.lists.get(at).ok_or_else(|| no_entry(Column::Role))?);
+        self.by_key[key].ok_or_else(|| {
+            if self.names.is_null(key) {
+                return no_entry(Column::Role);
+            }
+            let names = Role::ALL.map(Role::name).join(", ");
+            let error = Error::new(Kind::Value, "is no role of a block");
+            error
+                .of_field(Column::Role.name(), 0, self.names.value(key).as_bytes())
+                .hint(format!("write one of: {names}"))
+        })
+    }
+}

@@ -1,0 +1,55 @@
+"""`emmclab journal TRACE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
+from emmclab.profile import ledger_line
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: [cyan]emmclab journal trace.parquet --html journal.html[/]")(
+        with_groups(journal)
+    )
+
+
+def journal(
+    *,
+    trace: TraceFile,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page: one file that needs no network."),
+    ] = None,
+    as_json: AsJson = False,
+    reading: Reading,
+) -> None:
+    """Tell what journaling costs: commits, logged blocks, what of them changed, and barriers.
+
+    A trace with block notes knows the role of each block. Of others, flags and addresses tell a part.
+    """
+    source = reading.open(trace)
+    with Meter(f"journal {source.name}") as meter:
+        found = source.journal(meter)
+    reading.note_changed(source.name, found["ledger"])
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        from emmclab.cli.show import show_journal
+
+        console = stdout()
+        show_journal(console, found)
+        console.print()
+        header = found["header"]
+        console.print(Text.assemble((source.name, "bold"), f"  {header['source']}, {header['format']}"))
+        console.print(Text(f"  ledger: {ledger_line(found['ledger'])}"), soft_wrap=True)
+    if html is not None:
+        found.write_html(html)
+        say(f"report: {html}")

@@ -1,0 +1,108 @@
+"""The page of `emmclab journal`."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from emmclab.journal import Journal
+from emmclab.plots import Chart, Figure, Rows, chart_of, dots, tooltip
+from emmclab.profile import ledger_line
+from emmclab.report.assemble import assemble
+
+
+def _shares(rows: Rows) -> Chart:
+    """Draw the share of each role or sign in the bytes written."""
+    x = alt.X("written_pct:Q", title="share of bytes written, %")
+    return dots(rows, "what", x, "what").encode(color=alt.value("#2563eb"), tooltip=tooltip(rows))
+
+
+def _changed(rows: Rows) -> Chart:
+    """Draw logged blocks by their changed sectors."""
+    return (
+        chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X("changed_sectors:O", title="sectors that changed"),
+            y=alt.Y("pct:Q", title="share of logged blocks, %"),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _over_time(rows: Rows) -> Chart:
+    """Draw bytes written and those of the journal."""
+    return (
+        chart_of(rows)
+        .transform_calculate(journal="datum.journal_kb / datum.width_s", all="datum.written_kb / datum.width_s")
+        .transform_fold(["all", "journal"], ["writes", "kb_per_s"])
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("time_s:Q", title="time, s"),
+            y=alt.Y("kb_per_s:Q", title="KB/s written"),
+            color=alt.Color("writes:N", title=None),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+def _rate(rows: Rows) -> Chart:
+    """Draw the share of the journal by the rate of commits, a point for each bin of time."""
+    return (
+        chart_of(rows)
+        .mark_point(filled=True)
+        .encode(
+            x=alt.X("commits_per_s:Q", title="commits a second"),
+            y=alt.Y("journal_pct:Q", title="journal in bytes written, %"),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+_FIGURES = (
+    Figure("shares", "What is written", "By role, or by what flags and addresses tell.", _shares),
+    Figure(
+        "changed",
+        "How much of a logged block changed",
+        "Sectors that differ from the last logged copy of the block.",
+        _changed,
+        optional=True,
+    ),
+    Figure(
+        "over-time", "Over time", "Bytes written, and those of the journal.", _over_time, wide=True, optional=True
+    ),
+    Figure(
+        "rate",
+        "By the rate of commits",
+        "Each point is a bin of time of a second or wider.",
+        _rate,
+        needs="journal_pct",
+        optional=True,
+    ),
+)
+
+
+def render(journal: Journal) -> str:
+    """Give the page; the same report gives the same bytes.
+
+    >>> import emmclab
+    >>> "<html lang=" in render(emmclab.read(emmclab.bundled()[0]).journal())
+    True
+    """
+    name = journal["name"]
+    shares = [{"what": row["role"], **row} for row in journal["by_role"]]
+    shares += [{"what": row["sign"], **row} for row in journal["by_sign"]]
+    rows = {
+        "shares": shares,
+        "changed": journal["changed_sectors"],
+        "over-time": journal["over_time"],
+        "rate": journal["over_time"] if journal["commits"] else [],
+    }
+    return assemble(
+        "journal.html.j2",
+        _FIGURES,
+        {figure: [{"trace": name, **row} for row in of_it] for figure, of_it in rows.items()},
+        [name],
+        title=f"Journal of {name}",
+        journal=journal,
+        ledger=ledger_line(journal["ledger"]),
+    )
