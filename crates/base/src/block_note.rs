@@ -131,8 +131,8 @@ pub struct BlockNote {
     pub role: Role,
     /// Length in sectors.
     pub sectors: u32,
-    /// Of a logged block: the first sector of its home. Of the journal's superblock: the first sector of the log's first block that
-    /// counts, none where the log is empty.
+    /// Of a logged block: the first sector of its home. Of the journal's superblock: where the log begins, in sectors from
+    /// the beginning of the journal; none where it is empty.
     pub home: Option<u64>,
     /// The transaction that a block of the journal belongs to, or that logged a home block last; of the journal's superblock, the
     /// first one that is to be replayed.

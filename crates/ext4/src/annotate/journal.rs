@@ -191,6 +191,8 @@ impl Journal {
         match JournalSuperblock::parse(bytes, 0) {
             Ok(superblock) if superblock.block_size as usize == self.block_bytes => {
                 note.transaction = Some(superblock.sequence);
+                let start = u64::from(superblock.start) * (self.block_bytes / SECTOR) as u64;
+                note.home = (start > 0).then_some(start);
                 self.set_superblock(superblock);
             }
             Ok(superblock) => {

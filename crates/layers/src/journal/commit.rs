@@ -93,7 +93,9 @@ impl Journal {
 
     /// Where the superblock of the journal says that its log is empty, every record is void: another journal may use the same numbers.
     fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut Plan) {
-        let empties = |note: &BlockNote| note.role == Role::JournalSuperblock && note.home.is_none();
+        let empties = |note: &BlockNote| {
+            note.role == Role::JournalSuperblock && note.transaction.is_some() && note.home.is_none()
+        };
         if let Some(log) = self.log.as_mut().filter(|log| !log.is_empty() && notes.iter().any(empties)) {
             plan.wait();
             write_void(log, plan);

@@ -222,9 +222,11 @@ impl Journal {
         for note in notes {
             match note.role {
                 Role::JournalSuperblock => {
-                    let tail = note.home.and(note.transaction);
-                    self.tails.push((request.id, tail));
-                    self.tail = tail.or(note.transaction);
+                    // A damaged one says nothing.
+                    if let Some(transaction) = note.transaction {
+                        self.tails.push((request.id, note.home.map(|_| transaction)));
+                        self.tail = Some(transaction);
+                    }
                     if let Some(log) = &mut self.log {
                         log.set_superblock(sector);
                     }
