@@ -23,8 +23,7 @@ pub struct Patched {
 
 fn base(number: u8) -> &'static Base {
     static BASES: [OnceLock<Base>; 2] = [const { OnceLock::new() }; 2];
-    let packed: [&[u8]; 2] =
-        [include_bytes!("../images/plain.zst"), include_bytes!("../images/checked.zst")];
+    let packed: [&[u8]; 2] = [include_bytes!("../images/plain.zst"), include_bytes!("../images/checked.zst")];
     let number = usize::from(number % 2);
     BASES[number].get_or_init(|| {
         let bytes = zstd::decode_all(packed[number]).unwrap_or_default();
@@ -63,7 +62,8 @@ impl Blocks for Patched {
         for block in offset / BLOCK..=(offset + buffer.len().max(1) - 1) / BLOCK {
             let Some(bytes) = self.blocks.get(&block) else { continue };
             let (from, to) = (offset.max(block * BLOCK), (offset + buffer.len()).min((block + 1) * BLOCK));
-            buffer[from - offset..to - offset].copy_from_slice(&bytes[from - block * BLOCK..to - block * BLOCK]);
+            buffer[from - offset..to - offset]
+                .copy_from_slice(&bytes[from - block * BLOCK..to - block * BLOCK]);
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ def layers() -> list[dict[str, Any]]:
     the device or from other settings, as `about` says.
 
     >>> [layer["name"] for layer in layers()]
-    ['pass-through', 'advil', 'ressd', 'pair']
+    ['pass-through', 'advil', 'ressd', 'pair', 'journal']
     """
     found: list[dict[str, Any]] = json.loads(_core.layer_kinds())
     return found
@@ -29,19 +29,27 @@ def layers() -> list[dict[str, Any]]:
 def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
 
+    A name may say the layer's mode, as `journal:delta` does for `journal` with `mode` = `delta`.
+
     Raises:
         ConfigError: there is no such layer, or a setting belongs to no layer of the stack.
 
     >>> stack(["advil"], {"advil.hot": "none"})
     [('advil', [('hot', 'none')])]
+    >>> stack(["journal:delta"], {"journal.log": "8MB"})
+    [('journal', [('mode', 'delta'), ('log', '8MB')])]
     """
-    known = [layer["name"] for layer in layers()] if names else []
-    for name in names:
-        if name not in known:
+    known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in layers()}
+    kinds = [name.partition(":")[0] for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in known:
             hint = f"choose from: {', '.join(known)}"
-            raise ConfigError(f"there is no layer `{name}`", kind="config", field="layers", hint=hint)
+            raise ConfigError(f"there is no layer `{kind}`", kind="config", field="layers", hint=hint)
+        if ":" in name and "mode" not in known[kind]:
+            hint = f"write `{kind}`; its settings are given as {kind}.NAME=VALUE"
+            raise ConfigError(f"the layer `{kind}` has no modes", kind="config", field="layers", hint=hint)
     for key in settings:
-        if key.partition(".")[0] not in names:
+        if key.partition(".")[0] not in kinds:
             raise ConfigError(
                 f"`{key}` is a setting of no layer of this run",
                 kind="config",
@@ -49,11 +57,13 @@ def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[s
                 hint=f"the layers are: {', '.join(names) or 'none'}",
             )
 
-    def of(name: str) -> list[tuple[str, str]]:
-        return [
-            (key.removeprefix(f"{name}."), value if isinstance(value, str) else json.dumps(value))
+    def of(name: str) -> tuple[str, list[tuple[str, str]]]:
+        kind, _, mode = name.partition(":")
+        given = [
+            (key.removeprefix(f"{kind}."), value if isinstance(value, str) else json.dumps(value))
             for key, value in settings.items()
-            if key.startswith(f"{name}.")
+            if key.startswith(f"{kind}.")
         ]
+        return kind, [("mode", mode), *given] if mode else given
 
-    return [(name, of(name)) for name in names]
+    return [of(name) for name in names]

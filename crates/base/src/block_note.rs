@@ -131,14 +131,15 @@ pub struct BlockNote {
     pub role: Role,
     /// Length in sectors.
     pub sectors: u32,
-    /// Of a logged block: the first sector of its home. Of the journal's superblock: where the log begins, in sectors from
-    /// the beginning of the journal; none where it is empty.
+    /// Of a logged block: the sector where its first sector here belongs, none where its descriptor was not written before it. Of the
+    /// journal's superblock: where the log begins, in sectors from the beginning of the journal; none where it is empty.
     pub home: Option<u64>,
     /// The transaction that a block of the journal belongs to, or that logged a home block last; of the journal's superblock, the
-    /// first one that is to be replayed.
+    /// first one that is to be replayed. Of fast commits, only the block with the tail has one.
     pub transaction: Option<u32>,
-    /// The sectors that differ: of a logged block, from its last logged copy (as they lie in the journal); of a home block, from its
-    /// last logged copy; of other blocks of the journal, from zeros. `None` where there is no copy to compare with.
+    /// The sectors that differ, counted from the first one here: of a logged block, from its last logged copy (as they lie in the
+    /// journal); of a home block, from its last logged copy; of other blocks of the journal, from zeros. `None` where there is no
+    /// copy to compare with.
     pub changed: Option<SectorSet>,
 }
 

@@ -5,6 +5,7 @@
 //! what this device would have left, and a choice of what any device may leave that keeps the contract
 //! ([`emmclab_device::contract`]). A [`View`] reads such a disk without a copy.
 
+mod annotate;
 mod choice;
 mod contents;
 mod durable;
@@ -18,6 +19,7 @@ mod run;
 mod spool;
 mod view;
 
+pub use annotate::annotate;
 pub use choice::{Way, Ways};
 pub use durable::{Broken, Promise};
 pub use explorer::{Covered, ExploreOptions, Explorer, Omitted, State};

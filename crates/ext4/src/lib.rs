@@ -1,4 +1,5 @@
-//! ext4 and its journal (JBD2) as they lie on disk: read, replayed in memory, looked up. Nothing is ever written.
+//! ext4 and its journal (JBD2) as they lie on disk: read, replayed in memory, looked up. Nothing is ever written. An [`Annotator`]
+//! names the writes of others.
 //!
 //! ```no_run
 //! use emmclab_ext4::{Filesystem, Recovery};

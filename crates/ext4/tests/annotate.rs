@@ -29,7 +29,7 @@ fn base(number: usize) -> &'static Base {
     BASES[number].get_or_init(|| {
         let images = Images::new();
         let (block_size, blocks) = [(1024, 1024), (4096, 1024), (65_536, 1024), (1024, 2048)][number];
-        let size = format!("size={}", block_size * blocks >> 20);
+        let size = format!("size={}", (block_size * blocks) >> 20);
         let bytes = 2 * (block_size * blocks) as u64 + (8 << 20);
         let path = images.make("base", bytes, &["-b", &block_size.to_string(), "-N", "64", "-J", &size]);
         Base { bytes: std::fs::read(&path).unwrap(), block_size, map: journal_blocks(&path) }

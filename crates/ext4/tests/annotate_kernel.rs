@@ -1,5 +1,5 @@
 //! Notes of what mkfs and the kernel really write, held against what debugfs and dumpe2fs find on the disk.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod support;
 

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::clock::{Clock, Pace};
 use crate::log::RunLog;
+use crate::naming::Naming;
 use crate::request::{Part, Pending};
 use crate::status::{Status, Sums};
 use crate::trace::Recording;
@@ -37,6 +38,8 @@ pub(crate) struct Core {
     sums: Sums,
     recording: Option<Recording>,
     log: Option<RunLog>,
+    /// Tells what the blocks of writes are, where a layer or a recording asks.
+    naming: Option<Naming>,
     /// Why the image takes no data, if so.
     image_error: Option<io::Error>,
     /// What ended the service, if anything did: a broken invariant, a recording that cannot be written.
@@ -56,6 +59,7 @@ impl Core {
         clock: Clock,
         (recording, log): (Option<Recording>, Option<RunLog>),
     ) -> Result<Self> {
+        let naming = (stack.reads_notes() || recording.is_some()).then(|| Naming::of(&stack, layers));
         let geometry = stack.device().geometry();
         let limits = Limits {
             sectors: stack.capacity(),
@@ -79,6 +83,7 @@ impl Core {
             sums: Sums::new()?,
             recording,
             log,
+            naming,
             image_error: None,
             broken: None,
             powered: true,
@@ -143,7 +148,11 @@ impl Core {
             if let Some(log) = &self.log {
                 log.arrives(self.stack.next_request(), &command, &data);
             }
-            let sent = self.stack.submit(&command, Vec::new(), data, &mut Quiet);
+            let notes = self.naming.as_mut().map_or_else(Vec::new, |naming| naming.notes(&command, &data));
+            if let Some(recording) = &mut self.recording {
+                recording.noted(self.stack.next_request(), &notes);
+            }
+            let sent = self.stack.submit(&command, notes, data, &mut Quiet);
             match sent {
                 Ok(id) => {
                     self.owners.insert(id, number);
@@ -343,9 +352,13 @@ impl Core {
         self.log.take().map_or(Ok(()), RunLog::finish)
     }
 
-    /// Power is back.
+    /// Power is back: the layers have recovered, and the file system is what they left.
     pub fn restore(&mut self) {
+        self.go_on();
         self.powered = true;
+        if let Some(naming) = &mut self.naming {
+            *naming = Naming::of(&self.stack, &self.layers);
+        }
     }
 
     /// Goes on with another value of a setting of the device.
@@ -432,6 +445,7 @@ impl Core {
             wake_ups: counters.wake_ups,
             stopped: self.stack.stop().map(|stop| stop.reason().to_owned()),
             image_error: self.image_error.as_ref().map(ToString::to_string),
+            file_system: self.naming.as_ref().map(Naming::status),
             ..Status::default()
         };
         self.sums.look(now, status)

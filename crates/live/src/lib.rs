@@ -7,6 +7,7 @@ mod clock;
 mod core;
 mod live;
 mod log;
+mod naming;
 mod request;
 mod state;
 mod status;

@@ -66,6 +66,8 @@ pub struct Status {
     pub late_p50_us: Option<f64>,
     /// 99 % of them were sent within this, us of the host.
     pub late_p99_us: Option<f64>,
+    /// How far the file system above is known, where a layer or a recording asks for what its writes are.
+    pub file_system: Option<String>,
     /// Settings that changed since the start.
     pub setting_changes: Vec<SettingChange>,
     /// Why the device takes no more, if so.

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use emmclab_device::SettingChange;
 use emmclab_replay::Answer;
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, BlockNote, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
 };
 
 /// A request that was taken.
 enum Slot {
-    Open,
+    /// What its blocks are.
+    Open(Vec<BlockNote>),
     /// It will never be complete.
     Lost,
-    Complete(Request),
+    Complete(Request, Vec<BlockNote>),
 }
 
 /// Writes requests in order of arrival, which is the order of their numbers.
@@ -57,7 +58,26 @@ impl Recording {
             flags: command.modifiers.into(),
             ..Request::new(event.arrival, command.op, Sector(command.sector), command.sectors)
         };
-        self.place(answer.id, Slot::Complete(request))
+        let notes =
+            match answer.id.checked_sub(self.first).and_then(|index| self.slots.get_mut(index as usize)) {
+                Some(Slot::Open(notes)) => std::mem::take(notes),
+                _ => Vec::new(),
+            };
+        self.place(answer.id, Slot::Complete(request, notes))
+    }
+
+    /// A request has come whose blocks are these.
+    pub fn noted(&mut self, id: u64, notes: &[BlockNote]) {
+        if let Some(index) = id.checked_sub(self.first).filter(|_| !notes.is_empty()) {
+            self.reserve(index as usize);
+            self.slots[index as usize] = Slot::Open(notes.to_vec());
+        }
+    }
+
+    fn reserve(&mut self, index: usize) {
+        while self.slots.len() <= index {
+            self.slots.push_back(Slot::Open(Vec::new()));
+        }
     }
 
     /// A request will never be complete: it is left out, and counted as lost.
@@ -67,16 +87,14 @@ impl Recording {
 
     fn place(&mut self, id: u64, slot: Slot) -> Result<()> {
         let Some(index) = id.checked_sub(self.first) else { return Ok(()) };
-        while self.slots.len() <= index as usize {
-            self.slots.push_back(Slot::Open);
-        }
+        self.reserve(index as usize);
         self.slots[index as usize] = slot;
-        while let Some(Slot::Lost | Slot::Complete(_)) = self.slots.front() {
+        while let Some(Slot::Lost | Slot::Complete(..)) = self.slots.front() {
             self.ledger.seen += 1;
             match self.slots.pop_front() {
-                Some(Slot::Complete(request)) => {
+                Some(Slot::Complete(request, notes)) => {
                     self.ledger.kept += 1;
-                    self.batch.push(&request);
+                    self.batch.push_noted(&request, &notes);
                 }
                 _ => self.ledger.lost += 1,
             }

@@ -69,7 +69,7 @@ impl DirectIo {
         while at < sector + sectors {
             let count = MOST_SECTORS.min(sector + sectors - at);
             let command = Command::new(begin, op, at, count as u32);
-            self.engine.submit(&command, &mut Quiet)?;
+            self.engine.submit(&command, &[], &mut Quiet)?;
             self.now = self.engine.settle(&mut Quiet)?.max(self.now);
             if let Some(stop) = self.engine.stop() {
                 return Err(Error::new(Kind::Value, stop.reason()).hint(match stop {

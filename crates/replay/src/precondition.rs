@@ -175,7 +175,7 @@ impl Age {
             interrupt::check()?;
         }
         let arrival = Nanos(self.engine.device().idle_from().0.max(0));
-        self.engine.submit(&Command::new(arrival, op, sector, sectors), &mut Quiet)?;
+        self.engine.submit(&Command::new(arrival, op, sector, sectors), &[], &mut Quiet)?;
         self.engine.settle(&mut Quiet)?;
         match self.engine.stop() {
             None => Ok(()),

@@ -6,12 +6,13 @@
 
 mod open_loop;
 
+use std::ops::Range;
 use std::time::Instant;
 
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{Batch, Combiner, Ledger, Nanos, Request, Requests, Result, interrupt};
+use emmclab_trace::{Batch, BlockNote, Combiner, Ledger, Nanos, Request, Result, interrupt};
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -132,7 +133,7 @@ impl Simulation {
             let goes_on = if self.engine.is_bare() && self.pace.is_open() {
                 self.feed_open(batch.range(next), observer)?
             } else {
-                self.feed_each(batch.range(next), observer)?
+                self.feed_each(batch, next, observer)?
             };
             if batch.has_completions() {
                 // The request at which the device stopped is not measured either.
@@ -147,9 +148,16 @@ impl Simulation {
     }
 
     #[inline(never)]
-    fn feed_each<O: Observer>(&mut self, requests: Requests<'_>, observer: &mut O) -> Result<bool> {
-        for request in requests {
-            if !self.drive(&request, observer)? {
+    fn feed_each<O: Observer>(
+        &mut self,
+        batch: &Batch,
+        rows: Range<usize>,
+        observer: &mut O,
+    ) -> Result<bool> {
+        let noted = batch.has_notes() && self.engine.reads_notes();
+        for (row, request) in rows.clone().zip(batch.range(rows)) {
+            let notes = if noted { batch.notes(row) } else { &[] };
+            if !self.drive(&request, notes, observer)? {
                 return Ok(false);
             }
         }
@@ -162,21 +170,26 @@ impl Simulation {
     /// As [`Simulation::feed`].
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
         self.pace.settle(request.complete.is_some());
-        let goes_on = self.drive(request, observer)?;
+        let goes_on = self.drive(request, &[], observer)?;
         if goes_on {
             self.recorded.add(request);
         }
         Ok(goes_on)
     }
 
-    fn drive<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
+    fn drive<O: Observer>(
+        &mut self,
+        request: &Request,
+        notes: &[BlockNote],
+        observer: &mut O,
+    ) -> Result<bool> {
         let mut listeners = (&mut self.measure, observer);
         if self.pace.waits(request) {
             self.engine.settle(&mut listeners)?;
         }
         let arrival = self.pace.arrival(request, self.engine.completed())?;
         let command = self.placed.command(request, arrival)?;
-        self.engine.submit(&command, &mut listeners)
+        self.engine.submit(&command, notes, &mut listeners)
     }
 
     /// Ends the run and sums it up, with what the readers counted.

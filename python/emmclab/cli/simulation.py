@@ -216,7 +216,8 @@ class _SimulationMeter(Meter):
 
 def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Part the settings of the device from those of layers, which begin with a layer's name."""
-    own = [text for text in settings if text.partition(".")[0].strip() in layers]
+    kinds = [layer.partition(":")[0] for layer in layers]
+    own = [text for text in settings if text.partition(".")[0].strip() in kinds]
     values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in own)}
     return [text for text in settings if text not in own], values
 

@@ -23,12 +23,12 @@ pub(super) struct Copy {
     pub learned: bool,
 }
 
-/// Copies by home block. Memory per block of 4 KB that is in it: 64 bytes of digests and 24 for the copy, and 17 for each of
-/// up to twice as many entries of the index. Beyond [`MOST_DIGESTS`] the oldest one goes.
+/// Copies by home block. Memory for a block of 4 KB: 64 bytes of digests, 16 of the copy, and 20 to 39 in the index; 45 more for its
+/// place, where no neighbour is metadata. Beyond [`MOST_DIGESTS`] the oldest copy goes.
 #[derive(Default)]
 pub(super) struct Copies {
     index: FxHashMap<u64, u32>,
-    copies: Vec<Copy>,
+    slots: Vec<Copy>,
     digests: Vec<u64>,
     free: Vec<u32>,
     /// Sectors of a block.
@@ -57,7 +57,7 @@ impl Copies {
     }
 
     pub fn get(&self, key: u64) -> Option<&Copy> {
-        self.index.get(&key).map(|at| &self.copies[*at as usize])
+        self.index.get(&key).map(|at| &self.slots[*at as usize])
     }
 
     /// Which of the sectors from `within` on, whose bytes are given, differ from the copy; the lowest bit is that of `within`.
@@ -70,7 +70,7 @@ impl Copies {
         at_home: bool,
     ) -> Option<(SectorSet, &Copy)> {
         let at = *self.index.get(&key)? as usize;
-        let copy = &self.copies[at];
+        let copy = &self.slots[at];
         let known = self.digests.get(at * self.sectors + within..(at + 1) * self.sectors)?;
         let mut changed = 0;
         for (place, (sector, digest)) in bytes.chunks_exact(SECTOR).zip(known).enumerate() {
@@ -98,14 +98,14 @@ impl Copies {
             None => match self.insert(key) {
                 Some((at, dropped)) => {
                     self.write(at, bytes);
-                    self.copies[at] = Copy { key, transaction, escaped, learned };
+                    self.slots[at] = Copy { key, transaction, escaped, learned };
                     return Updated { changed: None, dropped };
                 }
                 None => return Updated { changed: None, dropped: None },
             },
         };
         let changed = self.write(at, bytes);
-        self.copies[at] = Copy { key, transaction, escaped, learned };
+        self.slots[at] = Copy { key, transaction, escaped, learned };
         Updated { changed: Some(changed), dropped }
     }
 
@@ -114,14 +114,14 @@ impl Copies {
         self.remove(home);
         if let Some(at) = self.index.remove(&from) {
             self.index.insert(home, at);
-            self.copies[at as usize] = Copy { key: home, transaction, escaped, learned: false };
+            self.slots[at as usize] = Copy { key: home, transaction, escaped, learned: false };
         }
     }
 
     /// What a home block leads to is known.
     pub fn set_learned(&mut self, home: u64) {
         if let Some(at) = self.index.get(&home) {
-            self.copies[*at as usize].learned = true;
+            self.slots[*at as usize].learned = true;
         }
     }
 
@@ -151,14 +151,14 @@ impl Copies {
         let mut dropped = None;
         let at = if let Some(at) = self.free.pop() {
             at as usize
-        } else if (self.copies.len() + 1) * self.sectors <= MOST_DIGESTS {
-            self.copies.push(Copy { key, transaction: 0, escaped: false, learned: false });
-            self.digests.resize(self.copies.len() * self.sectors, 0);
-            self.copies.len() - 1
+        } else if (self.slots.len() + 1) * self.sectors <= MOST_DIGESTS {
+            self.slots.push(Copy { key, transaction: 0, escaped: false, learned: false });
+            self.digests.resize(self.slots.len() * self.sectors, 0);
+            self.slots.len() - 1
         } else {
             let at = self.oldest;
-            self.oldest = (at + 1) % self.copies.len();
-            let before = self.copies[at].key;
+            self.oldest = (at + 1) % self.slots.len();
+            let before = self.slots[at].key;
             self.index.remove(&before);
             dropped = Some(before);
             at

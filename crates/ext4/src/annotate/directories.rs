@@ -16,7 +16,7 @@ const MAX_LENGTH: u16 = 32768;
 /// The blocks of a directory that its inode names itself, as runs of first block and block after the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Runs {
-    runs: [(u64, u64); MOST_RUNS],
+    blocks: [(u64, u64); MOST_RUNS],
     count: usize,
     /// Whether further blocks of the disk name more of them.
     pub is_deep: bool,
@@ -24,12 +24,12 @@ pub(super) struct Runs {
 
 impl Runs {
     pub fn as_slice(&self) -> &[(u64, u64)] {
-        &self.runs[..self.count]
+        &self.blocks[..self.count]
     }
 
-    fn push(&mut self, start: u64, blocks: u64) {
-        if self.count < MOST_RUNS && start != 0 && blocks != 0 {
-            self.runs[self.count] = (start, start + blocks);
+    fn push(&mut self, start: u64, length: u64) {
+        if self.count < MOST_RUNS && start != 0 && length != 0 {
+            self.blocks[self.count] = (start, start + length);
             self.count += 1;
         }
     }
@@ -48,7 +48,9 @@ pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
     }
     let map = inode.get(MAP_AT..MAP_AT + 60).unwrap_or_default();
     if !flags.contains(InodeFlags::EXTENTS) {
-        (0..MOST_RUNS).for_each(|at| out.push(u64::from(le32(map, 4 * at)), 1));
+        for at in 0..MOST_RUNS {
+            out.push(u64::from(le32(map, 4 * at)), 1);
+        }
         out.is_deep = (12..15).any(|at| le32(map, 4 * at) != 0);
         return Some(out);
     }

@@ -59,7 +59,7 @@ pub(super) struct Journal {
 impl Journal {
     /// Forgets all, for a journal with such blocks.
     pub fn reset(&mut self, block_bytes: usize, superblock_block: u32) {
-        *self = Self { block_bytes, superblock_block, ..Self::default() };
+        *self = Self { superblock_block, block_bytes, ..Self::default() };
         self.copies.reset(block_bytes / SECTOR);
     }
 

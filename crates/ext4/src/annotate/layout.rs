@@ -3,7 +3,7 @@
 use emmclab_base::{Role, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
 
-use super::directories::{is_directory, runs_of};
+use super::directories::{Runs, is_directory, runs_of};
 use super::places::{At, Kind, Place, Places};
 use crate::files::{Group, Run};
 use crate::structure::Structure;
@@ -254,7 +254,7 @@ impl Layout {
             self.journal_moved = true;
         }
         let runs = runs_of(bytes);
-        let now = runs.as_ref().map(|runs| runs.as_slice());
+        let now = runs.as_ref().map(Runs::as_slice);
         let known = self.directories.get(&number);
         // Where further blocks name its own, those that it named before are still among them.
         if known.map(Vec::as_slice) == now || runs.is_some_and(|runs| runs.is_deep) {
@@ -266,7 +266,9 @@ impl Layout {
         let Some(now) = now else { return };
         let inside = |(start, end): &&(u64, u64)| start < end && *end <= self.superblock.blocks;
         let now: Vec<(u64, u64)> = now.iter().filter(inside).copied().collect();
-        now.iter().for_each(|(start, end)| self.places.learn(*start, *end, Role::Directory));
+        for (start, end) in &now {
+            self.places.learn(*start, *end, Role::Directory);
+        }
         self.directories.insert(number, now);
     }
 

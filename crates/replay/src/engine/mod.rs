@@ -11,7 +11,7 @@ mod tests;
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
 use emmclab_layers::{Below, LayerConfig};
-use emmclab_trace::{Error, Kind, Nanos, Result};
+use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
@@ -147,14 +147,24 @@ impl Engine {
         self.completed
     }
 
-    /// Takes a command; false once a device has stopped.
+    /// Whether a layer wants to know what the blocks of writes are.
+    pub fn reads_notes(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.reads_notes())
+    }
+
+    /// Takes a command, with notes on its blocks or none; false once a device has stopped.
     ///
     /// # Errors
     /// As [`Device::submit`], and for a broken invariant.
     #[inline]
-    pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
+    pub fn submit<O: Observer>(
+        &mut self,
+        command: &Command,
+        notes: &[BlockNote],
+        observer: &mut O,
+    ) -> Result<bool> {
         if !self.bare {
-            return self.submit_to_disks(command, observer);
+            return self.submit_to_disks(command, notes, observer);
         }
         match self.main.device_mut().submit(command, observer)? {
             Some(done) => {
@@ -166,10 +176,15 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn submit_to_disks<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<bool> {
+    fn submit_to_disks<O: Observer>(
+        &mut self,
+        command: &Command,
+        notes: &[BlockNote],
+        observer: &mut O,
+    ) -> Result<bool> {
         if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
-            layers.submit(command, Vec::new(), &mut Disks { main: &mut self.main, second, observer })?;
+            layers.submit(command, notes.to_vec(), &mut Disks { main: &mut self.main, second, observer })?;
         } else {
             self.main.advance(command.arrival, observer)?;
             self.main.submit(std::slice::from_ref(command), observer)?;

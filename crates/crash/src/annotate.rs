@@ -1,0 +1,52 @@
+//! What the writes of a log are to the ext4 file system on the disk.
+
+use std::sync::Arc;
+
+use emmclab_base::{BlockNote, Error, Op, Result, SECTOR_BYTES};
+use emmclab_ext4::{Annotator, Status};
+
+use crate::layered::HostView;
+use crate::log::Port;
+use crate::run::{Logged, Run};
+use crate::spool::Source;
+use crate::view::View;
+
+/// Passes each command at a port to `visit`, in order of arrival, with the notes of its blocks; commands that write nothing have none.
+/// The file system is the one that was there when the log began, or is made later. Gives how well it was known at the end.
+///
+/// # Errors
+/// Where the data of the log cannot be read, or the layers cannot be built.
+pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[BlockNote])) -> Result<Status> {
+    let header = run.header();
+    // Without layers, the commands of the host are those of the device.
+    let port = if header.layers.is_empty() { Port::Device } else { port };
+    let (layers, sectors) = match port {
+        Port::Device => (&[][..], header.device.sectors),
+        Port::Host => (&header.layers[..], header.sectors),
+    };
+    let base = View::new(run, run.base(), &Arc::default(), header.device.sectors);
+    let mut annotator = Annotator::new();
+    annotator.attach(&HostView::recover(base, layers, sectors, None)?.map_err(fail)?)?;
+    let (mut sources, mut data, mut notes): (Vec<Source>, Vec<u8>, Vec<BlockNote>) = Default::default();
+    for logged in run.commands(port) {
+        let command = &logged.command;
+        notes.clear();
+        match command.op {
+            Op::Write => {
+                sources.clear();
+                sources.extend((command.sector..logged.end()).map(|sector| logged.source_of(sector)));
+                data.resize(sources.len() * SECTOR_BYTES as usize, 0);
+                run.spool().read(&sources, &mut data).map_err(fail)?;
+                annotator.write(command.sector, &data, &mut notes);
+            }
+            Op::Discard | Op::SecureErase => annotator.discard(command.sector, command.sectors.into()),
+            Op::Read | Op::Flush => {}
+        }
+        visit(logged, &notes);
+    }
+    Ok(annotator.status())
+}
+
+fn fail(error: std::io::Error) -> Error {
+    Error::io(&std::env::temp_dir(), error)
+}

@@ -1,0 +1,80 @@
+//! What the blocks of writes are to the file system above.
+
+use std::io;
+
+use emmclab_base::{BlockNote, Op, SECTOR_BYTES};
+use emmclab_device::Command;
+use emmclab_ext4::{Annotator, Blocks};
+use emmclab_layers::LayerConfig;
+use emmclab_media::Media;
+use emmclab_replay::Stack;
+
+/// Layers below which an address is that of the file system.
+const IN_PLACE: [&str; 2] = ["journal", "pass-through"];
+
+/// Follows the writes of a file system.
+pub(crate) struct Naming {
+    annotator: Annotator,
+    /// Why the file system that was there could not be read, if so.
+    unread: Option<String>,
+}
+
+/// The contents of a device as the file system sees them.
+struct Contents<'a> {
+    media: &'a Media,
+    sectors: u64,
+}
+
+impl Blocks for Contents<'_> {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.sectors * SECTOR_BYTES)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if offset.saturating_add(buffer.len() as u64) > self.sectors * SECTOR_BYTES {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let first = offset / SECTOR_BYTES;
+        let skipped = (offset % SECTOR_BYTES) as usize;
+        if skipped == 0 && (buffer.len() as u64).is_multiple_of(SECTOR_BYTES) {
+            return self.media.read(first, buffer);
+        }
+        let mut whole = vec![0; (skipped + buffer.len()).next_multiple_of(SECTOR_BYTES as usize)];
+        self.media.read(first, &mut whole)?;
+        buffer.copy_from_slice(&whole[skipped..skipped + buffer.len()]);
+        Ok(())
+    }
+}
+
+impl Naming {
+    /// Learns the file system that the stack holds. Under a layer that moves data it is learnt from what is written, from mkfs on.
+    pub fn of(stack: &Stack, layers: &[LayerConfig]) -> Self {
+        let mut annotator = Annotator::new();
+        let mut unread = None;
+        if let Some(media) = stack.media()
+            && layers.iter().all(|layer| IN_PLACE.contains(&layer.name.as_str()))
+        {
+            let contents = Contents { media, sectors: stack.capacity() };
+            unread = annotator.attach(&contents).err().map(|error| error.to_string());
+        }
+        Self { annotator, unread }
+    }
+
+    /// What a command writes; empty for one that writes nothing.
+    pub fn notes(&mut self, command: &Command, data: &[u8]) -> Vec<BlockNote> {
+        let mut notes = Vec::new();
+        match command.op {
+            Op::Write => self.annotator.write(command.sector, data, &mut notes),
+            Op::Discard | Op::SecureErase => {
+                self.annotator.discard(command.sector, u64::from(command.sectors));
+            }
+            Op::Read | Op::Flush => {}
+        }
+        notes
+    }
+
+    /// How far the file system is known.
+    pub fn status(&self) -> String {
+        self.unread.clone().unwrap_or_else(|| self.annotator.status().to_string())
+    }
+}
