@@ -6,6 +6,7 @@
 //! ([`emmclab_device::contract`]). A [`View`] reads such a disk without a copy.
 
 mod choice;
+mod closure;
 mod contents;
 mod durable;
 mod explorer;
@@ -16,6 +17,7 @@ pub mod log;
 mod rules;
 mod run;
 mod spool;
+mod tear;
 mod view;
 
 pub use choice::{Way, Ways};
@@ -26,4 +28,5 @@ pub use layered::HostView;
 pub use rules::{RuleBreak, journal_rules};
 pub use run::{Logged, Moment, Run, What};
 pub use spool::{Source, Spool};
+pub use tear::Tear;
 pub use view::View;
