@@ -14,6 +14,7 @@ mod judge;
 mod layered;
 mod legal;
 pub mod log;
+mod ordered;
 mod rules;
 mod run;
 mod spool;

@@ -10,7 +10,7 @@ mod runs;
 mod walk;
 
 pub use directory::{Entry, FileKind};
-pub use inode::{Inode, InodeFlags};
+pub use inode::{Inode, InodeFlags, InodeTable};
 pub use runs::Run;
 pub use walk::Walk;
 
