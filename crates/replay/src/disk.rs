@@ -213,7 +213,7 @@ impl Disk {
 
     /// What the host queue did, where there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
-        self.host.as_ref().map(|host| host.counts().clone())
+        self.host.as_ref().map(HostQueue::counts)
     }
 
     /// Why the device takes no more, if so.
@@ -228,7 +228,7 @@ impl Disk {
     /// As [`Device::submit`], and for a broken invariant.
     pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
-            host.push(command);
+            host.push(command, &mut self.completed);
             return Ok(());
         }
         self.now = self.now.max(command.arrival);
