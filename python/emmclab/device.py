@@ -107,8 +107,9 @@ class Device:
     def capabilities(self) -> dict[str, Any]:
         """What the device can do, as its EXT_CSD register says it (JESD84-B51, 7.4).
 
-        `values` has `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`, `packed_writes`, `packed_reads` and
-        `queue_depth`; `ext_csd` the fields of the register: `name`, lowest `byte`, number of `bytes`, `value`.
+        `values` has `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`, `packed_writes`,
+        `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`, lowest `byte`,
+        number of `bytes`, `value`.
 
         >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
         False
@@ -117,7 +118,7 @@ class Device:
         return capabilities
 
     def fitted_figures(self) -> list[dict[str, Any]]:
-        """Measure the published figures that a preset of a real device was fitted to, beside the device's own.
+        """Measure the published figures that a preset was fitted to, beside the device's own.
 
         Gives rows of `source` (a table of `emmclab.published`), `figure`, `unit`, `published`, `here` and
         `deviation_pct`.

@@ -327,3 +327,12 @@ fn a_near_key_is_named_in_full() {
     let error = config.set("gc.polcy", "fifo").unwrap_err();
     assert!(error.to_string().contains("did you mean `gc.policy`?"), "{error}");
 }
+
+#[test]
+fn a_smaller_device_keeps_its_slc_cache() {
+    let small = DeviceConfig::preset("emmc51-cache").unwrap().with_capacity(256 << 20, "256MB").unwrap();
+    let (capacity, wanted) = (small.capacity().0, 256 << 20);
+    assert!((wanted..wanted + wanted / 2).contains(&capacity), "{capacity}");
+    let settings = small.settings();
+    assert_eq!((settings.slc.blocks, settings.geometry.block_groups[0].blocks), (40, 47));
+}

@@ -40,7 +40,10 @@ def devices(
     if check is not None:
         if capacity is not None:
             raise ConfigError(
-                "the figures were published of one capacity", kind="config", field="--capacity", hint="leave it out"
+                "the figures were published of one capacity",
+                kind="config",
+                field="--capacity",
+                hint="leave it out",
             )
         _check(check, as_json)
         return
