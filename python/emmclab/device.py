@@ -125,6 +125,11 @@ class Device:
 
         Raises:
             ConfigError: no published figures are known of this device.
+
+        >>> Device.preset("small-1gb").fitted_figures()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
         """
         rows: list[dict[str, Any]] = json.loads(_core.fitted_figures(self._config))
         return rows

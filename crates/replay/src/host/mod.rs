@@ -42,7 +42,6 @@ pub struct HostCounts {
     /// Bytes of the largest command, header blocks not counted.
     pub largest_command_bytes: u64,
     /// What became of flags, where `host.kernel` names a kernel.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<DriverCounts>,
 }
 
