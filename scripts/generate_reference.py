@@ -181,7 +181,7 @@ def profile_fields() -> str:
     whence = ("name", "trace_digest", "ledger", "header")
     parts.append(
         "\n## Journal\n\n`journal` says what journaling costs by the roles of blocks, `null` where the trace "
-        "has no block notes. `emmclab journal TRACE --json` gives the same fields, of a trace without notes by "
+        "has no block notes. `emmclab journal TRACE --json` gives the same fields, without notes by "
         "flags and addresses ([definitions](../guides/journal.md#definitions)): "
         + ", ".join(f"`{name}`" for name in journal if name not in whence)
         + ".\n"
