@@ -205,6 +205,9 @@ impl PyCrashRun {
     }
 }
 
+/// A write that a state lacks or garbles: number of the command, when it came, first sector, sectors, whether it is garbled.
+type OmittedRow = (u64, i64, u64, u64, bool);
+
 /// Goes along a run and leaves states.
 #[pyclass(name = "Explorer", module = "emmclab._core", unsendable)]
 pub(crate) struct PyExplorer {
@@ -283,7 +286,7 @@ impl PyExplorer {
     }
 
     /// The writes that the state lacks: number of the command, when it came, first sector, sectors, and whether garbage is there instead.
-    fn omitted(&self, py: Python<'_>) -> PyResult<Vec<(u64, i64, u64, u64, bool)>> {
+    fn omitted(&self, py: Python<'_>) -> PyResult<Vec<OmittedRow>> {
         let state = self.state().map_err(|error| to_python(py, &error))?;
         let commands = self.explorer.run().commands(Port::Device);
         let told = |omitted: &emmclab_crash::Omitted| {
