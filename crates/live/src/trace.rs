@@ -36,6 +36,7 @@ impl Recording {
             source: device.to_owned(),
             clock: "relative".to_owned(),
             note: Some(format!("recorded by a live {device}, with the times of its simulation")),
+            block_notes: Some(Header::EXT4.to_owned()),
             ..Header::default()
         };
         Ok(Self {
