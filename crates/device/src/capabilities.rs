@@ -6,7 +6,6 @@ use crate::settings::Settings;
 
 /// Functions that a host may find in the `EXT_CSD` register of a device, and use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a bit of the register")]
 pub struct Capabilities {
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,

@@ -343,6 +343,11 @@ impl PyLive {
         })
     }
 
+    /// Has the layers move all data to its place, and takes them away: the image is then one of a device without layers.
+    fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.device.make_plain())
+    }
+
     /// Has the layers move all data that they keep aside, on a free clock without requests under way.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.drain())

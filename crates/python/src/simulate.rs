@@ -87,7 +87,7 @@ impl PyDeviceConfig {
         run(py, || self.0.to_toml())
     }
 
-    /// What it can do as its EXT_CSD register says it, as JSON: values, and fields of the register.
+    /// What it can do as its `EXT_CSD` register says it, as JSON: values, and fields of the register.
     fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let capabilities = Capabilities::of(self.0.settings());

@@ -54,6 +54,7 @@ impl Clock {
 }
 
 /// Command path, write buffer, power and background work of a device.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub(crate) struct Controller {
     commands: Commands,
     power: Power,

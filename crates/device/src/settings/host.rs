@@ -72,6 +72,7 @@ pub enum KernelEra {
 
 /// What the block layer and driver of a kernel do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule by itself")]
 pub struct KernelRules {
     /// Whether writes that wait behind each other become packed commands.
     pub packs: bool,
