@@ -26,8 +26,8 @@ from journal_workloads import WORKLOADS
 #: What the requests wait for; its times go into the trace.
 _DEVICE = "emmc51-cache"
 #: A partition of a phone, smaller than the device: layers keep their log behind it.
-_SIZE = "16G"
-_MKFS = f'mkfs.ext4 -q -F -J size=128 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$EMMCLAB_DEVICE" {_SIZE}'
+_SIZE_GB = 16
+_MKFS = f'mkfs.ext4 -q -F -J size=128 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$EMMCLAB_DEVICE" {_SIZE_GB}G'
 #: As Android mounts its data partition.
 _MOUNT = "noatime,noauto_da_alloc"
 #: Share of a phone's memory that may be dirty: 20 % of 1 GB.
@@ -85,7 +85,10 @@ def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
 
 def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
     """Write the requests from number `before` on, from time 0; give how many there are."""
-    rows, joined = _as_asked(table.slice(before).to_pylist())
+    recorded = table.slice(before).to_pylist()
+    # The host looks for signatures at the end of a disk.
+    inside = [row for row in recorded if row["sector"] + row["sectors"] <= _SIZE_GB << 21]
+    rows, joined = _as_asked(inside)
     start = rows[0]["arrival_ns"]
     for row in rows:
         for column in ("arrival_ns", "start_ns", "issue_ns", "complete_ns"):
@@ -95,11 +98,11 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
     e2fsprogs = subprocess.run(["mkfs.ext4", "-V"], capture_output=True, text=True, check=True).stderr.split()[1]
     header["source"] = f"{name} on ext4 of Linux {platform.release().split('-')[0]} (mke2fs {e2fsprogs})"
     header["note"] = (
-        f"on a served {_DEVICE}, on {_SIZE} of it, with a free clock: no time of the host; mounted with {_MOUNT}; "
+        f"on a served {_DEVICE}, on {_SIZE_GB} GB of it, with a free clock: no time of the host; mounted with {_MOUNT}; "
         f"from mounting to unmounting; {joined:,} flushes joined with the commit blocks that they stood for as preflush and FUA"
     )
     ledger = json.loads(metadata[_LEDGER])
-    ledger |= {"seen": len(rows) + joined, "kept": len(rows), "merged": joined}
+    ledger |= {"seen": len(recorded), "kept": len(rows), "merged": joined, "filtered": len(recorded) - len(inside)}
     metadata |= {_HEADER: json.dumps(header).encode(), _LEDGER: json.dumps(ledger).encode()}
     made = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
     # Columns without a value say nothing.
