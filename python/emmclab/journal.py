@@ -89,7 +89,9 @@ class Journal(Document):
             )
         commits = self["commits"] or {}
         if commits and commits["logged_blocks"] is None:
-            rate = f", {commits['commits_per_s']:.2f} a second" if commits["commits_per_s"] is not None else ""
+            rate = (
+                f", {commits['commits_per_s']:.2f} a second" if commits["commits_per_s"] is not None else ""
+            )
             found.append(f"Commits are counted by {commits['counted_by']}: {commits['commits']:,}{rate}.")
         if commits.get("not_committed"):
             found.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
@@ -209,7 +211,9 @@ class Journal(Document):
             if row["blocks"]
         ]
         headings = ["changed sectors", "logged blocks", "%"]
-        return TextTable("Logged blocks by sectors that changed since they were logged last", headings, rows, 0)
+        return TextTable(
+            "Logged blocks by sectors that changed since they were logged last", headings, rows, 0
+        )
 
     def _barriers(self) -> TextTable:
         return TextTable(

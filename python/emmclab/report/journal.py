@@ -33,7 +33,9 @@ def _over_time(rows: Rows) -> Chart:
     """Draw bytes written and those of the journal."""
     return (
         chart_of(rows)
-        .transform_calculate(journal="datum.journal_kb / datum.width_s", all="datum.written_kb / datum.width_s")
+        .transform_calculate(
+            journal="datum.journal_kb / datum.width_s", all="datum.written_kb / datum.width_s"
+        )
         .transform_fold(["all", "journal"], ["writes", "kb_per_s"])
         .mark_line(interpolate="step-after")
         .encode(
@@ -68,7 +70,12 @@ _FIGURES = (
         optional=True,
     ),
     Figure(
-        "over-time", "Over time", "Bytes written, and those of the journal.", _over_time, wide=True, optional=True
+        "over-time",
+        "Over time",
+        "Bytes written, and those of the journal.",
+        _over_time,
+        wide=True,
+        optional=True,
     ),
     Figure(
         "rate",
