@@ -36,12 +36,14 @@ impl Recording {
             source: device.to_owned(),
             clock: "relative".to_owned(),
             note: Some(format!("recorded by a live {device}, with the times of its simulation")),
+            // The columns are there from the start: nobody knows yet whether a file system will be known.
+            block_notes: Some(Header::EXT4.to_owned()),
             ..Header::default()
         };
         Ok(Self {
             writer: TraceWriter::create(path, &header, &WriteOptions::default())?,
             header,
-            batch: BatchBuilder::default(),
+            batch: BatchBuilder::of_noted(true),
             ledger: Ledger::default(),
             first: 0,
             slots: VecDeque::new(),
