@@ -1,6 +1,7 @@
 //! What it takes to explore a log of 1 GB: time to read it, states a second, most memory.
 //!
-//! `cargo run --release -p emmclab-crash --example crash_speed [MIB]`
+//! `cargo run --release -p emmclab-crash --example crash_speed [MIB [lru|fifo [WRITES]]]`: the cache's policy, and writes between two
+//! flushes (64; 0 = there are none).
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
@@ -12,17 +13,19 @@ use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
 use emmclab_crash::{ExploreOptions, Explorer, Run};
 
 const BLOCK_SECTORS: u32 = 8;
-/// Writes between two flushes.
-const FLUSH_EVERY: u64 = 64;
 
 fn main() {
-    let mib: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1024);
+    let argument = |place| std::env::args().nth(place);
+    let number = |place, usual: u64| argument(place).map_or(usual, |text: String| text.parse().unwrap());
+    let (mib, flush_every) = (number(1, 1024), number(3, 64));
+    let fifo = argument(2).is_some_and(|policy| policy == "fifo");
     let file = tempfile::NamedTempFile::new().unwrap();
     let sectors = 1 << 22;
     let device = DeviceFacts {
         name: "a device with a cache".to_owned(),
         sectors,
         unit_sectors: BLOCK_SECTORS,
+        fifo,
         lies: "none".to_owned(),
         ..DeviceFacts::default()
     };
@@ -40,7 +43,7 @@ fn main() {
         for (place, word) in data.chunks_exact_mut(8).take(256).enumerate() {
             word.copy_from_slice(&dice.wrapping_mul(2 * place as u64 + 1).to_le_bytes());
         }
-        let flush = number % FLUSH_EVERY == FLUSH_EVERY - 1;
+        let flush = flush_every > 0 && number % flush_every == flush_every - 1;
         let (op, sector, sectors, data) = if flush {
             (Op::Flush, 0, 0, &[][..])
         } else {

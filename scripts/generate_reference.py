@@ -92,7 +92,8 @@ def trace_columns() -> str:
         for field, label in _core.ledger_labels().items()
     ]
     return (
-        "# Columns of a trace\n\nIn Parquet, Arrow, CSV and Python alike. Rows are in order of arrival.\n\n"
+        "# Columns of a trace\n\nIn Parquet, Arrow, CSV and Python alike. Rows are in order of arrival. "
+        "Lists are block notes ([guide](../guides/journal.md#block-notes)), which CSV has no place for.\n\n"
         + table(["column", "type", "unit", "may be missing", "meaning"], rows)
         + "\n## Ledger\n\nStored with the trace and printed above every output.\n\n"
         + table(["field", "label", "counts"], ledger)
@@ -176,8 +177,20 @@ def profile_fields() -> str:
         "that are left in the trace (`null` where there are none):\n\n"
     )
     parts.append(described(REISSUE_FIELDS))
+    journal = emmclab.read(emmclab.bundled()[0]).journal()
+    whence = ("name", "trace_digest", "ledger", "header")
+    parts.append(
+        "\n## Journal\n\n`journal` says what journaling costs by the roles of blocks, `null` where the trace "
+        "has no block notes. `emmclab journal TRACE --json` gives the same fields, without notes by "
+        "flags and addresses ([definitions](../guides/journal.md#definitions)): "
+        + ", ".join(f"`{name}`" for name in journal if name not in whence)
+        + ".\n"
+    )
     flat = {field.name for _, fields in TABLES for field in fields}
-    elsewhere = ("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps", "reissues")
+    elsewhere = (
+        *("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps"),
+        *("reissues", "journal"),
+    )
     others = [name for name in profile if name not in flat and name not in elsewhere]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
     parts.append(

@@ -11,7 +11,14 @@ from typing import Any
 #: Modules in the order of the page; the first holds what is imported with the package.
 MODULES = (
     *("emmclab", "emmclab.workload", "emmclab.layers", "emmclab.study", "emmclab.advise", "emmclab.probe"),
-    *("emmclab.claims", "emmclab.published", "emmclab.report", "emmclab.plots", "emmclab.errors"),
+    *(
+        "emmclab.journal",
+        "emmclab.claims",
+        "emmclab.published",
+        "emmclab.report",
+        "emmclab.plots",
+        "emmclab.errors",
+    ),
 )
 #: Sections of a docstring whose lines are entries.
 _LISTS = ("Args:", "Raises:", "Attributes:")

@@ -16,6 +16,7 @@ import pytest
 from conftest import PATIENCE_S, missing
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration, Options, explore, open_run
+from emmclab.crash.recording import Workload, _is_ordered, record_run
 from emmclab.crash.workloads import record, sqlite_setting
 from emmclab.device import Device
 
@@ -73,12 +74,17 @@ def levels(result: dict[str, Any]) -> set[str]:
     return {one["level"] for one in result["findings"]}
 
 
+def left(folder: Path) -> list[Path]:
+    """Give what is left of temporary files, but for the sockets of Python's own server of processes."""
+    return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
+
+
 def nothing_left(folder: Path) -> None:
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     assert str(folder) not in loops
     assert str(folder) not in Path("/proc/mounts").read_text()
-    assert not list((folder / "temporary").iterdir())
-    assert not list(folder.glob("emmclab-results/crash/.log-*"))
+    assert not left(folder)
+    assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
 
 
 @pytest.mark.parametrize("workload", ["files", "append-log", "sqlite-wal", "sqlite-delete-extra"])
@@ -105,6 +111,61 @@ def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(cra
     assert (
         len(finding["minimal"]["missing"]) < finding["minimal"]["before"] or finding["minimal"]["before"] == 1
     )
+
+
+#: Blocks are mapped by another file's commit, before the data of this one is written.
+UNSYNCED = (
+    "for i in 1 2 3 4; do head -c 40000 /dev/urandom > data$i; echo $i > other$i; sync other$i; echo $i; done"
+)
+#: Ways to come to blocks and to lose them again.
+BUSY = """
+for i in 1 2 3 4 5 6; do
+    head -c 30000 /dev/urandom > a$i; fallocate -l 100K f$i
+    dd if=/dev/urandom of=f$i bs=4k seek=$i count=2 conv=notrunc status=none; sync a$((i / 2)) . 2>/dev/null
+    truncate -s 50001 s$i; dd if=/dev/urandom of=s$i bs=1000 seek=$i count=2 conv=notrunc status=none
+    fallocate -p -o 8192 -l 8192 f$i; rm -f a$((i - 2)); truncate -s 5000 f$((i - 3)) 2>/dev/null; echo $i
+done
+sync"""
+
+
+@pytest.mark.usefixtures("crash")
+@pytest.mark.parametrize(
+    ("options", "script", "breaks"),
+    [
+        ("data=ordered", BUSY, set[str]()),
+        ("nodelalloc,discard", BUSY, set[str]()),
+        ("nodelalloc", UNSYNCED, set[str]()),
+        ("nodelalloc,data=journal", UNSYNCED, set[str]()),
+        ("nodelalloc,data=writeback", UNSYNCED, {"data"}),
+        ("nodelalloc,nobarrier", UNSYNCED, {"data", "commit"}),
+    ],
+)
+def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, script: str, breaks: set[str]
+) -> None:
+    # Every log says that it is ordered, so that the rule is checked where it is not kept.
+    monkeypatch.setattr("emmclab.crash.recording._is_ordered", lambda *_: True)
+    log = tmp_path / "run.log"
+    workload = Workload(command=("sh", "-c", script))
+    assert record_run("emmc51-cache", workload, log, mount_options=options).status == 0
+    run, _ = open_run(str(log))
+    assert {rule for _, rule, _, _ in run.journal_rules("mounted")} == breaks
+
+
+@pytest.mark.parametrize(
+    ("file_system", "options", "is_ordered"),
+    [
+        ("ext4", None, True),
+        ("ext4", "noatime,data=ordered", True),
+        ("ext4", "data=writeback", False),
+        ("ext4", "noatime,data=journal", False),
+        ("xfs", None, False),
+    ],
+)
+def test_only_a_mount_in_ordered_mode_is_marked(
+    file_system: str, options: str | None, is_ordered: bool
+) -> None:
+    assert _is_ordered(file_system, options) == is_ordered
 
 
 def test_sqlite_without_syncs_is_caught_and_its_documented_loss_is_no_defect(crash: Runs) -> None:
@@ -150,6 +211,139 @@ def test_jobs_and_shards_find_the_same_and_a_state_is_shown_again(crash: Runs) -
     shown = crash("--again", again, "--save-image", "state.img", status=4)
     assert {one["findings"][0]["promise"]} <= {finding["promise"] for finding in shown["findings"]}
     assert (crash.folder / "state.img").stat().st_size > 0
+
+
+def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    few = ["--check", "append-log", "--cuts", CUTS]
+    crash(
+        *DEVICE,
+        "--workload",
+        "append-log",
+        "--operations",
+        "20",
+        "--cuts",
+        CUTS,
+        "--tear",
+        "sector",
+        "--save-log",
+        log,
+        status=0,
+    )
+    # Records share sectors, and nothing protects the last one while the next one is written.
+    found = crash("--log", log, *few, "--tear", "inside", status=4)["findings"]
+    assert {(one["level"], one["promise"]) for one in found} == {("filesystem", "fdatasync")}
+    missing = found[0]["minimal"]["missing"]
+    assert missing and all(one["sectors"] == 1 for one in missing)
+    assert any(one["garbled"] for one in missing)
+    shown = crash("--again", found[0]["again"], status=4)["findings"]
+    assert [one["detail"] for one in shown] == [found[0]["detail"]]
+    text = crash.run("--log", log, *few, "--tear", "inside").stdout
+    assert "with garbage for command" in text
+
+
+@pytest.mark.parametrize(
+    ("workload", "options"),
+    [
+        ("sqlite-wal-full", ()),
+        ("sqlite-delete-extra", ()),
+        ("append-log", ("--mount-options", "data=journal")),
+    ],
+)
+def test_what_writes_nothing_safe_again_in_place_survives_garbage_in_flight(
+    crash: Runs, workload: str, options: tuple[str, ...]
+) -> None:
+    few = ["--operations", "15", "--cuts", CUTS, "--tear", "inside"]
+    result = crash(*DEVICE, *options, "--workload", workload, *few, status=0)
+    sources = [one["documented"] for one in result["documented"] if one["level"] == "application"]
+    assert all("psow" in source for source in sources) and (not sources or "wal" in workload)
+
+
+def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> None:
+    log, options = str(crash.folder / "run.log"), ["--mount-options", "nobarrier", "--workload", "files"]
+    few = ["--operations", "12", "--cuts", "20"]
+    first = crash(*DEVICE, *options, *few, "--save-log", log)["findings"][0]["again"]
+    short = first.rsplit(":", 1)[0]
+    one = crash("--again", short)
+    assert crash("--again", first)["findings"] == one["findings"]
+    other = crash("--log", log, "--check", "files", "--cuts", "20", "--tear", "sector", "--seed", "9")
+    assert other["run"]["mount_options"] == "nobarrier"
+    named = other["findings"][0]["again"]
+    assert named.rsplit(":", 1)[1] != first.rsplit(":", 1)[1]
+    # The name of the earlier report means what it meant.
+    assert crash("--again", first)["findings"] == one["findings"]
+    assert crash("--again", named)["options"]["tear"] == "sector"
+    refused = crash.run("--again", short)
+    assert refused.returncode == 2 and first in refused.stderr and "tear sector" in refused.stderr
+    unknown = crash.run("--again", f"{short}:000000")
+    assert unknown.returncode == 2 and "was not explored with the options 000000" in unknown.stderr
+
+
+def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
+    """Begin an exploration by mounts, and end it, or a process of it, while a state is mounted."""
+    log = str(crash.folder / "run.log")
+    arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "emmclab", "crash", *arguments],
+        cwd=crash.folder,
+        env=crash.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
+    while str(crash.folder) not in mounts.read_text():
+        assert process.poll() is None and time.monotonic() < end
+    target = process.pid
+    if worker:
+        folder = next((crash.folder / "temporary").glob(".emmclab-*"))
+        # The oldest: a program that it starts has its files for a moment, too.
+        target = min(
+            int(pid.name)
+            for pid in Path("/proc").glob("[0-9]*")
+            if any(_points_to(link, folder) for link in pid.glob("fd/*"))
+        )
+    os.kill(target, number)
+    process.wait(timeout=PATIENCE_S)
+
+
+def _points_to(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink() == folder
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("number", "worker", "jobs"),
+    [
+        (signal.SIGTERM, False, "1"),
+        (signal.SIGTERM, False, "2"),
+        (signal.SIGTERM, True, "2"),
+        (signal.SIGKILL, False, "2"),
+    ],
+    ids=["term-alone", "term-parent", "term-worker", "kill-parent"],
+)
+def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
+    crash: Runs, number: int, worker: bool, jobs: str
+) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
+    ended(crash, number, worker=worker, jobs=jobs)
+    end = time.monotonic() + PATIENCE_S
+    # Workers of a killed parent tidy up by themselves.
+    while left(crash.folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    nothing_left(crash.folder)
+
+
+def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
+    ended(crash, signal.SIGKILL, worker=False, jobs="1")
+    assert left(crash.folder)
+    crash("--log", log, "--check", "files", "--cuts", "2")
+    nothing_left(crash.folder)
 
 
 def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
@@ -334,8 +528,8 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     database.close()
     whole = path.read_bytes()
 
-    def lost(name: str, safe: int, data: bytes | None) -> Any:
-        check = CheckSqlite(*(sqlite_setting(name) or (None, None)))
+    def lost(name: str, safe: int, data: bytes | None, *, garbles: bool = False) -> Any:
+        check = CheckSqlite(*(sqlite_setting(name) or (None, None)), garbles=garbles)
         files = {} if data is None else {"/test.db": data}
         return check(Held(files), [f"safe test.db {n}" for n in range(safe + 1)])
 
@@ -345,7 +539,15 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     assert lost("sqlite-delete", 31, whole).documented is None
     assert lost("sqlite-delete-extra", 30, whole).documented is None
     assert lost("sqlite-wal-normal", 40, whole).documented
+    # The journal is truncated, and no sync follows.
+    assert "atomiccommit" in lost("sqlite-truncate-normal", 30, whole).documented
+    assert lost("sqlite-truncate-normal", 31, whole).documented is None
+    for name in ("sqlite-truncate-full", "sqlite-persist-normal", "sqlite-persist-full", "sqlite-wal-full"):
+        assert lost(name, 30, whole).documented is None, name
     assert lost("sqlite-wal", 1, None).promise == "commit"
+    assert "psow" in lost("sqlite-wal", 30, whole, garbles=True).documented
+    assert lost("sqlite-wal", 31, whole, garbles=True).documented is None
+    assert lost("sqlite-truncate", 30, whole, garbles=True).documented is None
     damaged = lost("sqlite-wal-normal", 1, whole[:4096] + b"\xff" * 4096 + whole[8192:])
     assert damaged.promise == "integrity"
     assert lost("sqlite-delete", 1, b"no database at all" * 300).promise == "integrity"

@@ -103,6 +103,37 @@ class Device:
         """
         return self._config.capacity
 
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the device can do, as its EXT_CSD register says it (JESD84-B51, 7.4).
+
+        `values` has `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`, `packed_writes`,
+        `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`, lowest `byte`,
+        number of `bytes`, `value`.
+
+        >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
+        False
+        """
+        capabilities: dict[str, Any] = json.loads(self._config.capabilities())
+        return capabilities
+
+    def fitted_figures(self) -> list[dict[str, Any]]:
+        """Measure the published figures that a preset was fitted to, beside the device's own.
+
+        Gives rows of `source` (a table of `emmclab.published`), `figure`, `unit`, `published`, `here` and
+        `deviation_pct`.
+
+        Raises:
+            ConfigError: no published figures are known of this device.
+
+        >>> Device.preset("small-1gb").fitted_figures()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
+        """
+        rows: list[dict[str, Any]] = json.loads(_core.fitted_figures(self._config))
+        return rows
+
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
         """Set values by dotted key, as `{"timing.parallelism": "both"}`; all are checked together.
 

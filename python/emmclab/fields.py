@@ -99,7 +99,7 @@ LEDGER_MEANINGS = {
     "completions are recorded",
     "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
     "filtered": "requests left out under `--only`",
-    "notes_left_out": "requests whose block notes were left out under `--mend-clock`, which keeps requests alone",
+    "notes_left_out": "requests whose block notes were left out under `--mend-clock`",
     "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
     "ambiguous": "requests whose events match in more than one way",
     "unpaired": "requests without a completion, or the reverse, at the edges of a recording",

@@ -108,13 +108,25 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     written.append(str(path))
 
 
+#: How the names of files and folders begin that are there only while they are worked on.
+_ASIDE = ".emmclab-"
+
+
+def left_aside(parent: Path) -> list[Path]:
+    """Name the folders in `parent` that are there only while a process works on them."""
+    try:
+        return [path for path in parent.iterdir() if path.name.startswith(_ASIDE) and path.is_dir()]
+    except OSError:
+        return []
+
+
 @contextlib.contextmanager
 def folder_aside(parent: Path) -> Iterator[Path]:
     """Make a folder in `parent` that is gone afterwards; a killed process leaves it to the next sweep."""
     import tempfile
 
     sweep(parent)
-    with tempfile.TemporaryDirectory(prefix=".emmclab-", dir=parent, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=parent, ignore_cleanup_errors=True) as name:
         handle = os.open(name, os.O_RDONLY)
         try:
             lock(handle, wait=True)

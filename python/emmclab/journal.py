@@ -56,8 +56,8 @@ class Journal(Document):
                 parts[0] += " may be a journal's"
             if commits is not None:
                 parts[0] += f", in {commits['commits']:,} commits (by {commits['counted_by']})"
-        if (barriers := self["barrier_time_pct"]) is not None:
-            parts.append(f"barriers take {barriers:.1f} % of the service time of synchronous writes")
+        if (durable := self["flush_fua_time_pct"]) is not None:
+            parts.append(f"flushes and FUA take {durable:.1f} % of the service time of synchronous writes")
         return "; ".join(parts) + "."
 
     def tables(self) -> list[TextTable]:
@@ -74,7 +74,7 @@ class Journal(Document):
             self._commits(),
             self._logged(),
             self._changed(),
-            self._barriers(),
+            self._synchronous(),
             self._rates(),
         )
         return [table for table in all_of_them if table.rows]
@@ -84,17 +84,19 @@ class Journal(Document):
         found = []
         if not self.by_roles:
             found.append(
-                "Roles are not known: this trace has no block notes. Flags and addresses tell which writes are "
-                "likely the journal's, not what their blocks are or how much of them changed."
+                "Roles are not known: this trace has no block notes. Flags and addresses tell which writes "
+                "are likely the journal's, not what their blocks are or how much of them changed."
             )
-        commits = self["commits"] or {}
-        if commits and commits["logged_blocks"] is None:
-            rate = (
-                f", {commits['commits_per_s']:.2f} a second" if commits["commits_per_s"] is not None else ""
-            )
-            found.append(f"Commits are counted by {commits['counted_by']}: {commits['commits']:,}{rate}.")
-        if commits.get("not_committed"):
-            found.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
+        if (commits := self["commits"]) is not None:
+            parts = [f"Commits are counted by {commits['counted_by']}: {commits['commits']:,}"]
+            if (rate := commits["commits_per_s"]) is not None:
+                parts.append(f"{rate:.2f} a second")
+            if commits["transactions"] is not None:
+                parts.append(f"of {commits['transactions']:,} transactions")
+                parts.append(f"{commits['fast_commits']:,} fast-commit blocks beside them")
+            found.append(", ".join(parts) + ".")
+            if commits["not_committed"]:
+                found.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
         synchronous = self["synchronous_writes"]
         if 0 < synchronous["timed"] < synchronous["requests"]:
             found.append(
@@ -174,11 +176,6 @@ class Journal(Document):
         found = self["commits"]
         if found is None:
             return TextTable("", [], [], 0)
-        title = f"{found['commits']:,} commits, counted by {found['counted_by']}"
-        if found["commits_per_s"] is not None:
-            title += f", {found['commits_per_s']:.2f} a second"
-        if found["transactions"] is not None:
-            title += f"; {found['transactions']:,} transactions, {found['fast_commits']:,} fast-commit blocks"
         labels = {
             "logged_blocks": "logged blocks",
             "journal_blocks": "blocks of the journal",
@@ -189,7 +186,7 @@ class Journal(Document):
             for name, label in labels.items()
             if found[name] is not None
         ]
-        return TextTable(title, ["of each commit", *_POINTS.values()], rows, 1)
+        return TextTable("What a commit writes", ["of each commit", *_POINTS.values()], rows, 1)
 
     def _logged(self) -> TextTable:
         found = self["logged"]
@@ -211,13 +208,11 @@ class Journal(Document):
             if row["blocks"]
         ]
         headings = ["changed sectors", "logged blocks", "%"]
-        return TextTable(
-            "Logged blocks by sectors that changed since they were logged last", headings, rows, 0
-        )
+        return TextTable("Logged blocks by sectors that changed", headings, rows, 0)
 
-    def _barriers(self) -> TextTable:
+    def _synchronous(self) -> TextTable:
         return TextTable(
-            "Synchronous writes: barriers, and others",
+            "Synchronous writes",
             ["kind", "requests", "per commit", "mean ms", "p99 ms", "all ms", "% of time"],
             [
                 [
@@ -228,7 +223,7 @@ class Journal(Document):
                     _number(row["time_ms"], 1) if row["service_ms"] else "–",
                     _number(row["time_pct"], 1),
                 ]
-                for row in self["barriers"]
+                for row in self["synchronous"]
             ],
             1,
         )
@@ -237,7 +232,7 @@ class Journal(Document):
         rows = [
             [
                 _rate(row),
-                f"{row['seconds']:,.0f}",
+                f"{row['seconds']:,.1f}",
                 *_counts(row, "commits", "flushes"),
                 f"{row['written_kb']:,.0f}",
                 f"{row['journal_kb']:,.0f}",
@@ -246,7 +241,7 @@ class Journal(Document):
             for row in self["by_commit_rate"]
         ]
         headings = ["commits a second", "s", "commits", "flushes", "KB written", "KB journal", "journal %"]
-        title = "By the rate of commits, in bins of time of a second or wider"
+        title = "By the rate of commits"
         return TextTable(title, headings, rows if self["commits"] else [], 1)
 
 

@@ -153,6 +153,20 @@ class LiveDevice:
         """
         self._live.drain()
 
+    def make_plain(self) -> None:
+        """Have the layers move all data to its place: the image is then one of a device without layers.
+
+        Nothing may be sent after it; it ends with `stop`.
+
+        Raises:
+            ConfigError: the clock is not `free`, or requests are under way.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", layers=["advil"], clock="free", nbd="auto") as disk:
+        ...     disk.make_plain()
+        """
+        self._live.make_plain()
+
     def news(self) -> list[str]:
         """Give what exports had to say since the last call, as that a guest has connected.
 

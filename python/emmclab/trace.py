@@ -329,7 +329,7 @@ class Trace:
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
     def journal(self, progress: Progress | None = None) -> Journal:
-        """Tell what journaling costs: by the roles of blocks where there are notes, else by flags and addresses.
+        """Tell what journaling costs: by roles of blocks where there are notes, else by flags and addresses.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).journal()["known_by"]

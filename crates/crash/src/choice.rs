@@ -13,11 +13,12 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 pub enum Way {
     /// The state that this device would have left.
     Device,
-    /// Only what is promised; everything; everything complete; the newest write without the others.
+    /// Only what is promised; everything; everything complete; the newest write without the others; everything, but the newest write that
+    /// may be garbled is.
     Boundary,
-    /// Everything but one write, or one write of a block.
+    /// Everything but one write, or one write of a block; or everything, and that is garbled.
     Omit1,
-    /// Only one write, of those that are not promised.
+    /// Only one write, of those that are not promised, or only that, garbled.
     Only1,
     /// Everything but two writes.
     Pairs,
@@ -29,7 +30,7 @@ impl Way {
     /// All ways, with the most states that each chooses for a cut unless another number is given.
     pub const ALL: [(Way, &'static str, usize); 6] = [
         (Way::Device, "device", 1),
-        (Way::Boundary, "boundary", 4),
+        (Way::Boundary, "boundary", 5),
         (Way::Omit1, "omit1", 16),
         (Way::Only1, "only1", 8),
         (Way::Pairs, "pairs", 8),
@@ -104,6 +105,8 @@ pub(crate) struct Unpromised {
     pub version: Version,
     /// How many commands were complete when this one was, itself included; 0 while it is not.
     pub complete: u32,
+    /// Garbage that it may leave instead of its data; stands right before the data.
+    pub garbled: bool,
 }
 
 /// A state: for each atom that has writes that are not promised, how many of them are there, from the oldest on.
@@ -122,8 +125,8 @@ pub(crate) fn choose(way: Way, most: usize, atoms: &[&[Unpromised]], seed: u64) 
             omissions.iter().map(|omission| without(all(), omission)).collect()
         }
         Way::Only1 => {
-            let versions = sample(&versions(atoms), most, &mut random);
-            versions.iter().map(|version| only(atoms, *version)).collect()
+            let writes = sample(&writes(atoms), most, &mut random);
+            writes.iter().map(|write| only(atoms, *write)).collect()
         }
         Way::Pairs => {
             let omissions = omissions(atoms);
@@ -160,33 +163,44 @@ fn boundary(atoms: &[&[Unpromised]], all: &dyn Fn() -> Levels, none: &dyn Fn() -
         writes.iter().rposition(|write| write.complete > 0).map_or(0, |place| place as u16 + 1)
     };
     let newest = atoms.iter().filter_map(|writes| writes.last()).map(|write| write.version).max();
-    let newest = newest.map(|newest| only(atoms, newest));
-    [none(), all(), atoms.iter().map(complete).collect()].into_iter().chain(newest).collect()
+    let newest = newest.map(|newest| only(atoms, (newest, false)));
+    let garbled = atoms.iter().flat_map(|writes| writes.iter()).filter(|write| write.garbled);
+    let garbled = garbled.map(|write| write.version).max().map(|newest| {
+        let place = |writes: &[Unpromised]| writes.iter().position(|write| key(write) == (newest, false));
+        let level = |writes: &&[Unpromised]| place(writes).unwrap_or(writes.len()) as u16;
+        atoms.iter().map(level).collect()
+    });
+    [none(), all(), atoms.iter().map(complete).collect()].into_iter().chain(newest).chain(garbled).collect()
+}
+
+/// The version of a write, and whether it is garbled.
+type Key = (Version, bool);
+
+fn key(write: &Unpromised) -> Key {
+    (write.version, write.garbled)
 }
 
 /// Writes that a state lacks: each atom with the level that it has then.
 type Omission = Vec<(usize, u16)>;
 
-/// Each write of an atom, and each command of several atoms.
+/// Each write of an atom, and each command of several atoms. Without its data, a write that may be garbled is.
 fn omissions(atoms: &[&[Unpromised]]) -> Vec<Omission> {
     let single = atoms
         .iter()
         .enumerate()
         .flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));
-    let mut by_version: Vec<(Version, usize, u16)> = Vec::new();
+    let mut by_key: Vec<(Key, usize, u16)> = Vec::new();
     for (atom, writes) in atoms.iter().enumerate() {
-        by_version
-            .extend(writes.iter().enumerate().map(|(level, write)| (write.version, atom, level as u16)));
+        by_key.extend(writes.iter().enumerate().map(|(level, write)| (key(write), atom, level as u16)));
     }
-    by_version.sort_unstable();
-    let whole = by_version.chunk_by(|one, other| one.0 == other.0).filter(|parts| parts.len() > 1);
+    by_key.sort_unstable();
+    let whole = by_key.chunk_by(|one, other| one.0 == other.0).filter(|parts| parts.len() > 1);
     let whole = whole.map(|parts| parts.iter().map(|(_, atom, level)| (*atom, *level)).collect());
     single.chain(whole).collect()
 }
 
-fn versions(atoms: &[&[Unpromised]]) -> Vec<Version> {
-    let mut all: Vec<Version> =
-        atoms.iter().flat_map(|writes| writes.iter().map(|write| write.version)).collect();
+fn writes(atoms: &[&[Unpromised]]) -> Vec<Key> {
+    let mut all: Vec<Key> = atoms.iter().flat_map(|writes| writes.iter().map(key)).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -199,9 +213,9 @@ fn without(mut levels: Levels, omission: &Omission) -> Levels {
     levels
 }
 
-fn only(atoms: &[&[Unpromised]], version: Version) -> Levels {
+fn only(atoms: &[&[Unpromised]], wanted: Key) -> Levels {
     let level = |writes: &&[Unpromised]| {
-        writes.iter().position(|write| write.version == version).map_or(0, |place| place as u16 + 1)
+        writes.iter().position(|write| key(write) == wanted).map_or(0, |place| place as u16 + 1)
     };
     atoms.iter().map(level).collect()
 }
@@ -223,7 +237,11 @@ mod tests {
     use super::*;
 
     fn write(version: Version, complete: bool) -> Unpromised {
-        Unpromised { version, complete: u32::from(complete) }
+        Unpromised { version, complete: u32::from(complete), garbled: false }
+    }
+
+    fn garbled(version: Version) -> Unpromised {
+        Unpromised { version, complete: 0, garbled: true }
     }
 
     #[test]
@@ -245,6 +263,20 @@ mod tests {
     }
 
     #[test]
+    fn a_write_in_flight_is_there_or_not_or_garbled_as_a_whole_and_in_each_block() {
+        let (one, two) = ([write(1, true), garbled(2), write(2, false)], [garbled(2), write(2, false)]);
+        let atoms: [&[Unpromised]; 2] = [&one, &two];
+        let boundary = choose(Way::Boundary, 5, &atoms, 1);
+        assert_eq!(boundary, [vec![0, 0], vec![3, 2], vec![1, 0], vec![3, 2], vec![2, 1]]);
+        let mut omitted = choose(Way::Omit1, 99, &atoms, 1);
+        omitted.sort();
+        omitted.dedup();
+        let all = [[0, 2], [1, 0], [1, 2], [2, 1], [2, 2], [3, 0], [3, 1]];
+        assert_eq!(omitted, all);
+        assert_eq!(choose(Way::Only1, 99, &atoms, 1), [vec![1, 0], vec![3, 2], vec![2, 1]]);
+    }
+
+    #[test]
     fn every_way_of_no_write_has_at_most_the_state_without_any() {
         for (way, _, most) in Way::ALL {
             assert!(choose(way, most, &[], 7).iter().all(Vec::is_empty), "{way:?}");
@@ -254,7 +286,7 @@ mod tests {
     #[test]
     fn ways_are_read_with_their_numbers_and_refused_by_name() {
         let ways: Ways = "boundary,omit1,random:50".parse().unwrap_or_default();
-        assert_eq!(ways.to_string(), "boundary:4,omit1:16,random:50");
+        assert_eq!(ways.to_string(), "boundary:5,omit1:16,random:50");
         for wrong in ["", "omit2", "random:0", "random:x", "pairs,pairs"] {
             assert!(wrong.parse::<Ways>().is_err(), "{wrong}");
         }

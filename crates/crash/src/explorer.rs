@@ -19,6 +19,7 @@ use crate::layered::HostView;
 use crate::legal::Legal;
 use crate::log::Port;
 use crate::run::{Run, What};
+use crate::tear::Tear;
 use crate::view::View;
 
 /// Options of an exploration.
@@ -30,8 +31,8 @@ pub struct ExploreOptions {
     pub ways: Ways,
     /// Decides which cuts and which states are tried.
     pub seed: u64,
-    /// Sectors that are written as a whole or not at all.
-    pub atom: u64,
+    /// What a cut may leave of a write.
+    pub tear: Tear,
     /// The mark after which power may go; from the beginning where there is none.
     pub from: Option<String>,
     /// Exactly this cut, and of it exactly this state.
@@ -42,7 +43,15 @@ pub struct ExploreOptions {
 
 impl Default for ExploreOptions {
     fn default() -> Self {
-        Self { cuts: 1000, ways: Ways::default(), seed: 1, atom: 8, from: None, only: None, share: (0, 1) }
+        Self {
+            cuts: 1000,
+            ways: Ways::default(),
+            seed: 1,
+            tear: Tear::None,
+            from: None,
+            only: None,
+            share: (0, 1),
+        }
     }
 }
 
@@ -73,7 +82,7 @@ pub struct State {
     levels: Option<Levels>,
 }
 
-/// A write that a state lacks.
+/// A write that a state lacks, or that is garbled in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Omitted {
     /// The command, by its place in [`Run::commands`] at the device.
@@ -82,6 +91,8 @@ pub struct Omitted {
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u64,
+    /// Whether garbage is there in its place.
+    pub garbled: bool,
 }
 
 /// Coverage of an exploration.
@@ -128,9 +139,6 @@ impl Explorer {
     /// # Errors
     /// For a run without moments to cut at, and for options that do not fit it.
     pub fn new(run: &Arc<Run>, options: &ExploreOptions) -> Result<Self> {
-        if ![1, 8].contains(&options.atom) {
-            return Err(Error::new(Kind::Config, "an atom is a sector or 4 KiB").in_field("tear"));
-        }
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();
         let possible: Vec<usize> = (from..all).filter(|place| is_cut(run, *place)).collect();
@@ -157,8 +165,8 @@ impl Explorer {
             cuts,
             place: 0,
             durable: Durable::new(run.base()),
-            legal: Legal::new(run, Port::Device, options.atom),
-            host: (!run.header().layers.is_empty()).then(|| Legal::new(run, Port::Host, 1)),
+            legal: Legal::new(run, Port::Device, options.tear),
+            host: (!run.header().layers.is_empty()).then(|| Legal::new(run, Port::Host, options.tear)),
             judged_above: metadata(run)?,
             acknowledged: 0,
             seen: FxHashSet::default(),
@@ -209,7 +217,8 @@ impl Explorer {
             let command = writes.get(level)?.version as u32 - 1;
             let logged = &commands[command as usize];
             let (from, to) = (first.max(logged.command.sector), end.min(logged.end()));
-            Some(Omitted { command, sector: from, sectors: to - from })
+            let garbled = level > 0 && writes[level - 1].garbled;
+            Some(Omitted { command, sector: from, sectors: to - from, garbled })
         });
         lacking.collect()
     }
@@ -229,8 +238,8 @@ impl Explorer {
             chosen.push(if places.contains(&place) { *level } else { all });
             place += 1;
         }
-        self.legal.close(&mut chosen);
-        let changes = Arc::new(self.legal.changes(&self.run, &chosen));
+        self.legal.closure().apply(&mut chosen);
+        let changes = Arc::new(self.legal.changes(&self.run, &chosen, self.seed_of(state.cut)));
         State { changes, levels: Some(chosen), ..state.clone() }
     }
 
@@ -319,10 +328,15 @@ impl Explorer {
         }
     }
 
+    /// The seed of everything that is random about a cut.
+    fn seed_of(&self, cut: usize) -> u64 {
+        self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     /// Chooses the states of a cut.
     fn choose(&mut self, cut: usize) {
         let run = self.run.clone();
-        let seed = self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = self.seed_of(cut);
         let writes = self.legal.unpromised();
         let most = writes.iter().map(|writes| writes.len() as u64).sum();
         let mut chosen: Vec<(Way, Option<Levels>)> = Vec::new();
@@ -337,8 +351,10 @@ impl Explorer {
         self.covered.cuts += 1;
         self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
+        let closure = self.legal.closure();
+        chosen.iter_mut().filter_map(|(_, levels)| levels.as_mut()).for_each(|levels| closure.apply(levels));
         for (number, (way, levels)) in (0..).zip(chosen) {
-            let Some(mut levels) = levels else {
+            let Some(levels) = levels else {
                 let commands = run.commands(Port::Device);
                 let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
                 let broken = self.durable.broken(reliable);
@@ -346,8 +362,7 @@ impl Explorer {
                 self.keep(cut, number, way, (self.durable.contents().clone(), changes, None), broken);
                 continue;
             };
-            self.legal.close(&mut levels);
-            let changes = self.legal.changes(&run, &levels);
+            let changes = self.legal.changes(&run, &levels, seed);
             let parts = (self.legal.promised().clone(), changes, Some(levels));
             self.keep(cut, number, way, parts, Vec::new());
         }

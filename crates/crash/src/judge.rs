@@ -127,6 +127,8 @@ fn promise_of(error: &Error) -> &'static str {
     let text = error.to_string();
     if text.contains("`superblock`") {
         "superblock"
+    } else if text.contains("`journal superblock`") {
+        "journal superblock"
     } else if text.contains("commit block") {
         "commit block"
     } else {

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{Promises, Version};
 use emmclab_device::{Command, Modifiers};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::choice::{Levels, Unpromised};
+use crate::closure::Closure;
 use crate::contents::{BLOCK, Block, Contents};
 use crate::log::Port;
 use crate::run::{Logged, Run};
+use crate::spool::Source;
+use crate::tear::Tear;
 
 /// Atoms that a discard may cover and still be tried both ways, done and not done. A longer one counts as done once it is complete,
 /// which the contract allows.
@@ -25,28 +29,35 @@ pub(crate) struct Legal {
     port: Port,
     /// Sectors of an atom: what is written as a whole or not at all.
     atom: u64,
+    /// Whether sectors of writes in flight may be garbled.
+    garbles: bool,
     /// By atom, the writes that are not promised, in order of their versions.
     atoms: BTreeMap<u64, Vec<Unpromised>>,
     promised: Arc<Contents>,
     /// Commands that came, and those that are complete.
     arrived: usize,
     completed: u32,
+    /// The newest reliable or forced write that is complete: what stands before it is durable.
+    newest_durable: Version,
     /// Writes in flight whose flush comes first, each with the number of commands that were complete when it came.
     preflushes: BTreeMap<Version, u32>,
 }
 
 impl Legal {
-    pub fn new(run: &Run, port: Port, atom: u64) -> Self {
+    pub fn new(run: &Run, port: Port, tear: Tear) -> Self {
         // Sectors of the host's port are others than the device's.
         let promised = if port == Port::Host { Arc::default() } else { run.base().clone() };
         Self {
             promises: Promises::new(run.header().rules(port)),
             port,
-            atom,
+            // Layers may tear a block of the host's into sectors.
+            atom: if port == Port::Host { 1 } else { tear.atom() },
+            garbles: tear == Tear::Inside,
             atoms: BTreeMap::new(),
             promised,
             arrived: 0,
             completed: 0,
+            newest_durable: 0,
             preflushes: BTreeMap::new(),
         }
     }
@@ -60,9 +71,9 @@ impl Legal {
         let writes = self.atoms.get(&(sector / self.atom)).into_iter().flatten();
         let commands = run.commands(self.port);
         !writes
-            .map(|write| &commands[write.version as usize - 1])
-            .filter(|logged| part(logged, (sector, sector + 1)).count() == 1)
-            .any(|logged| spool.digest(logged.source_of(sector)) == found)
+            .map(|write| (write, &commands[write.version as usize - 1]))
+            .filter(|(_, logged)| part(logged, (sector, sector + 1)).count() == 1)
+            .any(|(write, logged)| write.garbled || spool.digest(logged.source_of(sector)) == found)
     }
 
     /// How many commands came.
@@ -109,9 +120,14 @@ impl Legal {
             self.preflushes.insert(Version::from(place) + 1, self.completed);
         }
         if changes {
+            let version = Version::from(place) + 1;
+            let garbles = self.garbles && self.promises.leaves_undefined(version);
             for atom in first / self.atom..end.div_ceil(self.atom) {
                 let writes = self.atoms.entry(atom).or_default();
-                writes.push(Unpromised { version: Version::from(place) + 1, complete: 0 });
+                if garbles {
+                    writes.push(Unpromised { version, complete: 0, garbled: true });
+                }
+                writes.push(Unpromised { version, complete: 0, garbled: false });
             }
         }
     }
@@ -129,6 +145,9 @@ impl Legal {
         match logged.command.op {
             Op::Write => {
                 self.note_complete(own, version);
+                if modifiers.durable() {
+                    self.newest_durable = self.newest_durable.max(version);
+                }
                 if modifiers.contains(Modifiers::PREFLUSH) {
                     self.fold_promised(run, whole, &mut promised);
                 } else if modifiers.durable() || self.promises.promised(first) >= version {
@@ -155,6 +174,7 @@ impl Legal {
     fn note_complete(&mut self, (first, end): (u64, u64), version: Version) {
         let number = self.completed;
         for (_, writes) in self.atoms.range_mut(first / self.atom..end.div_ceil(self.atom)) {
+            writes.retain(|write| !(write.garbled && write.version == version));
             writes
                 .iter_mut()
                 .filter(|write| write.version == version)
@@ -178,7 +198,7 @@ impl Legal {
             let Some(last) = writes.iter().rposition(is_promised) else { continue };
             for write in writes.drain(..=last) {
                 let logged = &commands[write.version as usize - 1];
-                for sector in part(logged, sectors) {
+                for sector in part(logged, sectors).filter(|_| !write.garbled) {
                     contents.set(run.spool(), sector, logged.source_of(sector));
                     if promises.promised(sector) == write.version {
                         promised((sector, sector + 1, write.version));
@@ -214,62 +234,17 @@ impl Legal {
 
     /// What must be durable where a version is.
     pub fn implied_by(&self, version: Version) -> Vec<Extent> {
-        let orders = self.promises.orders().filter(|order| order.after.contains(&version));
+        let orders = self.promises.orders_of(version);
         orders.flat_map(|order| self.promises.owed_by(&order).collect::<Vec<_>>()).collect()
     }
 
-    /// Adds what must be there because of what is there.
-    pub fn close(&self, levels: &mut Levels) {
-        loop {
-            let mut changed = self.close_preflushes(levels);
-            for order in self.promises.orders() {
-                let mut all = self.atoms.values().zip(levels.iter());
-                let there = all.any(|(writes, level)| {
-                    writes[..usize::from(*level)].iter().any(|write| order.after.contains(&write.version))
-                });
-                if !there {
-                    continue;
-                }
-                for (first, end, version) in self.promises.owed_by(&order) {
-                    let atoms = first / self.atom..end.div_ceil(self.atom);
-                    for ((atom, writes), level) in self.atoms.iter().zip(levels.iter_mut()) {
-                        let needed = writes.iter().filter(|write| write.version <= version).count() as u16;
-                        if atoms.contains(atom) && *level < needed {
-                            *level = needed;
-                            changed = true;
-                        }
-                    }
-                }
-            }
-            if !changed {
-                return;
-            }
-        }
+    /// What has to be there because of what is there.
+    pub fn closure(&self) -> Closure<'_> {
+        Closure::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable)
     }
 
-    /// A write with PREFLUSH is there only with everything that was complete when it came; whether that added anything.
-    fn close_preflushes(&self, levels: &mut Levels) -> bool {
-        let mut changed = false;
-        for (version, complete) in &self.preflushes {
-            let mut all = self.atoms.values().zip(levels.iter());
-            let there = |(writes, level): (&Vec<Unpromised>, &u16)| {
-                writes[..usize::from(*level)].iter().any(|write| write.version == *version)
-            };
-            if !all.any(there) {
-                continue;
-            }
-            for (writes, level) in self.atoms.values().zip(levels.iter_mut()) {
-                let before = |write: &Unpromised| (1..=*complete).contains(&write.complete);
-                let needed = writes.iter().rposition(before).map_or(0, |place| place as u16 + 1);
-                changed |= *level < needed;
-                *level = needed.max(*level);
-            }
-        }
-        changed
-    }
-
-    /// The blocks in which a state differs from what is promised.
-    pub fn changes(&self, run: &Run, levels: &Levels) -> BTreeMap<u64, Block> {
+    /// The blocks in which a state differs from what is promised; `seed` decides what garbled sectors hold.
+    pub fn changes(&self, run: &Run, levels: &Levels, seed: u64) -> BTreeMap<u64, Block> {
         let commands = run.commands(self.port);
         let mut changes = BTreeMap::new();
         for ((atom, writes), level) in self.atoms.iter().zip(levels) {
@@ -279,7 +254,11 @@ impl Legal {
                 for sector in part(logged, sectors) {
                     let block =
                         changes.entry(sector / BLOCK).or_insert_with(|| self.promised.block(sector / BLOCK));
-                    block[(sector % BLOCK) as usize] = logged.source_of(sector);
+                    block[(sector % BLOCK) as usize] = if write.garbled {
+                        Source::garbage(xxh3_64_with_seed(&sector.to_le_bytes(), seed))
+                    } else {
+                        logged.source_of(sector)
+                    };
                 }
             }
         }

@@ -7,6 +7,7 @@
 
 mod annotate;
 mod choice;
+mod closure;
 mod contents;
 mod durable;
 mod explorer;
@@ -14,9 +15,11 @@ mod judge;
 mod layered;
 mod legal;
 pub mod log;
+mod ordered;
 mod rules;
 mod run;
 mod spool;
+mod tear;
 mod view;
 
 pub use annotate::annotate;
@@ -28,4 +31,5 @@ pub use layered::HostView;
 pub use rules::{RuleBreak, journal_rules};
 pub use run::{Logged, Moment, Run, What};
 pub use spool::{Source, Spool};
+pub use tear::Tear;
 pub use view::View;

@@ -2,8 +2,10 @@
 //!
 //! JBD2 promises to the file system, and needs from the device (Linux `fs/jbd2/{commit,checkpoint,recovery}.c`): every block of a
 //! transaction is durable before its commit block can be; home blocks of a transaction are written only once its commit block is
-//! durable; the tail moves past a transaction only once its home blocks are durable.
+//! durable; the tail moves past a transaction only once its home blocks are durable. With `data=ordered`, data that a transaction makes
+//! readable is durable before its commit block can be ([`OrderedData`]).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
@@ -18,9 +20,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::contents::Contents;
 use crate::layered::HostView;
 use crate::log::Port;
+use crate::ordered::OrderedData;
 use crate::run::{Logged, Run, What};
 use crate::spool::Source;
 use crate::view::View;
+
+/// The mark of a run on an ext4 that is mounted with `data=ordered`.
+const ORDERED: &str = "data=ordered";
 
 /// A rule of the journal that a command breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +76,8 @@ struct Checker<'a> {
     tail: u32,
     /// Whether what was complete before a write is there where the write is.
     fifo: bool,
+    /// Judges the data of files, where the file system is mounted with `data=ordered`.
+    ordered: Option<OrderedData>,
     breaks: Vec<RuleBreak>,
 }
 
@@ -79,7 +87,7 @@ fn precedes(one: u32, other: u32) -> bool {
 }
 
 /// Checks the commands of a run against the rules of the ext4 journal that is there at moment `from`. Empty where there is no
-/// journal inside the file system.
+/// journal inside the file system. A mark `data=ordered` says that it is mounted so, unless its superblock names another mode.
 ///
 /// # Errors
 /// Where the file system at that moment cannot be read.
@@ -116,10 +124,13 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
         )
         .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
     }
+    let ordered = run.marks().iter().any(|mark| &**mark == ORDERED);
+    let block_sectors = u64::from(filesystem.superblock().block_size) / SECTOR_BYTES;
     let mut checker = Checker {
         run,
         format: LogFormat::new(&superblock),
-        block_sectors: u64::from(filesystem.superblock().block_size) / SECTOR_BYTES,
+        block_sectors,
+        ordered: if ordered { OrderedData::new(disk)? } else { None },
         tail: superblock.sequence,
         fifo: rules.fifo,
         superblock,
@@ -133,10 +144,14 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
     };
     // A transaction may have begun before.
     for (place, moment) in run.moments().iter().enumerate() {
+        if let Some(ordered) = checker.ordered.as_mut().filter(|_| place == from) {
+            ordered.begin();
+        }
         match moment.what {
             What::Arrives(at, command) if at == port => {
                 let logged = &run.commands(port)[command as usize];
                 checker.promises.arrived(&logged.command);
+                checker.changed_in_place(logged, Version::from(command) + 1, place < from);
                 if logged.command.op == Op::Write {
                     checker.written(place, logged, Version::from(command) + 1)?;
                 }
@@ -167,9 +182,43 @@ impl Checker<'_> {
                 .map_err(|error| Error::io(&std::env::temp_dir(), error))?;
             match self.location.block_at(sector * SECTOR_BYTES) {
                 Some(0) => self.tail(moment, logged, &bytes),
-                Some(place) => self.journaled(moment, logged, version, (place, sector), &bytes),
+                Some(place) => self.journaled(moment, logged, version, (place, sector), &bytes)?,
                 None => self.home(moment, logged, block, &bytes),
             }
+        }
+        Ok(())
+    }
+
+    /// The judge of ordered data hears of what is written and discarded outside of the journal.
+    fn changed_in_place(&mut self, logged: &Logged, version: Version, before: bool) {
+        let Some(ordered) = &mut self.ordered else { return };
+        let size = self.block_sectors;
+        let (first, end) = (logged.command.sector, logged.end());
+        match logged.command.op {
+            Op::Write => {
+                for block in first / size..end.div_ceil(size) {
+                    if self.location.block_at(block * size * SECTOR_BYTES).is_none() {
+                        ordered.written((first.max(block * size), end.min((block + 1) * size)), version);
+                        if before {
+                            ordered.written_before(block);
+                        }
+                    }
+                }
+            }
+            Op::Discard | Op::SecureErase => ordered.discarded((first, end)),
+            Op::Read | Op::Flush => {}
+        }
+    }
+
+    /// The commit block of a transaction comes: data that becomes readable with it has to be durable.
+    fn check_data(&mut self, moment: usize, transaction: u32, logged: &Logged) -> Result<()> {
+        let Some(mut ordered) = self.ordered.take() else { return Ok(()) };
+        let fault =
+            ordered.committed(transaction, |sector, version| self.settled(sector, version, logged))?;
+        self.ordered = Some(ordered);
+        let asynchronous = self.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
+        if let Some(detail) = fault.filter(|_| !asynchronous) {
+            self.broken(moment, "data", transaction, detail);
         }
         Ok(())
     }
@@ -191,22 +240,23 @@ impl Checker<'_> {
         version: Version,
         (place, sector): (u64, u64),
         bytes: &[u8],
-    ) {
+    ) -> Result<()> {
         if let Some((home, escaped, transaction)) = self.expected.remove(&place) {
-            let digest = if escaped {
-                let mut whole = bytes.to_vec();
-                whole[..4].copy_from_slice(&JOURNAL_MAGIC.to_be_bytes());
-                xxh3_64(&whole)
-            } else {
-                xxh3_64(bytes)
-            };
+            let mut whole = Cow::from(bytes);
+            if escaped {
+                whole.to_mut()[..4].copy_from_slice(&JOURNAL_MAGIC.to_be_bytes());
+            }
+            let digest = xxh3_64(&whole);
+            if let Some(ordered) = &mut self.ordered {
+                ordered.logged(transaction, home, &whole);
+            }
             let same = self.newest.get(&home).filter(|known| known.digest == digest);
             let since = same.map_or(transaction, |known| known.since);
             self.newest.insert(home, LoggedBlock { transaction, digest, since });
             self.transactions.entry(transaction).or_default().blocks.push((sector, version));
-            return;
+            return Ok(());
         }
-        let Some(record) = self.format.record(bytes) else { return };
+        let Some(record) = self.format.record(bytes) else { return Ok(()) };
         let transaction = record.sequence;
         match record.kind {
             RecordKind::Descriptor(tags) => {
@@ -240,8 +290,10 @@ impl Checker<'_> {
                 }
                 self.transactions
                     .insert(transaction, Transaction { commit: Some((sector, version)), ..known });
+                self.check_data(moment, transaction, logged)?;
             }
         }
+        Ok(())
     }
 
     /// A block outside of the journal is written.

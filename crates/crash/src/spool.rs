@@ -5,18 +5,31 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
 use xxhash_rust::xxh3::xxh3_64;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 static ZEROS: [u8; SECTOR] = [0; SECTOR];
 
-/// Where a sector's contents are found: a place in the [`Spool`], or no place, which reads as zeros.
+/// Where a sector's contents are found: a place in the [`Spool`], no place, which reads as zeros, or garbage that is made when it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source(u32);
 
 impl Source {
     /// A sector that holds nothing.
     pub const ZEROS: Self = Self(0);
+    /// Sources from here on are garbage, each of its own.
+    const GARBAGE: u32 = 1 << 31;
+
+    /// Garbage that depends on the seed alone.
+    pub(crate) fn garbage(seed: u64) -> Self {
+        Self(Self::GARBAGE | seed as u32)
+    }
+
+    fn is_garbage(self) -> bool {
+        self.0 >= Self::GARBAGE
+    }
 
     /// The contents that were put in `ahead` sectors later, in the same data.
     #[must_use]
@@ -48,6 +61,14 @@ enum Store {
     File(File),
 }
 
+/// The contents of a garbled sector.
+fn garbage(source: Source) -> [u8; SECTOR] {
+    let mut random = Pcg64Mcg::seed_from_u64(source.0.into());
+    let mut sector = [0; SECTOR];
+    sector.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next_u64().to_le_bytes()));
+    sector
+}
+
 fn fail(error: std::io::Error) -> Error {
     Error::io(&std::env::temp_dir(), error).hint("set TMPDIR to a folder with room for the data of the log")
 }
@@ -60,8 +81,8 @@ impl SpoolWriter {
     /// Takes whole sectors; returns the source of the first.
     pub fn add(&mut self, data: &[u8]) -> Result<Source> {
         let first = self.digests.len();
-        if first + data.len() / SECTOR > u32::MAX as usize {
-            return Err(Error::new(Kind::Unsupported, "the log holds more than 2 TiB of data"));
+        if first + data.len() / SECTOR > Source::GARBAGE as usize {
+            return Err(Error::new(Kind::Unsupported, "the log holds more than 1 TiB of data"));
         }
         self.digests.extend(data.chunks_exact(SECTOR).map(xxh3_64));
         if self.file.is_none() && self.memory.len() + data.len() > MOST_MEMORY {
@@ -90,7 +111,10 @@ impl Spool {
     /// A digest of a sector's contents.
     #[inline]
     pub fn digest(&self, source: Source) -> u64 {
-        self.digests[source.0 as usize]
+        match self.digests.get(source.0 as usize) {
+            Some(digest) => *digest,
+            None => xxh3_64(&garbage(source)),
+        }
     }
 
     /// Fills `buffer` with the contents of `sources`, a sector each.
@@ -102,12 +126,19 @@ impl Spool {
         while at < sources.len() {
             let first = sources[at];
             let follows = |(i, source): &(usize, &Source)| {
-                if first == Source::ZEROS { **source == first } else { **source == first.plus(*i as u64) }
+                if first == Source::ZEROS || first.is_garbage() {
+                    **source == first
+                } else {
+                    **source == first.plus(*i as u64)
+                }
             };
             let run = sources[at..].iter().enumerate().take_while(follows).count();
             let part = &mut buffer[at * SECTOR..(at + run) * SECTOR];
             match &self.store {
                 _ if first == Source::ZEROS => part.fill(0),
+                _ if first.is_garbage() => {
+                    part.chunks_exact_mut(SECTOR).for_each(|sector| sector.copy_from_slice(&garbage(first)));
+                }
                 Store::Memory(memory) => {
                     let from = (first.0 as usize - 1) * SECTOR;
                     part.copy_from_slice(&memory[from..from + part.len()]);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emmclab_base::{Op, SECTOR_BYTES};
-use emmclab_crash::log::Port;
-use emmclab_crash::{ExploreOptions, Explorer, Run, Way, What};
+use emmclab_crash::log::{LogHeader, Port};
+use emmclab_crash::{ExploreOptions, Explorer, Run, Tear, Way, What};
 use emmclab_device::Modifiers;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -41,7 +41,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Runs the steps on a toy device with a cache, which forgets its flushes where it lies.
 fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
-    let mut toy = Toy::new(path, &header(BLOCKS * 8));
+    run_on(&header(BLOCKS * 8), steps, lies, path)
+}
+
+fn run_on(header: &LogHeader, steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
+    let mut toy = Toy::new(path, header);
     // By block: the command whose data is in the cache.
     let mut cache: BTreeMap<u64, u64> = BTreeMap::new();
     let mut open = Vec::new();
@@ -92,6 +96,18 @@ fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
     toy.run(path)
 }
 
+/// A header of a log without what the cells hold, so that steps may write back in any order.
+fn without_cells(fifo: bool) -> LogHeader {
+    let header = header(BLOCKS * 8);
+    let device = emmclab_crash::log::DeviceFacts { fifo, ..header.device };
+    LogHeader { cells: false, device, ..header }
+}
+
+/// Where a moment stands in a run.
+fn position(run: &Run, wanted: What) -> Option<usize> {
+    run.moments().iter().position(|moment| moment.what == wanted)
+}
+
 /// For each block, the bytes that it may hold after a cut at a moment: by a plain reading of the contract.
 fn allowed(run: &Run, cut: usize) -> Vec<Vec<u8>> {
     let commands = run.commands(Port::Device);
@@ -100,9 +116,8 @@ fn allowed(run: &Run, cut: usize) -> Vec<Vec<u8>> {
         run.spool().read(&[commands[place as usize].source], &mut data).unwrap();
         data[0]
     };
-    let position = |wanted: What| run.moments().iter().position(|moment| moment.what == wanted);
-    let complete = |place: u32| position(What::Completes(Port::Device, place)).filter(|at| *at <= cut);
-    let arrived = |place: u32| position(What::Arrives(Port::Device, place)).unwrap();
+    let complete = |place: u32| position(run, What::Completes(Port::Device, place)).filter(|at| *at <= cut);
+    let arrived = |place: u32| position(run, What::Arrives(Port::Device, place)).unwrap();
     (0..BLOCKS)
         .map(|block| {
             let (mut may, mut ever) = (vec![0], vec![0]);
@@ -164,6 +179,77 @@ proptest! {
         let covered = explorer.covered();
         prop_assert_eq!(covered.cuts, covered.moments);
         prop_assert!(covered.legal_log10 >= (covered.cuts as f64).log10() - 1e-9);
+    }
+
+    #[test]
+    fn of_a_fifo_cache_a_write_is_there_only_with_all_that_was_complete_when_it_came(
+        steps in vec(step(), 1..60),
+    ) {
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Discard(_))).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_on(&without_cells(true), &steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let commands = run.commands(Port::Device);
+        // Each write has its own byte, which grows.
+        let writes: Vec<(u32, usize, u8)> = (0..).zip(commands).filter(|(_, logged)| logged.command.op == Op::Write)
+            .map(|(place, logged)| {
+                let mut data = [0; SECTOR_BYTES as usize];
+                run.spool().read(&[logged.source], &mut data).unwrap();
+                (place, logged.command.sector as usize / 8, data[0])
+            }).collect();
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            let there = |block: usize| disk[block * 8 * 512];
+            for (place, block, _) in writes.iter().filter(|(_, block, byte)| there(*block) == *byte) {
+                let came = position(&run, What::Arrives(Port::Device, *place)).unwrap();
+                for (other, needed, byte) in &writes {
+                    let complete = position(&run, What::Completes(Port::Device, *other));
+                    prop_assert!(
+                        complete.is_none_or(|complete| complete > came) || there(*needed) >= *byte,
+                        "{:?} at cut {}: block {block} holds command {place}, block {needed} lacks {other}",
+                        state.way, state.cut,
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_is_only_where_a_write_is_in_flight_that_is_not_reliable(steps in vec(step(), 1..40)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let run = run_on(&without_cells(false), &steps, false, file.path());
+        prop_assume!(!run.moments().is_empty());
+        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
+        let options = ExploreOptions { ways, tear: Tear::Inside, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let commands = run.commands(Port::Device);
+        while let Some(state) = explorer.next_state() {
+            let mut disk = filled(0, BLOCKS as u32 * 8);
+            explorer.view(&state).read(0, &mut disk).unwrap();
+            let allowed = allowed(&run, state.cut);
+            let in_flight = |block: usize| (0..).zip(commands).any(|(place, logged)| {
+                let happened = |what| position(&run, what).is_some_and(|at| at <= state.cut);
+                logged.command.op == Op::Write
+                    && !logged.command.modifiers.contains(Modifiers::RELIABLE)
+                    && logged.command.sector as usize == block * 8
+                    && happened(What::Arrives(Port::Device, place))
+                    && !happened(What::Completes(Port::Device, place))
+            });
+            let mut garbled = 0;
+            for (number, sector) in disk.chunks_exact(512).enumerate() {
+                if sector.iter().any(|byte| *byte != sector[0]) {
+                    garbled += 1;
+                    prop_assert!(in_flight(number / 8), "sector {number} is garbled at {}", state.cut);
+                } else {
+                    prop_assert!(allowed[number / 8].contains(&sector[0]));
+                }
+            }
+            let named = explorer.omitted(&state).into_iter().filter(|one| one.garbled).map(|one| one.sectors);
+            prop_assert_eq!(named.sum::<u64>(), garbled);
+        }
     }
 
     #[test]
@@ -241,4 +327,36 @@ fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, [(0, 0), (1, 0), (1, 2)]);
+}
+
+#[test]
+fn a_plain_write_in_flight_is_garbled_in_each_way_and_the_same_again_and_a_reliable_one_never() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (flags, may) in [(Modifiers::empty(), true), (Modifiers::FORCED, true), (Modifiers::RELIABLE, false)]
+    {
+        let mut toy = Toy::new(file.path(), &LogHeader { cells: false, ..header(64) });
+        toy.write(0, 1, flags);
+        let run = toy.run(file.path());
+        for way in ["boundary", "omit1:99", "only1", "random:99"] {
+            let states = || {
+                let options = ExploreOptions {
+                    ways: way.parse().unwrap(),
+                    tear: Tear::Inside,
+                    ..ExploreOptions::default()
+                };
+                let mut explorer = Explorer::new(&run, &options).unwrap();
+                let mut all = Vec::new();
+                while let Some(state) = explorer.next_state() {
+                    let mut disk = filled(0, 8);
+                    explorer.view(&state).read(0, &mut disk).unwrap();
+                    all.push(disk);
+                }
+                all
+            };
+            let disks = states();
+            let garbled = disks.iter().any(|disk| disk.iter().any(|byte| *byte > 1));
+            assert_eq!(garbled, may, "{flags:?} {way}");
+            assert_eq!(disks, states());
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //!
 //! Its rooms know only what stands below them: controller, FTL, NAND, then settings and ids.
 
+mod capabilities;
 pub mod checker;
 mod command;
 pub mod contract;
@@ -25,6 +26,7 @@ mod reconfigure;
 mod settings;
 mod words;
 
+pub use capabilities::{Capabilities, ExtCsdField};
 pub use command::Command;
 pub use counters::Counters;
 pub use cut::UndoLog;

@@ -56,6 +56,7 @@ const REASONS: &[(&str, &str)] = &[
     ("mapping.", "the map is laid out by it"),
     ("cache.", "the buffers that hold data are laid out by it"),
     ("controller.", "commands that the device holds are ordered by it"),
+    ("features.", "hosts have read in its registers what it can do"),
     ("timing.", "operations under way are ordered by it"),
     ("power.", "the wake-up times of a run are drawn by it"),
 ];

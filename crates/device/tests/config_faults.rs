@@ -118,6 +118,21 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("controller.bus_mode", "hs400"), ("controller.host_us_per_kb", "3")], "contradicts"),
         (&[("host.packed_writes", "8"), ("controller.queue_depth", "0")], "one command at a time"),
         (&[("host.packed_writes", "64"), ("controller.queue_depth", "1")], "2 to 63"),
+        (&[("features.packed_writes", "1")], "2 to 63"),
+        (
+            &[("host.packed_writes", "8"), ("features.packed_writes", "4"), ("controller.queue_depth", "1")],
+            "the device takes 4",
+        ),
+        (
+            &[("host.kernel", "linux_5.10"), ("host.packed_writes", "8"), ("controller.queue_depth", "1")],
+            "packs nothing",
+        ),
+        (
+            &[("host.kernel", "linux_4.9"), ("host.packed_reads", "8"), ("controller.queue_depth", "1")],
+            "no Linux packs reads",
+        ),
+        (&[("host.kernel", "linux_3.10"), ("controller.queue_depth", "32")], "knows no command queue"),
+        (&[("host.kernel", "3.10")], "linux_3.10, linux_4.9"),
         (&[("host.merge_max_kb", "512"), ("controller.queue_depth", "0")], "queue_depth"),
         (&[("host.merge_max_kb", "2"), ("controller.queue_depth", "1")], "4 to"),
         (&[("host.packed_reads", "4"), ("controller.queue_depth", "1"), ("host.packed_max_kb", "4")], "8 to"),
@@ -311,4 +326,13 @@ fn a_near_key_is_named_in_full() {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     let error = config.set("gc.polcy", "fifo").unwrap_err();
     assert!(error.to_string().contains("did you mean `gc.policy`?"), "{error}");
+}
+
+#[test]
+fn a_smaller_device_keeps_its_slc_cache() {
+    let small = DeviceConfig::preset("emmc51-cache").unwrap().with_capacity(256 << 20, "256MB").unwrap();
+    let (capacity, wanted) = (small.capacity().0, 256 << 20);
+    assert!((wanted..wanted + wanted / 2).contains(&capacity), "{capacity}");
+    let settings = small.settings();
+    assert_eq!((settings.slc.blocks, settings.geometry.block_groups[0].blocks), (40, 47));
 }

@@ -80,6 +80,53 @@ fn a_reliable_write_pays_its_own_time() {
 }
 
 #[test]
+fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
+    let last_us = |settings: &[(&str, &str)], op, modifiers| {
+        let cached =
+            config(&[&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat());
+        let kb = if op == Write { 4 } else { 0 };
+        let flagged = Command { modifiers, ..command(10, op, 32, kb) };
+        responses_us(&run(&cached, &[command(0, Write, 0, 4), flagged]).1)[1]
+    };
+    let reliable = [("controller.reliable_write_us", "300")];
+    let (without, plain) =
+        ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
+    // The write before stays in the cache, unless a flush takes it along; one plane programs one page at a time.
+    assert_eq!(last_us(&reliable, Write, Modifiers::RELIABLE), 1300.0);
+    assert_eq!(last_us(&without, Write, Modifiers::RELIABLE), 2000.0);
+    assert_eq!(last_us(&without, Write, Modifiers::FORCED), 1000.0);
+    assert_eq!(last_us(&[], Flush, Modifiers::BARRIER), 0.0);
+    assert_eq!(last_us(&plain, Flush, Modifiers::BARRIER), 1000.0);
+}
+
+#[test]
+fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
+    let last_us = |write_back| {
+        let cached = config(&[
+            ("cache.size_kb", "8"),
+            ("cache.write_back", write_back),
+            ("controller.host_us_per_kb", "250"),
+        ]);
+        let commands: Vec<_> = (0..4).map(|i| command(i * 2000, Write, i as u64 * 8, 8)).collect();
+        responses_us(&run(&cached, &commands).1)[3]
+    };
+    // 2,000 us on the way, in which two pages of the write before are programmed; otherwise the write waits for both.
+    assert_eq!((last_us("eager"), last_us("when_full")), (2000.0, 4000.0));
+}
+
+#[test]
+fn what_leaves_for_a_long_write_leaves_together() {
+    let cached = config(&[
+        ("cache.size_kb", "16"),
+        ("cache.write_back", "when_full"),
+        ("geometry.planes_per_die", "4"),
+        ("timing.parallelism", "both"),
+    ]);
+    let (_, events) = run(&cached, &[command(0, Write, 0, 16), command(10, Write, 64, 16)]);
+    assert_eq!(responses_us(&events), [0.0, 1000.0], "four pages on four planes take the time of one");
+}
+
+#[test]
 fn the_cache_waits_for_room_and_counts_what_it_saves() {
     let cached =
         config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full"), ("cache.policy", "lru")]);

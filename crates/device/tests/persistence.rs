@@ -460,6 +460,7 @@ proptest! {
         channels in prop::sample::select(vec!["1", "2"]),
         depth in prop::sample::select(vec!["0", "1", "4"]),
         lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier"]),
+        (reliable, barrier) in prop::sample::select(vec![("true", "true"), ("true", "true"), ("false", "true"), ("false", "false")]),
         steps in prop::collection::vec(any::<Step>(), 1..60),
     ) {
         let lie = if kb == 0 { "none" } else { lie };
@@ -468,6 +469,8 @@ proptest! {
             ("cache.lies", lie),
             ("cache.policy", policy),
             ("cache.write_back", write_back),
+            ("features.reliable_write", reliable),
+            ("features.barrier", barrier),
             ("timing.write_complete", complete),
             ("timing.bus_ns_per_byte", "5"),
             ("geometry.channels", channels),

@@ -3,10 +3,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::command;
 use common::contract::Contract;
 use emmclab_base::{Nanos, Op, Ranges};
-use emmclab_device::contract::{Broken, Content, Promises, Rules, Version};
+use emmclab_device::contract::{Broken, Content, Order, Promises, Rules, Version};
 use emmclab_device::{Command, Modifiers};
 use proptest::prelude::*;
 
@@ -136,6 +138,32 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
 
 const SECTORS: usize = 48;
 
+/// Sectors with the versions that orders need there.
+fn owed(promises: &Promises, orders: impl Iterator<Item = Order>) -> BTreeSet<(u64, Version)> {
+    let extents = orders.flat_map(|order| promises.owed_by(&order).collect::<Vec<_>>());
+    extents.flat_map(|(first, end, version)| (first..end).map(move |sector| (sector, version))).collect()
+}
+
+#[test]
+fn undefined_data_is_left_by_plain_and_forced_writes_until_they_are_complete_and_by_nothing_else() {
+    let mut promises = Promises::new(CACHED);
+    let with = |op, modifiers| Command { modifiers, ..command(0, op, 0, 4) };
+    for (command, undefined) in [
+        (with(Op::Write, Modifiers::empty()), true),
+        (with(Op::Write, Modifiers::FORCED), true),
+        (with(Op::Write, Modifiers::PREFLUSH), true),
+        (with(Op::Write, Modifiers::RELIABLE), false),
+        (with(Op::Discard, Modifiers::empty()), false),
+        (with(Op::SecureErase, Modifiers::empty()), false),
+        (with(Op::Read, Modifiers::empty()), false),
+    ] {
+        let version = promises.arrived(&command);
+        assert_eq!(promises.leaves_undefined(version), undefined, "{command:?}");
+        promises.completed(version, Nanos::from_micros(1));
+        assert!(!promises.leaves_undefined(version), "{command:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
@@ -196,6 +224,15 @@ proptest! {
             let promised: Vec<_> = (0..SECTORS as u64).map(|sector| model.promised(sector, at)).collect();
             let found: Vec<_> = (0..SECTORS as u64).map(|sector| promises.promised(sector)).collect();
             prop_assert_eq!(&found, &promised);
+            for version in 1..promises.next_version() {
+                let all = promises.orders().filter(|order| order.after.contains(&version));
+                prop_assert_eq!(owed(&promises, promises.orders_of(version)), owed(&promises, all));
+                let barriers = promises.orders().filter(|order| order.complete_by.is_some());
+                let needed = promises.prerequisites().filter(|(.., with)| *with <= version);
+                let needed = needed.flat_map(|(first, end, needed, _)| (first..end).map(move |at| (at, needed)));
+                let before = barriers.filter(|order| order.after.contains(&version));
+                prop_assert_eq!(needed.collect::<BTreeSet<_>>(), owed(&promises, before));
+            }
             // A state near the promises, some sectors of which may be too old.
             let next = promises.next_version() as usize;
             let found = |(sector, index): (usize, &prop::sample::Index)| {

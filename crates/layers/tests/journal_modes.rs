@@ -66,6 +66,8 @@ struct Model {
     used: u64,
     /// Whether the mode has a journal to read back.
     reads_back: bool,
+    /// Whether the layer is drained now and then.
+    drains: bool,
 }
 
 /// A block of the journal that names a transaction and homes, in the form of this test; JBD2's superblock for the journal's.
@@ -109,6 +111,7 @@ impl Model {
             acknowledged: 0,
             used: 0,
             reads_back: true,
+            drains: true,
         }
     }
 
@@ -117,8 +120,8 @@ impl Model {
         self.write_superblock(disk, 0)?;
         for _ in 0..transactions {
             self.transact(disk)?;
-            if self.die.roll(3) == 0 {
-                disk.background(0)?;
+            if self.drains && self.die.roll(20) == 0 {
+                disk.drain()?;
             }
             while self.used > LOG.end - LOG.start - 16 || (!self.live.is_empty() && self.die.roll(6) == 0) {
                 let all = self.die.roll(4) == 0;
@@ -357,6 +360,7 @@ fn explore(
     let mut executor = Executor::start(layers(), vec![disk], false).unwrap();
     let mut model = Model::new(seed, road);
     model.reads_back = mode != "no_journal";
+    model.drains = log_kb < 4096;
     left.set(20 + Die(seed ^ 0xabc).roll(600) as u64);
     if model.run(&mut executor, 60).is_ok() {
         left.set(0);

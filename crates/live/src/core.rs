@@ -407,6 +407,13 @@ impl Core {
         Ok(())
     }
 
+    /// Has the layers move all to its place, and takes them away: the contents are those of a device without layers.
+    pub fn make_plain(&mut self) -> Result<()> {
+        self.drain()?;
+        self.layers.clear();
+        Ok(())
+    }
+
     /// An orderly end: requests under way are finished, the device programs what it holds.
     pub fn power_off(&mut self) -> Result<()> {
         self.clock.set_pace(Pace::Free);

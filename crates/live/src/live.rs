@@ -157,6 +157,15 @@ impl LiveDevice {
         self.changed(Core::drain)
     }
 
+    /// Has the layers move all data to its place, for an image that is served without them from now on; nothing is to come but
+    /// [`LiveDevice::stop`].
+    ///
+    /// # Errors
+    /// As [`LiveDevice::drain`].
+    pub fn make_plain(&self) -> Result<()> {
+        self.changed(Core::make_plain)
+    }
+
     /// Does `work` on the core and sends what it completes.
     fn changed<T>(&self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core();

@@ -108,10 +108,10 @@ fn roles_commits_and_changes_are_counted() {
 }
 
 #[test]
-fn barriers_are_flushes_and_forced_writes_in_the_time_of_synchronous_writes() {
+fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
     let found = report(&two_commits(), &Header::default());
     let rows: Vec<_> =
-        found.barriers.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
+        found.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
     assert_eq!(
         rows,
         [
@@ -121,7 +121,7 @@ fn barriers_are_flushes_and_forced_writes_in_the_time_of_synchronous_writes() {
         ]
     );
     // The home write is not synchronous.
-    assert_eq!(found.barrier_time_pct, Some(100.0 * 9.0 / 20.0));
+    assert_eq!(found.flush_fua_time_pct, Some(100.0 * 9.0 / 20.0));
     let all = &found.synchronous_writes;
     assert_eq!((all.requests, all.timed, all.service_ms), (7, 7, 20.0));
 }
@@ -164,7 +164,7 @@ fn without_notes_flags_tell_of_the_journal() {
 }
 
 #[test]
-fn without_flags_of_the_journal_writes_that_end_at_a_forced_one_are_taken_for_it() {
+fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it() {
     let plain = |request| (request, Vec::new());
     let rows = [
         plain(request(0, Op::Write, 800, 8, Flags::SYNC, 1)),
@@ -181,8 +181,8 @@ fn without_flags_of_the_journal_writes_that_end_at_a_forced_one_are_taken_for_it
 #[test]
 fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
     let found = report(&[(request(0, Op::Write, 0, 8, Flags::empty(), 1), vec![])], &Header::default());
-    assert_eq!((found.journal_kb, found.journal_pct, found.barrier_time_pct), (None, None, None));
-    assert!(found.commits.is_none() && found.barriers.is_empty());
+    assert_eq!((found.journal_kb, found.journal_pct, found.flush_fua_time_pct), (None, None, None));
+    assert!(found.commits.is_none() && found.synchronous.is_empty());
     let empty = JournalProfile::default().finish(&Header::default());
     assert_eq!((empty.requests, empty.duration_s, empty.over_time.len()), (0, 0.0, 0));
 }

@@ -46,7 +46,7 @@ struct Options {
     cuts: usize,
     states: String,
     seed: u64,
-    atom_sectors: u64,
+    tear: String,
     from_mark: Option<String>,
     only: Option<(usize, Option<u32>)>,
     share: (u64, u64),
@@ -205,6 +205,9 @@ impl PyCrashRun {
     }
 }
 
+/// A write that a state lacks or garbles: number of the command, when it came, first sector, sectors, whether it is garbled.
+type OmittedRow = (u64, i64, u64, u64, bool);
+
 /// Goes along a run and leaves states.
 #[pyclass(name = "Explorer", module = "emmclab._core", unsendable)]
 pub(crate) struct PyExplorer {
@@ -235,7 +238,7 @@ impl PyExplorer {
                     cuts: options.cuts,
                     ways: options.states.parse()?,
                     seed: options.seed,
-                    atom: options.atom_sectors,
+                    tear: options.tear.parse()?,
                     from: options.from_mark,
                     only: options.only,
                     share: options.share,
@@ -282,13 +285,13 @@ impl PyExplorer {
         Ok((problem, files.collect(), recovered.layer_writes))
     }
 
-    /// The writes that the state lacks: number of the command, when it came, first sector, sectors.
-    fn omitted(&self, py: Python<'_>) -> PyResult<Vec<(u64, i64, u64, u64)>> {
+    /// The writes that the state lacks: number of the command, when it came, first sector, sectors, and whether garbage is there instead.
+    fn omitted(&self, py: Python<'_>) -> PyResult<Vec<OmittedRow>> {
         let state = self.state().map_err(|error| to_python(py, &error))?;
         let commands = self.explorer.run().commands(Port::Device);
         let told = |omitted: &emmclab_crash::Omitted| {
             let logged = &commands[omitted.command as usize];
-            (logged.number, logged.command.arrival.0, omitted.sector, omitted.sectors)
+            (logged.number, logged.command.arrival.0, omitted.sector, omitted.sectors, omitted.garbled)
         };
         Ok(self.explorer.omitted(state).iter().map(told).collect())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_replay::{DirectIo, bandwidth};
+use emmclab_replay::{DirectIo, bandwidth, fitted_figures as figures};
 use emmclab_trace::{Op, Result};
 use pyo3::prelude::*;
 
@@ -14,6 +14,12 @@ use crate::simulate::PyDeviceConfig;
 #[pyfunction]
 pub(crate) fn bandwidths(py: Python<'_>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<String> {
     run(py, || to_json(&bandwidth(config.settings(), &units_kb)?))
+}
+
+/// The published figures that a preset was fitted to, beside its own: rows as JSON.
+#[pyfunction]
+pub(crate) fn fitted_figures(py: Python<'_>, config: &PyDeviceConfig) -> PyResult<String> {
+    run(py, || to_json(&figures(config.settings())?))
 }
 
 /// A new device, one transfer at a time.

@@ -39,7 +39,7 @@ mod _core {
     #[pymodule_export]
     use crate::crash::{PyCrashRun, PyExplorer, read_ext4};
     #[pymodule_export]
-    use crate::direct::{PyDirectIo, bandwidths};
+    use crate::direct::{PyDirectIo, bandwidths, fitted_figures};
     #[pymodule_export]
     use crate::frame::PyFrame;
     #[pymodule_export]

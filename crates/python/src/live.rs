@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use emmclab_device::CHANGEABLE;
+use emmclab_device::{CHANGEABLE, Capabilities};
 use emmclab_live::{LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{Listen, Options, Server};
@@ -111,8 +111,16 @@ impl PyLive {
                 LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
-            let cache_bytes = u64::from(config.settings().cache.size_kb) * 1024;
-            let card = CardSettings { cache_bytes, barrier: cache_bytes > 0, ..CardSettings::default() };
+            let Capabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
+                Capabilities::of(config.settings());
+            let cache_bytes = u64::from(cache_kb) * 1024;
+            let card = CardSettings {
+                cache_bytes,
+                cache_in_order,
+                barrier,
+                reliable_write,
+                ..CardSettings::default()
+            };
             Ok(Self {
                 device,
                 exports: Mutex::default(),
@@ -333,6 +341,11 @@ impl PyLive {
             self.device.clear_counters();
             Ok(())
         })
+    }
+
+    /// Has the layers move all data to its place, and takes them away: the image is then one of a device without layers.
+    fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.device.make_plain())
     }
 
     /// Has the layers move all data that they keep aside, on a free clock without requests under way.

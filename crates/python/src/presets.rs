@@ -15,10 +15,13 @@ const PUBLISHED: &[(&str, &str)] = texts!(
     "advil12_table1_devices",
     "advil12_table2_bandwidth",
     "fast12_sdcards",
+    "hunter23_command_times",
     "iiswc15_table1_workloads",
     "iiswc15_table3_size",
     "iiswc15_table4_timing",
     "iiswc15_table5_devices",
+    "samsung13_emmc50",
+    "unisoc22_fua_bandwidth",
 );
 
 fn to_python<'py>(py: Python<'py>, texts: &[(&str, &str)]) -> PyResult<Bound<'py, PyDict>> {

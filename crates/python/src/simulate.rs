@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_device::{DeviceConfig, Quiet, presets};
+use emmclab_device::{Capabilities, DeviceConfig, Quiet, presets};
 use emmclab_layers::{LayerConfig, Size};
 use emmclab_replay::{
     ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, Simulation, age_by_traces, preflight,
@@ -85,6 +85,14 @@ impl PyDeviceConfig {
     /// Every setting in full; the same settings give the same text.
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || self.0.to_toml())
+    }
+
+    /// What it can do as its `EXT_CSD` register says it, as JSON: values, and fields of the register.
+    fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || {
+            let capabilities = Capabilities::of(self.0.settings());
+            to_json(&serde_json::json!({ "values": capabilities, "ext_csd": capabilities.ext_csd() }))
+        })
     }
 
     /// Every value with its unit, origin and meaning, as JSON.

@@ -1,19 +1,26 @@
-//! Sequential and random bandwidth by the size of the transfers, as Kim and Kim measured it for Table II of their paper on Advil.
+//! What a program sees of a device by synchronous direct I/O: bandwidth by the size of the transfers, as Kim and Kim measured it for
+//! Table II of their paper on Advil, with FUA or a flush behind each write, and the time of single commands.
 //!
-//! The device holds data everywhere. A file of 1 GB in its middle is read and written by synchronous direct I/O, in order or at
-//! aligned random places; every figure begins on the same device and moves the bytes of the whole file.
+//! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written in order or at aligned
+//! random places; every figure begins on the same device and moves as many bytes as the file has.
 
-use emmclab_device::{Device, DeviceConfig};
-use emmclab_trace::{Nanos, Op, Result, interrupt};
+use emmclab_device::{Device, DeviceConfig, Modifiers};
+use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
 use crate::direct::DirectIo;
 
-/// Bytes of the file, where the device has twice as many.
+/// Bytes of the file of Table II, where the device has twice as many.
 const FILE_BYTES: u64 = 1 << 30;
 /// Bytes of a MB in the figures.
 const MB: f64 = 1_048_576.0;
+/// Pause before each single command: the device does what it has to do, and does not fall asleep.
+const PAUSE: Nanos = Nanos(100_000_000);
+/// Time for background work after a device was filled.
+const REST: Nanos = Nanos::from_secs(3600);
+/// Single commands of each kind.
+const SINGLE: u64 = 100;
 
 /// The bandwidth of one transfer size, in MB/s of 1,048,576 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -26,25 +33,148 @@ pub struct Bandwidth {
     pub random_write_mb_s: f64,
 }
 
-/// The bandwidths of a device for transfers of these sizes.
-///
-/// # Errors
-/// Where the device is full before its end, or smaller than two transfers.
-pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidth>> {
-    let image = DirectIo::filled(config)?.device().to_image();
-    let run = |op, unit_kb: u64, random| -> Result<f64> {
-        let mut io = DirectIo::on(Device::from_image(config, &image)?);
-        let unit = unit_kb * 2;
-        let count = (FILE_BYTES / 512).min(io.capacity() / 2) / unit;
-        let first = io.capacity() / 4 / unit * unit;
+/// How a program makes its writes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sync {
+    /// Not at all.
+    #[default]
+    None,
+    /// Each write has FUA.
+    Fua,
+    /// A flush follows each transfer.
+    Flush,
+}
+
+/// Transfers over a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfers {
+    /// Read or write.
+    pub op: Op,
+    /// Length of a transfer.
+    pub unit_kb: u64,
+    /// Whether they go to random places.
+    pub random: bool,
+    /// What makes writes durable.
+    pub sync: Sync,
+}
+
+/// Times of single commands of 4 KB on a device at rest, in us: means over random places.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct CommandTimes {
+    pub read_us: f64,
+    pub write_us: f64,
+    /// Of a flush right after a write of 4 KB.
+    pub flush_us: f64,
+    pub reliable_write_us: f64,
+}
+
+/// A device with data, measured again and again as it was then.
+pub struct UsedDevice {
+    config: DeviceConfig,
+    image: Vec<u8>,
+    /// Sectors with data, from the first on.
+    used: u64,
+}
+
+impl UsedDevice {
+    /// A device that was written once from the first sector to the last.
+    ///
+    /// # Errors
+    /// Where the device is full before its end.
+    pub fn full(config: &DeviceConfig) -> Result<Self> {
+        Ok(Self::of(config, &DirectIo::filled(config)?))
+    }
+
+    /// A device of which the first half was written once in order, and that had the time for all its background work.
+    ///
+    /// # Errors
+    /// As [`UsedDevice::full`].
+    pub fn half_full(config: &DeviceConfig) -> Result<Self> {
+        let half = DirectIo::new(config).capacity() / 2;
+        let mut io = DirectIo::filled_to(config, half)?;
+        // Rest begins with the end of a command.
+        io.flush()?;
+        io.pause(REST);
+        Ok(Self { used: half, ..Self::of(config, &io) })
+    }
+
+    fn of(config: &DeviceConfig, io: &DirectIo) -> Self {
+        Self { config: config.clone(), image: io.device().to_image(), used: io.capacity() }
+    }
+
+    fn start(&self) -> Result<DirectIo> {
+        Ok(DirectIo::on(Device::from_image(&self.config, &self.image)?))
+    }
+
+    /// MB/s of transfers over a file of `file_bytes`, or of half the data where that is smaller.
+    ///
+    /// # Errors
+    /// For transfers of nothing, or longer than half the data; where the device stops.
+    pub fn rate(&self, transfers: &Transfers, file_bytes: u64) -> Result<f64> {
+        let mut io = self.start()?;
+        let Transfers { op, unit_kb, random, sync } = *transfers;
+        let unit = unit_kb.saturating_mul(2);
+        let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
+        if count == 0 {
+            return Err(Error::new(
+                Kind::Value,
+                "a transfer has at least 1 KB and fits half the data of the device",
+            )
+            .of_field("unit_kb", 0, unit_kb.to_string().as_bytes()));
+        }
+        let first = self.used / 4 / unit * unit;
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
+        let modifiers = if sync == Sync::Fua { Modifiers::RELIABLE.of(op) } else { Modifiers::empty() };
         let mut took = Nanos::ZERO;
         for i in 0..count {
             interrupt::check()?;
             let place = if random { ((draw.next_u64() >> 32) * count) >> 32 } else { i };
-            took += io.transfer(op, first + place * unit, unit)?;
+            took += io.transfer_with(modifiers, op, first + place * unit, unit)?;
+            if sync == Sync::Flush {
+                took += io.flush()?;
+            }
         }
         Ok((count * unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
+    }
+
+    /// Times of single commands.
+    ///
+    /// # Errors
+    /// Where the device stops.
+    pub fn command_times(&self) -> Result<CommandTimes> {
+        let mean = |work: &dyn Fn(&mut DirectIo, u64) -> Result<Nanos>| -> Result<f64> {
+            let mut io = self.start()?;
+            let mut draw = Pcg64::new(1, 2);
+            let mut took = Nanos::ZERO;
+            for _ in 0..SINGLE {
+                interrupt::check()?;
+                io.pause(PAUSE);
+                let sector = draw.next_u64() % (self.used / 8).max(1) * 8;
+                took += work(&mut io, sector)?;
+            }
+            Ok(took.0 as f64 / 1e3 / SINGLE as f64)
+        };
+        Ok(CommandTimes {
+            read_us: mean(&|io, sector| io.transfer(Op::Read, sector, 8))?,
+            write_us: mean(&|io, sector| io.transfer(Op::Write, sector, 8))?,
+            flush_us: mean(&|io, sector| io.transfer(Op::Write, sector, 8).and_then(|_| io.flush()))?,
+            reliable_write_us: mean(&|io, sector| {
+                io.transfer_with(Modifiers::RELIABLE, Op::Write, sector, 8)
+            })?,
+        })
+    }
+}
+
+/// The bandwidths of a device for transfers of these sizes, without syncs.
+///
+/// # Errors
+/// As [`UsedDevice::full`] and [`UsedDevice::rate`].
+pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidth>> {
+    let device = UsedDevice::full(config)?;
+    let run = |op, unit_kb: u64, random| {
+        device.rate(&Transfers { op, unit_kb, random, sync: Sync::None }, FILE_BYTES)
     };
     units_kb
         .iter()

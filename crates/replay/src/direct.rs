@@ -1,7 +1,7 @@
 //! A device under synchronous direct I/O, as a program with `O_DIRECT` and `O_SYNC` drives it: the next transfer begins when
 //! the last is complete. Nothing waits in the host's queue then, so transfers go to the bare device.
 
-use emmclab_device::{Command, Device, DeviceConfig, Quiet, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Stop};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 
 use crate::engine::Engine;
@@ -34,11 +34,20 @@ impl DirectIo {
     /// # Errors
     /// Where the device is full before its end.
     pub fn filled(config: &DeviceConfig) -> Result<Self> {
+        Self::filled_to(config, u64::MAX)
+    }
+
+    /// The same up to a sector, or to the end.
+    ///
+    /// # Errors
+    /// As [`DirectIo::filled`].
+    pub fn filled_to(config: &DeviceConfig, end: u64) -> Result<Self> {
         let mut out = Self::new(config);
+        let end = end.min(out.capacity());
         let mut at = 0;
-        while at < out.capacity() {
+        while at < end {
             interrupt::check()?;
-            let count = FILL_SECTORS.min(out.capacity() - at);
+            let count = FILL_SECTORS.min(end - at);
             out.transfer(Op::Write, at, count)?;
             at += count;
         }
@@ -60,6 +69,20 @@ impl DirectIo {
     /// # Errors
     /// For a transfer beyond the device, and where the device has stopped.
     pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
+        self.transfer_with(Modifiers::empty(), op, sector, sectors)
+    }
+
+    /// The same with flags on every request.
+    ///
+    /// # Errors
+    /// As [`DirectIo::transfer`].
+    pub fn transfer_with(
+        &mut self,
+        modifiers: Modifiers,
+        op: Op,
+        sector: u64,
+        sectors: u64,
+    ) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
             return Err(Error::new(Kind::Value, "the transfer ends behind the last sector of the device")
@@ -68,17 +91,37 @@ impl DirectIo {
         let mut at = sector;
         while at < sector + sectors {
             let count = MOST_SECTORS.min(sector + sectors - at);
-            let command = Command::new(begin, op, at, count as u32);
-            self.engine.submit(&command, &[], &mut Quiet)?;
-            self.now = self.engine.settle(&mut Quiet)?.max(self.now);
-            if let Some(stop) = self.engine.stop() {
-                return Err(Error::new(Kind::Value, stop.reason()).hint(match stop {
-                    Stop::Full => "take a device with collection and over-provisioning",
-                    Stop::WornOut => "take a new one",
-                }));
-            }
+            self.command(&Command { modifiers, ..Command::new(begin, op, at, count as u32) })?;
             at += count;
         }
         Ok(self.now - begin)
+    }
+
+    /// A flush; its time.
+    ///
+    /// # Errors
+    /// As [`DirectIo::transfer`].
+    pub fn flush(&mut self) -> Result<Nanos> {
+        let begin = self.now;
+        self.command(&Command::new(begin, Op::Flush, 0, 0))?;
+        Ok(self.now - begin)
+    }
+
+    /// The program does nothing for a while, and the device what it does then.
+    pub fn pause(&mut self, time: Nanos) {
+        self.now += time;
+        self.engine.device_mut().advance(self.now, &mut Quiet);
+    }
+
+    fn command(&mut self, command: &Command) -> Result<()> {
+        self.engine.submit(command, &[], &mut Quiet)?;
+        self.now = self.engine.settle(&mut Quiet)?.max(self.now);
+        match self.engine.stop() {
+            None => Ok(()),
+            Some(stop) => Err(Error::new(Kind::Value, stop.reason()).hint(match stop {
+                Stop::Full => "take a device with collection and over-provisioning",
+                Stop::WornOut => "take a new one",
+            })),
+        }
     }
 }

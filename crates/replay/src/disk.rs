@@ -213,7 +213,7 @@ impl Disk {
 
     /// What the host queue did, where there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
-        self.host.as_ref().map(|host| host.counts().clone())
+        self.host.as_ref().map(HostQueue::counts)
     }
 
     /// Why the device takes no more, if so.
@@ -230,7 +230,7 @@ impl Disk {
     pub fn submit<O: Observer>(&mut self, commands: &[Command], observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
             for command in commands {
-                host.push(command);
+                host.push(command, &mut self.completed);
             }
             return Ok(());
         }

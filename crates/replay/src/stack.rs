@@ -68,6 +68,8 @@ pub struct Stack {
     second_name: String,
     /// Time that the layers took to move what they kept aside, once they were asked.
     drained: Option<Nanos>,
+    /// When the layers had started, or recovered: requests that come before wait for that.
+    ready: Nanos,
     /// Requests in the order in which they came.
     taken: VecDeque<Taken>,
     next_id: u64,
@@ -96,6 +98,7 @@ impl Stack {
             second,
             second_name,
             drained: None,
+            ready: Nanos::MIN,
             taken: VecDeque::new(),
             next_id: 0,
             done: Vec::new(),
@@ -105,9 +108,11 @@ impl Stack {
     }
 
     fn start(&mut self, at: Nanos) -> Result<()> {
-        let Self { layered, main, second, .. } = self;
+        let Self { layered, main, second, ready, .. } = self;
         let mut disks = Disks { main, second: second.as_mut(), observer: &mut Quiet };
-        layered.start(at, &mut disks)
+        layered.start(at, &mut disks)?;
+        *ready = layered.finish_start(&mut disks)?;
+        Ok(())
     }
 
     /// Has `tap` hear what the device at the bottom does from now on.
@@ -228,7 +233,7 @@ impl Stack {
         }
         let Taken { notes, data, .. } = &mut taken[index];
         let with = (std::mem::take(notes), std::mem::take(data));
-        let command = Command { arrival: command.arrival.max(at), ..command };
+        let command = Command { arrival: command.arrival.max(at).max(self.ready), ..command };
         let mut disks = Disks { main, second: second.as_mut(), observer };
         taken[index].begun = Some(layered.submit_data(&command, with, &mut disks)?);
         Ok(())

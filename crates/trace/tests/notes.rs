@@ -182,6 +182,27 @@ fn notes_begin_and_end_anywhere_in_a_trace() {
 }
 
 #[test]
+fn a_file_with_notes_and_flipped_bytes_never_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let rows: Vec<_> = (0..40).map(|i| logged(i * 100_000, i as u64 * 8)).collect();
+    write(&path, &rows, &noted_header()).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let bad = folder.path().join("bad.parquet");
+    for at in (4..bytes.len() - 4).step_by(3) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
+        std::fs::write(&bad, &bytes).unwrap();
+        // What is read all the same are notes of their requests.
+        for (request, notes) in read(&bad, &ReadOptions::default()).map(|(rows, _)| rows).unwrap_or_default()
+        {
+            let covered: u32 = notes.iter().map(|note| note.sectors).sum();
+            assert!(notes.is_empty() || covered == request.sectors, "byte {at}");
+        }
+    }
+}
+
+#[test]
 fn notes_of_which_the_header_does_not_tell_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
@@ -193,11 +214,9 @@ fn notes_of_which_the_header_does_not_tell_are_refused() {
 #[test]
 fn a_format_without_a_place_for_notes_counts_what_it_loses() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["t.csv", "t.msr.csv", "t.disksim"] {
+    for name in ["t.csv", "t.fio", "t.ssdsim"] {
         let path = folder.path().join(name);
-        let Ok(losses) = write(&path, &[logged(0, 8), plain(512_000, Op::Write)], &noted_header()) else {
-            continue;
-        };
+        let losses = write(&path, &[logged(0, 8), plain(512_000, Op::Write)], &noted_header()).unwrap();
         let lost =
             |column: &str| losses.values.iter().find(|(name, _)| *name == column).map(|(_, count)| *count);
         let columns = ["role", "role_sectors", "home_sector", "changed_sectors", "transaction"];
@@ -208,7 +227,6 @@ fn a_format_without_a_place_for_notes_counts_what_it_loses() {
             "{name}"
         );
     }
-    assert!(folder.path().join("t.csv").exists());
 }
 
 #[test]

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: [cyan]emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000[/]   "
         "[cyan]emmclab crash --device nexus5 --layer advil --check ./check.sh -- ./workload.sh[/]   "
-        "[cyan]emmclab crash --again c3f2:8812:17[/]"
+        "[cyan]emmclab crash --again c3f2:8812:17:5f0a31[/]"
     )(with_groups(crash))
 
 
@@ -104,9 +104,10 @@ def crash(
     tear: Annotated[
         str,
         option(
-            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes.",
+            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes; inside: and of a write in "
+            "flight that is not reliable, any 512 bytes may hold garbage.",
             _STATES,
-            metavar="none|sector",
+            metavar="none|sector|inside",
         ),
     ] = "none",
     recovery: Annotated[
@@ -133,7 +134,9 @@ def crash(
     ] = None,
     again: Annotated[
         str | None,
-        option("Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE"),
+        option(
+            "Exactly this state of a kept log, as a finding names it.", _LOGS, metavar="LOG:CUT:STATE:OPTIONS"
+        ),
     ] = None,
     save_log: Annotated[Path | None, option("Also write the log here.", _LOGS, metavar="FILE")] = None,
     save_dm_log: Annotated[
@@ -289,7 +292,7 @@ def _show(
     if as_json:
         print_json(summary(kept, options, found, minimal))
     else:
-        show_crash(stdout(), kept, found, minimal)
+        show_crash(stdout(), kept, options, found, minimal)
 
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -20,12 +20,33 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab explain nexus5[/] prints every setting of a device, "
-        "[cyan]emmclab devices --capacity 128GB[/] what each is at that capacity."
+        "[cyan]emmclab devices --capacity 128GB[/] what each is at that capacity, "
+        "[cyan]emmclab devices --check emmc51-cache[/] how far it is from the figures that it was fitted to."
     )(devices)
 
 
-def devices(capacity: Capacity = None, as_json: AsJson = False) -> None:
+def devices(
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Measure the published figures that this device was fitted to, and print every deviation.",
+        ),
+    ] = None,
+    capacity: Capacity = None,
+    as_json: AsJson = False,
+) -> None:
     """List the simulated devices that come with emmclab, or what each is at another capacity."""
+    if check is not None:
+        if capacity is not None:
+            raise ConfigError(
+                "the figures were published of one capacity",
+                kind="config",
+                field="--capacity",
+                hint="leave it out",
+            )
+        _check(check, as_json)
+        return
     rows = [_row(name, capacity) for name in presets()]
     if as_json:
         print_json(rows)
@@ -47,6 +68,29 @@ def devices(capacity: Capacity = None, as_json: AsJson = False) -> None:
     console = stdout()
     console.print(table)
     console.print("timing.parallelism selects what is a way: chip, die or plane", style="dim")
+
+
+def _check(name: str, as_json: bool) -> None:
+    """Print the figures that a device was fitted to."""
+    rows = Device.preset(name).fitted_figures()
+    if as_json:
+        print_json(rows)
+        return
+    table = framed(f"{name} beside the figures that it was fitted to")
+    for heading in ("Figure", "Unit", "Published", "Here", "Deviation\n%", "Source"):
+        table.add_column(heading, justify="left" if heading in ("Figure", "Unit", "Source") else "right")
+    for row in rows:
+        table.add_row(
+            Text(row["figure"]),
+            row["unit"],
+            f"{row['published']:,.2f}",
+            f"{row['here']:,.2f}",
+            f"{row['deviation_pct']:+.1f}",
+            row["source"],
+        )
+    console = stdout()
+    console.print(table)
+    console.print("an agreement is no evidence; the device file says why others deviate", style="dim")
 
 
 def _gb(amount: float | None) -> str:
@@ -73,6 +117,7 @@ def _row(name: str, capacity: str | None) -> dict[str, Any]:
     return {
         "name": device.name,
         "about": settings["about"],
+        "capabilities": device.capabilities["values"],
         "planes": planes,
         "page_kb": [group["page_kb"] for group in groups],
         "flash_gb": planes * plane_kb / 2**20 if possible else None,

@@ -173,7 +173,14 @@ def _explain_device(device: Device, as_json: bool) -> None:
         if setting["allowed"]:
             meaning.append(f" [{setting['allowed']}]", "dim")
         table.add_row(*(Text(setting[part]) for part in ("key", "value", "unit", "origin")), meaning)
-    stdout().print(table)
+    console = stdout()
+    console.print(table)
+    register = _headed("What it can do, as its EXT_CSD register says it", "Field", "Byte", "Value")
+    for field in device.capabilities["ext_csd"]:
+        last = field["byte"] + field["bytes"] - 1
+        place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
+        register.add_row(field["name"], place, str(field["value"]))
+    console.print(register)
 
 
 def _show(console: Console, explained: dict[str, Any]) -> None:

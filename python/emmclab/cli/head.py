@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +37,12 @@ def head(
         stdout().print(_table(rows))
 
 
+def _roles(roles: list[str]) -> str:
+    """Name the roles of a request's blocks in their order, neighbours of one role once with their number."""
+    runs = [(role, len(list(same))) for role, same in itertools.groupby(roles)]
+    return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
+
+
 def _table(rows: list[dict[str, Any]]) -> Table:
     """Times count from the first arrival, later steps of a request from its own arrival."""
     first = rows[0]["arrival_ns"]
@@ -55,6 +62,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         ("op", [row["op"] for row in rows]),
         ("flags", [" ".join(flag for flag in row["flags"] if flag != "no_wait_known") for row in rows]),
     ]
+    if "role" in rows[0]:
+        columns.append(("roles", [_roles(row["role"]) for row in rows]))
     for name in ("pid", "process", "device"):
         columns.append((name, ["" if row[name] is None else str(row[name]) for row in rows]))
     table = framed()

@@ -31,7 +31,7 @@ def journal(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Tell what journaling costs: commits, logged blocks, what of them changed, and barriers.
+    """Tell what journaling costs: commits, logged blocks, what of them changed, flushes and FUA.
 
     A trace with block notes knows the role of each block. Of others, flags and addresses tell a part.
     """

@@ -19,6 +19,7 @@ from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError, InputError
 from emmclab.files import refuse_other_endings, write_whole
+from emmclab.reading import read
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -36,13 +37,19 @@ def query(
         str,
         typer.Argument(
             metavar="SQL",
-            help="A query on the tables of all studies (runs, profiles, size_distribution, ...). Settings of "
-            "studies are columns of runs: `gc.policy` is gc_policy.",
+            help="A query on the table `trace` (--trace), or on the tables of all studies (runs, profiles, "
+            "size_distribution, ...). Settings of studies are columns of runs: `gc.policy` is gc_policy.",
         ),
     ],
     study: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", help="The results of this study only: its name, or its TOML file."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Ask this trace, of any format: its requests are the table `trace`."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -54,15 +61,21 @@ def query(
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Query results in SQL (DuckDB's); any notebook can read the same Parquet files."""
+    """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
     from emmclab.study.query import query as ask
+    from emmclab.study.query import query_trace
 
     if as_csv and as_json:
         raise ConfigError("CSV and JSON at once", kind="config", field="--csv", hint="give one of the two")
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
-    folders = [_folder_of(study, results)] if study is not None else _folders(results)
-    names, rows = ask(folders, sql)
+    if trace is not None and study is not None:
+        message = "a study and a trace at once"
+        raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
+    if trace is not None:
+        names, rows = query_trace(read(trace), sql)
+    else:
+        names, rows = ask([_folder_of(study, results)] if study is not None else _folders(results), sql)
     if output is not None:
         _write(output, names, rows)
         say(f"answer: {output}, {len(rows)} rows")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -129,6 +130,15 @@ def serve(
         Path | None,
         option("The same of the second device.", _RUN, "--image2", metavar="FILE"),
     ] = None,
+    recover_only: Annotated[
+        bool,
+        option(
+            "Have the layers recover and move everything to its place, and end: the image can be served "
+            "without them.",
+            _RUN,
+            "--recover-only",
+        ),
+    ] = False,
     precondition: Precondition = "none",
     seed: Seed = 1,
     images: Images = None,
@@ -150,6 +160,24 @@ def serve(
     beside = None if second is None else configured(second, [])
     from emmclab.live import serve as start
 
+    if recover_only:
+        _check_recovery(image, layers, command, mkfs, mount)
+        with (
+            TemporaryDirectory() as folder,
+            start(
+                configuration,
+                layers=layers,
+                layer_settings=layer_settings,
+                nbd=Path(folder) / "nbd.sock",
+                image=image,
+                second=beside,
+                second_image=second_image,
+                clock="free",
+            ) as live,
+        ):
+            live.make_plain()
+        say(f"{image} can be served without layers from now on")
+        return
     for path in filter(None, (record, html)):
         _check_folder(path)
     with _trigger(delay_from) as delayed:
@@ -186,6 +214,21 @@ def serve(
     _show(live, result, figures, as_json, html, record)
     if status:
         raise typer.Exit(status)
+
+
+def _check_recovery(
+    image: Path | None, layers: list[str], command: list[str] | None, mkfs: str | None, mount: Path | None
+) -> None:
+    """Refuse what a recovery does not do, before anything begins."""
+    problem = None
+    if image is None or not image.exists():
+        problem, hint = "there is no image to recover", "name it, as --image disk.img"
+    elif not layers:
+        problem, hint = "an image without layers needs no recovery", "name the layers that it was made with"
+    elif command or mkfs or mount:
+        problem, hint = "a recovery serves nobody", "leave out CMD, --mkfs and --mount"
+    if problem is not None:
+        raise ConfigError(problem, kind="config", field="--recover-only", hint=hint)
 
 
 def _served(

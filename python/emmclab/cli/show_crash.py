@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from emmclab.crash.explore import Exploration
+from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
 from emmclab.crash.summary import verdict
 
 
-def show_crash(console: Console, kept: Kept, found: Exploration, minimal: Mapping[int, Minimal]) -> None:
+def show_crash(
+    console: Console, kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
+) -> None:
     """Print the verdict, what was tried, and the findings from below."""
 
     def put(line: str, style: str | None = None) -> None:
@@ -33,7 +35,7 @@ def show_crash(console: Console, kept: Kept, found: Exploration, minimal: Mappin
         if one.way == COMMANDS:
             put(f"  {one.count:,} commands; the first comes at moment {one.cut}")
             continue
-        again = f"{kept.short}:{one.cut}:{one.state}"
+        again = kept.name_of(options, one.cut, one.state)
         put(f"  {one.count:,} states; the first: emmclab crash --again {again}")
         if (small := minimal.get(number)) is not None:
             put(f"  {_smallest(small)}")
@@ -46,6 +48,9 @@ def _smallest(small: Minimal) -> str:
     place = f"smallest: cut {small.cut}"
     if not small.missing:
         return place
-    writes = [f"command {one.command} ({one.sectors} sectors from {one.sector} on)" for one in small.missing]
-    more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
-    return f"{place}, without {', '.join(writes[:3])}{more}; everything else sent by then is there"
+    for word, garbled in (("without", False), ("with garbage for", True)):
+        named = [one for one in small.missing if one.garbled == garbled]
+        writes = [f"command {one.command} ({one.sectors} sectors from {one.sector} on)" for one in named]
+        more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
+        place += f", {word} {', '.join(writes[:3])}{more}" if writes else ""
+    return f"{place}; everything else sent by then is there"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from emmclab.crash import workloads
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import Workload
+from emmclab.crash.scratch import ended_by_sigterm, scratch
 from emmclab.crash.session import Session
 from emmclab.crash.summary import shown
 from emmclab.crash.work import explore_in_parallel
@@ -34,8 +34,8 @@ def run_cuts(
         EmmclabError: the workload failed, or the states cannot be recovered in this way.
     """
     if logs is None:
-        with TemporaryDirectory(prefix="emmclab-crash-") as folder:
-            return run_cuts(workload, device, options, seed, Path(folder))
+        with ended_by_sigterm(), scratch() as folder:
+            return run_cuts(workload, device, options, seed, folder)
     layers: Sequence[str] = options.get("layers", ())
     kept = Session(logs).record(
         device,
@@ -76,8 +76,8 @@ def run_cuts(
         "cuts": found.covered["cuts"],
         "states": found.states,
         **_verdict(found),
-        "findings": [shown(kept, one) for one in found.findings()],
-        "documented": [shown(kept, one) for one in found.findings(documented=True)],
+        "findings": [shown(kept, chosen, one) for one in found.findings()],
+        "documented": [shown(kept, chosen, one) for one in found.findings(documented=True)],
         "host": host(),
     }
 

@@ -6,13 +6,15 @@ import functools
 import hashlib
 import os
 import sqlite3
-import tempfile
+import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from emmclab.crash import workloads
+from emmclab.crash.scratch import scratch
 
 
 class Files(Protocol):
@@ -45,6 +47,8 @@ class Check(Protocol):
 
 #: Where SQLite says what `synchronous` promises.
 _PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
+#: Where SQLite says what it takes for granted of a write that power interrupts, and what of a commit.
+_PSOW, _ATOMIC = "sqlite.org/psow.html", "sqlite.org/atomiccommit.html, 7.6"
 #: Suffixes of the files that belong to a database.
 _SUFFIXES = ("", "-journal", "-wal")
 
@@ -137,12 +141,17 @@ def _record(number: int) -> bytes:
 class CheckSqlite:
     """A database opens, is sound, and has every row whose transaction was committed."""
 
-    def __init__(self, mode: str | None, level: str | None) -> None:
-        """Know what SQLite promises in this mode; nothing is known to be documented without."""
-        self._mode, self._level = mode, level
+    def __init__(self, mode: str | None, level: str | None, *, garbles: bool = False) -> None:
+        """Know what SQLite promises in this mode; nothing is known to be documented without.
+
+        `garbles`: the device may leave garbage in the sectors of a write in flight.
+        """
+        self._mode, self._level, self._garbles = mode, level, garbles
         self._verdicts: dict[bytes, tuple[str | None, int]] = {}
         memory = Path("/dev/shm")  # noqa: S108 - only as a parent of a private folder.
-        self._folder = tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+        end = ExitStack()
+        self._folder = end.enter_context(scratch(memory if os.access(memory, os.W_OK) else None))
+        weakref.finalize(self, end.close)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
         """Name the database and what belongs to it."""
@@ -171,7 +180,7 @@ class CheckSqlite:
         return None
 
     def _open(self, parts: dict[str, bytes | None]) -> tuple[str | None, int]:
-        folder = Path(self._folder.name)
+        folder = self._folder
         for suffix in (*_SUFFIXES, "-shm"):
             path = folder / f"d{suffix}"
             path.unlink(missing_ok=True)
@@ -195,10 +204,23 @@ class CheckSqlite:
 
     def _documented(self, rows: int | None) -> str | None:
         """Say where SQLite's documentation excludes a loss of so many rows; `None` = a damaged database."""
+        # The block that commits holds the end of the last transaction in a WAL, and old pages in a journal.
+        if self._garbles and (
+            (self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)
+        ):
+            return (
+                "SQLite takes powersafe overwrite for granted (psow=1): that a write in flight damages no "
+                f"bytes but its own; here it damages others of its block ({_PSOW})"
+            )
         if rows is None or self._mode is None:
             return None
         if self._mode == "wal" and self._level == "normal":
             return f"WAL with synchronous=NORMAL does not sync at commit ({_PRAGMA})"
+        if self._mode == "truncate" and self._level == "normal" and rows == 1:
+            return (
+                "no sync follows the truncation of the journal that commits, so that the last transaction "
+                f"may roll back ({_ATOMIC})"
+            )
         if self._mode == "delete" and self._level in ("normal", "full") and rows == 1:
             return (
                 "without synchronous=EXTRA the folder is not synced after the journal is removed, so that "
@@ -207,10 +229,10 @@ class CheckSqlite:
         return None
 
 
-def check_for(workload: str) -> Check:
-    """Give the check that belongs to a workload."""
+def check_for(workload: str, *, garbles: bool = False) -> Check:
+    """Give the check that belongs to a workload; `garbles`: sectors in flight may hold anything."""
     if workload == "files":
         return CheckFiles()
     if workload == "append-log":
         return CheckLog()
-    return CheckSqlite(*(workloads.sqlite_setting(workload) or (None, None)))
+    return CheckSqlite(*(workloads.sqlite_setting(workload) or (None, None)), garbles=garbles)

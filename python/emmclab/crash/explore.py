@@ -17,8 +17,8 @@ from emmclab.errors import ConfigError
 
 #: Time between two reports of progress, seconds.
 _REPORT_S = 0.5
-#: Sectors of what is written as a whole or not at all.
-ATOMS = {"none": 8, "sector": 1}
+#: What a cut may leave of a write: 4 KiB old or new, sectors old or new, sectors in flight garbled too.
+TEARS = ("none", "sector", "inside")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Options:
         cuts: most moments at which power is cut.
         states: how states of a cut are chosen, as `device,boundary,omit1:64,random:50`.
         seed: decides which cuts and states are tried.
-        tear: `none`: 4 KiB are written as a whole or not at all; `sector`: 512 bytes are.
+        tear: `none`: 4 KiB are written as a whole or not at all; `sector`: 512 bytes are; `inside`: 512 bytes
+            of a write in flight may be garbled, unless it is a reliable one.
         recovery: `process`, `e2fsck` or `mount`.
         check: a workload's name, whose check judges files; a command; or `None`.
         recovery_cuts: of each state, most cuts during the recovery of layers.
@@ -49,16 +50,16 @@ class Options:
 
     def core(self) -> str:
         """Give the options of the core, as JSON."""
-        if self.tear not in ATOMS:
+        if self.tear not in TEARS:
             raise ConfigError(
-                f"`{self.tear}` is no way to tear", kind="config", field="tear", hint=", ".join(ATOMS)
+                f"`{self.tear}` is no way to tear", kind="config", field="tear", hint=", ".join(TEARS)
             )
         return json.dumps(
             {
                 "cuts": self.cuts,
                 "states": self.states,
                 "seed": self.seed,
-                "atom_sectors": ATOMS[self.tear],
+                "tear": self.tear,
                 "from_mark": MOUNTED,
                 "only": self.only,
                 "share": self.share,
@@ -118,8 +119,8 @@ def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, dict
 
 def judge_of(explorer: _core.Explorer, rules: Sequence[RuleBreak], options: Options, lies: str) -> Judge:
     """Make the judge that the options ask for, of a device that breaks a promise on purpose or not."""
-    tears = options.tear != "none" or lies == "tear"
-    return Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts, tears=tears)
+    tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
+    return Judge(explorer, rules, options.check, options.recovery, options.recovery_cuts, tear=tear)
 
 
 def explore(

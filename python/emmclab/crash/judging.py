@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from emmclab.crash import workloads
 from emmclab.crash.checks import Check, Lost, check_for
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.recording import MOUNTED
+from emmclab.crash.scratch import scratch
 from emmclab.errors import ConfigError, EmmclabError
 
 #: Ways to recover a file system.
@@ -27,10 +28,12 @@ _PATIENCE_S = 120.0
 _PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
-#: Structures of ext4 that a tear inside a block of 4 KiB makes unreadable, and why that is no promise.
+#: Structures of ext4 that a torn or garbled block makes unreadable, and why that is no promise.
 _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",
+    "journal superblock": "ext4 has one journal superblock with one checksum, which a device that garbles "
+    "writes in flight may leave unreadable; e2fsck makes the journal anew",
     "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit takes a torn "
     "one as the end of the log",
 }
@@ -82,9 +85,9 @@ class Judge:
         recovery: str,
         recovery_cuts: int,
         *,
-        tears: bool = False,
+        tear: str = "none",
     ) -> None:
-        """Know how to recover and what to check; `rules` are from `rules_of`, `tears`: blocks may be torn.
+        """Know how to recover and what to check; `rules` are from `rules_of`, `tear` as in `Options`.
 
         Raises:
             ConfigError: the recovery is not known, or this user or machine cannot do it.
@@ -94,11 +97,11 @@ class Judge:
                 f"`{recovery}` is no recovery", kind="config", field="recovery", hint=", ".join(RECOVERIES)
             )
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
-        self._tears = tears
+        self._tears = tear != "none"
         self._command: list[str] | None = None
         self._check: Check | None = None
         if check is not None and (check == "sqlite" or workloads.is_known(check)):
-            self._check = check_for(check)
+            self._check = check_for(check, garbles=tear == "inside")
         elif check is not None:
             self._command = ["/bin/sh", "-c", check]
             self._recovery = "mount"
@@ -109,15 +112,17 @@ class Judge:
                 "e2fsck is not installed", kind="config", field="recovery", hint="apt-get install e2fsprogs"
             )
         self._rules = rules
-        self._folder = Path(tempfile.mkdtemp(prefix="emmclab-crash-"))
+        self._end = ExitStack()
 
     def __enter__(self) -> Judge:
+        self._folder = self._end.enter_context(scratch())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._check = None
+        self._end.close()
 
     def verdict(self, state: Mapping[str, Any], lines: Sequence[str]) -> Lost | None:
         """Give the promise that a state breaks, the lowest one; `None` where it breaks none."""

@@ -21,12 +21,13 @@ _BEFORE = 64
 
 @dataclass(frozen=True)
 class Missing:
-    """A write that a state lacks."""
+    """A write that a state lacks, or in whose place it has garbage."""
 
     command: int
     at_ns: int
     sector: int
     sectors: int
+    garbled: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Minimal:
     cut: int
     state: int
     detail: str
-    #: Writes that were sent and are missing; none for what the device itself would have left.
+    #: Writes that were sent and are missing or garbled; none for what the device itself would have left.
     missing: tuple[Missing, ...]
     #: How many writes were missing in the state that was made smaller.
     before: int

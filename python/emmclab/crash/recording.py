@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from emmclab.crash import workloads
+from emmclab.crash.scratch import scratch
 from emmclab.device import Device
 from emmclab.errors import ConfigError
 from emmclab.layers import Setting
@@ -25,6 +25,8 @@ from emmclab.live import LiveDevice, serve
 
 #: The mark in a log after which power may go: the file system is made and mounted.
 MOUNTED = "mounted"
+#: The mark in a log of an ext4 whose data is durable before the transaction that makes it readable.
+_ORDERED = "data=ordered"
 #: Longest line that is taken as one, bytes; most lines.
 _MOST_LINE, _MOST_LINES = 4096, 1_000_000
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and nothing left for later.
@@ -119,8 +121,8 @@ def record_run(
     emmclab.errors.ConfigError: there is no workload `no-such`
     """
     arguments = workload.arguments()
-    with TemporaryDirectory(prefix="emmclab-crash-") as folder:
-        mount = Path(folder) / "mount"
+    with scratch() as folder:
+        mount = folder / "mount"
         mount.mkdir()
         said(f"making {file_system}")
         with serve(
@@ -136,11 +138,18 @@ def record_run(
             clock="free",
             log=log,
         ) as disk:
+            if _is_ordered(file_system, mount_options):
+                disk.mark(_ORDERED)
             disk.mark(MOUNTED)
             said(f"running {' '.join(workload.command) or workload.name}")
             recorded = _run(disk, arguments, mount, workload)
             disk.end_log()
     return recorded
+
+
+def _is_ordered(file_system: str, mount_options: str | None) -> bool:
+    modes = [one for one in (mount_options or "").split(",") if one.startswith("data=")]
+    return file_system == "ext4" and modes in ([], [_ORDERED])
 
 
 def _run(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from emmclab import _core
@@ -16,10 +15,25 @@ from emmclab.crash.recording import Workload, record_run
 from emmclab.crash.work import explore_in_parallel
 from emmclab.device import Device
 from emmclab.errors import ConfigError, EmmclabError
+from emmclab.files import folder_aside
 from emmclab.layers import Setting
 
 #: Characters of a log's identity in names and in what shows a state again.
 _SHORT = 8
+
+
+#: Files of the options of explorations.
+_OPTIONS = "options-"
+
+
+def _deciding(options: Options) -> dict[str, Any]:
+    """Give the options that decide what a state of a cut is and how it is judged."""
+    return {name: value for name, value in asdict(options).items() if name not in ("cuts", "share", "only")}
+
+
+def digest_of(options: Options) -> str:
+    """Give a short name of the options that decide what a state is and how it is judged."""
+    return hashlib.sha256(json.dumps(_deciding(options), sort_keys=True).encode()).hexdigest()[:6]
 
 
 @dataclass(frozen=True)
@@ -40,9 +54,15 @@ class Kept:
         return self.identity[:_SHORT]
 
     def keep(self, options: Options) -> None:
-        """Keep the options, by which states have their numbers."""
-        about = {"made": self.made, "base": self.base, "options": asdict(options), "log": str(self.log)}
+        """Keep the options, by which states have their numbers; those of other explorations stay."""
+        about = {"made": self.made, "base": self.base, "log": str(self.log)}
         _core.write_whole(self.folder / "run.json", json.dumps(about, indent=1).encode())
+        named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
+        _core.write_whole(named, json.dumps(_deciding(options), indent=1).encode())
+
+    def name_of(self, options: Options, cut: int, state: int) -> str:
+        """Name a state for `--again`: log, cut, number of the state, and the options by which it has it."""
+        return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
     def explore(self, options: Options, jobs: int, told: Callable[[Exploration], None]) -> Exploration:
         """Explore the log, or go on with an exploration that was interrupted."""
@@ -77,11 +97,12 @@ class Session:
             ConfigError: as `record_run`.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(prefix=".log-", dir=self._folder) as aside:
+        with folder_aside(self._folder) as aside:
+            log = aside / "run.log"
             recorded = record_run(
                 device,
                 workload,
-                aside.name,
+                log,
                 layers=layers,
                 layer_settings=layer_settings,
                 file_system=file_system,
@@ -101,14 +122,14 @@ class Session:
                 "status": recorded.status,
                 "notes": list(recorded.notes),
             }
-            _, facts = open_run(aside.name)
+            _, facts = open_run(str(log))
             folder = self._folder / facts["identity"][:_SHORT]
             folder.mkdir(exist_ok=True)
-            shutil.copyfile(aside.name, folder / "run.log")
+            log.replace(folder / "run.log")
         return Kept(folder, folder / "run.log", None, facts["identity"], facts, made)
 
     def take(self, log: Path, base: Path | None) -> Kept:
-        """Take a log from elsewhere; it stays where it is.
+        """Take a log from elsewhere, or one that is kept here; it stays where it is.
 
         Raises:
             EmmclabError: it cannot be read.
@@ -117,36 +138,57 @@ class Session:
         _, facts = open_run(str(log), base=named)
         folder = self._folder / facts["identity"][:_SHORT]
         folder.mkdir(parents=True, exist_ok=True)
-        return Kept(folder, log.absolute(), named, facts["identity"], facts, {})
+        made: dict[str, Any] = {}
+        if (folder / "run.json").exists() and (folder / "run.log").exists():
+            made = json.loads((folder / "run.json").read_text(encoding="utf-8"))["made"]
+        return Kept(folder, log.absolute(), named, facts["identity"], facts, made)
 
     def again(self, state: str) -> tuple[Kept, Options]:
-        """Find the log, and the options that name a state, as `c3f2:8812:17`.
+        """Find the log, and the options that name a state, as `c3f2:8812:17:5f0a31`.
 
         Raises:
-            ConfigError: the name is none, or there is no such log, or there are several.
+            ConfigError: the name is none; or there is no such log, or there are several; or the log was
+                explored with several sets of options, and the name does not say which one is meant.
         """
         parts = state.split(":")
-        if len(parts) != 3 or not parts[0] or not all(part.isdecimal() for part in parts[1:]):
-            raise ConfigError(
-                f"`{state}` names no state",
-                kind="config",
-                field="again",
-                hint="as a finding does: c3f2:8812:17",
-            )
+        if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
+            raise _no_state(f"`{state}` names no state", "as a finding does: c3f2:8812:17:5f0a31")
         found = sorted(self._folder.glob(f"{parts[0]}*/run.json"))
         if len(found) != 1:
             many = "no log" if not found else f"{len(found)} logs"
-            raise ConfigError(
+            raise _no_state(
                 f"{many} in {self._folder} begin with {parts[0]}",
-                kind="config",
-                field="again",
-                hint="name the folder with --results, or more of the log's name",
+                "name the folder with --results, or more of the log's name",
             )
         about = json.loads(found[0].read_text(encoding="utf-8"))
-        given: dict[str, Any] = about["options"]
-        options = Options(**given | {"only": (int(parts[1]), int(parts[2])), "share": (0, 1)})
+        options = replace(
+            _options_of(found[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
+        )
         _, facts = open_run(about["log"], base=about["base"])
         if not facts["identity"].startswith(parts[0]):
             raise EmmclabError(f"{about['log']}: the log is another one now", kind="value", file=about["log"])
         log = Path(about["log"])
         return Kept(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options
+
+
+def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
+    """Give the options of the exploration that a name means; without a digest, those of the only one."""
+    files = sorted(folder.glob(f"{_OPTIONS}*.json"))
+    kept = {path.stem.removeprefix(_OPTIONS): json.loads(path.read_text(encoding="utf-8")) for path in files}
+    fitting = [digest for digest in kept if digest.startswith(named)]
+    if len(fitting) == 1:
+        return Options(**kept[fitting[0]])
+    ways = ", or ".join(
+        f"{':'.join([*state, digest])} ({', '.join(f'{key} {value}' for key, value in options.items())})"
+        for digest, options in kept.items()
+    )
+    if not fitting:
+        raise _no_state(f"the log was not explored with the options {named}", ways or "explore it with --log")
+    raise _no_state(
+        f"the log was explored with {len(fitting)} sets of options, in each of which this is another state",
+        ways,
+    )
+
+
+def _no_state(problem: str, hint: str) -> ConfigError:
+    return ConfigError(problem, kind="config", field="again", hint=hint)

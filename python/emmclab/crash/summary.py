@@ -21,7 +21,7 @@ def verdict(found: Exploration) -> str:
     return f"promises were broken by: {levels}"
 
 
-def shown(kept: Kept, one: Finding) -> dict[str, Any]:
+def shown(kept: Kept, options: Options, one: Finding) -> dict[str, Any]:
     """Give a finding as JSON."""
     return {
         "promise": one.promise,
@@ -29,7 +29,7 @@ def shown(kept: Kept, one: Finding) -> dict[str, Any]:
         "cut": one.cut,
         "state": one.state,
         # A rule is broken by commands, whatever state is left.
-        "again": None if one.way == COMMANDS else f"{kept.short}:{one.cut}:{one.state}",
+        "again": None if one.way == COMMANDS else kept.name_of(options, one.cut, one.state),
         "states": one.count,
         "detail": one.detail,
         "chosen_by": one.way,
@@ -47,10 +47,10 @@ def summary(
         "states": found.states,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
-            shown(kept, one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
+            shown(kept, options, one) | ({"minimal": minimal[number].as_json()} if number in minimal else {})
             for number, one in enumerate(found.findings())
         ],
-        "documented": [shown(kept, one) for one in found.findings(documented=True)],
+        "documented": [shown(kept, options, one) for one in found.findings(documented=True)],
         "covered": found.covered,
         "seed": options.seed,
         "log": {**kept.facts, "path": str(kept.log)},

@@ -14,6 +14,7 @@ from emmclab import _core
 from emmclab.beside import repeated
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
+from emmclab.crash.scratch import ended_by_sigterm, remove_left
 from emmclab.study.executors import Executor, Pool, Serial
 
 #: Time between two states of a share that are kept, seconds.
@@ -57,6 +58,11 @@ def _kept(path: Path) -> Exploration | None:
 
 def run_share(share: Share) -> Exploration:
     """Explore a share; what an earlier, interrupted run of it found is taken up."""
+    with ended_by_sigterm():
+        return _run_share(share)
+
+
+def _run_share(share: Share) -> Exploration:
     kept = None if share.kept is None else Path(share.kept)
     before = None
     if kept is not None:
@@ -80,7 +86,7 @@ def run_share(share: Share) -> Exploration:
 
     try:
         found = explore(run, share.options, told=told, before=before)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         keep(replace(latest, finished=False))
         raise
     keep(found)
@@ -106,6 +112,8 @@ def explore_in_parallel(
         folder: keeps what each process has found, so that an interrupted exploration goes on.
         told: is told every few seconds what came of it so far, where there is a folder.
     """
+    # What is known already is not explored again, but what a killed exploration left goes all the same.
+    remove_left()
     share, shares = options.share
     tasks = []
     for number in range(jobs):

@@ -21,11 +21,13 @@ _BROKEN = {
     ("layer", "recovery"): "the layer did not recover",
     ("layer", "contents"): "sectors held neither what was promised nor what was written since",
     ("journal", "commit"): "a commit block was written while blocks of its transaction could still be lost",
+    ("journal", "data"): "a transaction was committed while data that it makes readable could still be lost",
     ("journal", "home"): "a block was written home before the commit of its transaction was durable",
     ("journal", "tail"): "the tail moved past transactions whose home blocks could still be lost",
     ("filesystem", "mountable"): "the file system could not be opened",
     ("filesystem", "consistent"): "structures of the file system contradicted each other",
     ("filesystem", "superblock"): "the superblock of the file system was damaged",
+    ("filesystem", "journal superblock"): "the superblock of the journal was damaged",
     ("filesystem", "commit block"): "a commit block was damaged",
     ("filesystem", "fsync"): "a file was not what fsync had said to be safe",
     ("filesystem", "fdatasync"): "records that fdatasync had said to be safe were lost",
@@ -127,7 +129,11 @@ def covered(summary: Summary) -> list[tuple[str, str]]:
     options, tried = summary["options"], summary["covered"]
     digits, power = power_of_ten(tried["legal_log10"])
     legal = f"{digits} x 10^{power}" if power else digits
-    whole = {"none": "4 KiB", "sector": "512 bytes"}.get(options["tear"], options["tear"])
+    whole = {
+        "none": "4 KiB",
+        "sector": "512 bytes",
+        "inside": "512 bytes; in flight, and not reliable, they may be garbled",
+    }.get(options["tear"], options["tear"])
     rows = [
         ("Moments", f"{tried['cuts']:,} of {tried['moments']:,} at which power could go"),
         ("States the contract allows at these cuts, at most", legal),
@@ -154,6 +160,8 @@ def not_covered(summary: Summary) -> list[str]:
         left.append("the other states that the contract allows (--states with larger numbers, other seeds)")
     if options["tear"] == "none":
         left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
+    if options["tear"] != "inside":
+        left.append("garbage in the sectors of writes in flight (--tear inside)")
     if options["recovery"] == "process":
         left.append("recovery by e2fsck or by the kernel (--recovery e2fsck, --recovery mount)")
     if options["check"] is None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import altair as alt
 
 from emmclab.journal import Journal
-from emmclab.plots import Chart, Figure, Rows, chart_of, dots, tooltip
+from emmclab.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.profile import ledger_line
 from emmclab.report.assemble import assemble
 
 
 def _shares(rows: Rows) -> Chart:
     """Draw the share of each role or sign in the bytes written."""
-    x = alt.X("written_pct:Q", title="share of bytes written, %")
-    return dots(rows, "what", x, "what").encode(color=alt.value("#2563eb"), tooltip=tooltip(rows))
+    names = in_order(rows, "what")
+    return (
+        chart_of(rows, 24 * len(names))
+        .mark_bar()
+        .encode(
+            x=alt.X("written_pct:Q", title="share of bytes written, %"),
+            y=alt.Y("what:N", sort=names, title=None),
+            tooltip=tooltip(rows),
+        )
+    )
 
 
 def _changed(rows: Rows) -> Chart:

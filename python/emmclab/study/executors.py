@@ -7,10 +7,14 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing.connection import wait as wait_for
 from typing import Protocol, TypeVar
+
+#: Time that work has to tidy up once the parent is gone, seconds.
+_TIDY_S = 10.0
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
@@ -74,10 +78,16 @@ class Pool:
 
 
 def _worker() -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone."""
+    """Leave Ctrl-C to the parent, and end when it is gone: by SIGTERM, so that work may tidy up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        sentinel = parent.sentinel
-        threading.Thread(target=lambda: (wait_for([sentinel]), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_end_after, args=[parent.sentinel], daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait_for([sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_TIDY_S)
+    os._exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import duckdb
 
 from emmclab.errors import ConfigError, InputError
+from emmclab.files import folder_aside, written
 from emmclab.result_fields import old_names
 from emmclab.study.store import quoted, run_columns
+from emmclab.trace import Trace
 
 
 def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -39,14 +42,32 @@ def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any,
             database.execute(f"create view {name} as {union}")
             if name == "runs" and (older := _older_columns(database, sql)):
                 database.execute(f"create or replace view runs as select *, {older} from ({union})")  # noqa: S608
-        return _answer(database, sql, [str(folder.resolve()) for folder in folders], list(views))
+        database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
+        return _answer(database, sql, list(views))
+
+
+def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask a trace, whose requests are the table `trace`, with the columns of docs/reference/trace-columns.md.
+
+    Returns the names of the columns, and the rows.
+
+    Raises:
+        FormatError: the trace cannot be read.
+        ConfigError: the question is no SQL, or names what is not there.
+    """
+    with folder_aside(Path(tempfile.gettempdir())) as folder, duckdb.connect() as database:
+        copy = folder / "trace.parquet"
+        trace.write(copy)
+        written.pop()  # A temporary file is none that a command keeps.
+        database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
+        database.execute(f"set allowed_paths = {[str(copy)]!r}")
+        return _answer(database, sql, ["trace"])
 
 
 def _answer(
-    database: duckdb.DuckDBPyConnection, sql: str, allowed: list[str], tables: list[str]
+    database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    # Results are read; a question may not read or write other files.
-    database.execute(f"set allowed_directories = {allowed!r}")
+    # What was allowed is read; a question may not read or write other files.
     database.execute("set enable_external_access = false")
     try:
         asked = database.extract_statements(sql)
@@ -80,10 +101,11 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
-    hint = f"there are: {', '.join(tables)}; `describe runs` lists columns"
+    columns = f"`describe {'runs' if 'runs' in tables else tables[0]}` lists columns"
+    hint = f"there are: {', '.join(tables)}; {columns}"
     if near:
         names = ", ".join(re.findall(r'"([^"]+)"', near[1])[:3])
-        hint = f"did you mean {names}? `describe runs` lists columns"
+        hint = f"did you mean {names}? {columns}"
     message = f"{first}\n{place[0]}" if place else first
     return ConfigError(message, kind="config", field="SQL", hint=hint)
 

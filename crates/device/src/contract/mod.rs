@@ -12,8 +12,7 @@
 //!    completion or later is complete (`EXT_CSD` `FLUSH_CACHE` [32] bit 0). A write with PREFLUSH is such a flush for
 //!    what was complete when it came.
 //! 4. *Reliable write* (CMD23 bit 31) and *forced programming* (CMD23 bit 24) go past the cache: their version is durable
-//!    when they are complete. A reliable write that is cut leaves each sector old or new, never in between; the model
-//!    gives that to every write, since a page is programmed whole or not at all.
+//!    when they are complete. A reliable write that is cut leaves each sector old or new, never in between (6.6.8.1).
 //! 5. *Barrier* (eMMC 5.1, JESD84-B51, 6.6.37; `EXT_CSD` `FLUSH_CACHE` bit 1): if data written after a barrier is there, then all
 //!    that was complete before the barrier is durable.
 //! 6. *Discard* takes every promise about the whole map units in its range back from its arrival on: each sector may hold nothing or
@@ -27,6 +26,12 @@
 //!    writes, as if a barrier stood before each. If any data of a write is there, then all that was complete when it came is
 //!    durable; reliable writes and forced programming are no exception. A barrier says nothing more. To keep this
 //!    where planes finish out of order, a page counts after a cut only where all pages before it do.
+//!
+//! 10. *In flight.* A write that is not complete at `t` may leave undefined data, neither old nor new, in any of its sectors,
+//!     whatever stood there, and counts as there for rules 5, 8 and 9; reliable writes are the exception. The standard promises of
+//!     reliable writes alone that their target "never contains undefined data"; of others, that data written before is at risk or
+//!     not (`EXT_CSD` `WR_REL_SET` [167]). A simulated device leaves each sector old or new, as a page is programmed whole or not
+//!     at all; sectors that no command in flight writes keep rule 1.
 //!
 //! Nothing else is promised. In particular, plain writes in a cache that is not FIFO reach the flash in any order, and one of two
 //! overlapping requests in flight may win.

@@ -45,23 +45,46 @@ pub struct Broken {
     pub promised: Version,
 }
 
+fn of_barrier(barrier: &Barrier) -> Order {
+    Order { after: barrier.from..Version::MAX, before: 0..barrier.from, complete_by: Some(barrier.came) }
+}
+
 impl Promises {
     /// The promises about order that say more than [`Promises::promised`]. Barriers come in their order, and of two the later one
     /// promises all that the earlier one does.
     pub fn orders(&self) -> impl Iterator<Item = Order> {
-        let barriers = self.barriers.iter().map(|barrier| Order {
-            after: barrier.from..Version::MAX,
-            before: 0..barrier.from,
-            complete_by: Some(barrier.came),
-        });
-        let packs = self.packs.iter().flat_map(|pack| {
+        self.barriers.iter().map(of_barrier).chain(self.pack_orders())
+    }
+
+    /// Those of packed writes: an entry and the ones before it.
+    pub fn pack_orders(&self) -> impl Iterator<Item = Order> {
+        self.packs.iter().flat_map(|pack| {
             (pack.first + 1..pack.end).map(|entry| Order {
                 after: entry..pack.end,
                 before: pack.first..entry,
                 complete_by: None,
             })
-        });
-        barriers.chain(packs)
+        })
+    }
+
+    /// The orders that hold where data of this version is there: of barriers the last one, and those of its pack.
+    pub fn orders_of(&self, version: Version) -> impl Iterator<Item = Order> {
+        let barriers = self.barriers.partition_point(|barrier| barrier.from <= version);
+        let last = barriers.checked_sub(1).map(|place| of_barrier(&self.barriers[place]));
+        last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
+    }
+
+    /// What stands before barriers, beyond what is promised anyway: first sector, end, version, and the oldest version with which it has
+    /// to be there. Of a sector of several versions each is given.
+    pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
+        let last = self.barriers.last().map(of_barrier);
+        let owed = last.into_iter().flat_map(|order| self.owed_by(&order).collect::<Vec<_>>());
+        owed.filter_map(|(first, end, version)| {
+            let complete = self.completion(version)?;
+            let later = self.barriers.partition_point(|barrier| barrier.from <= version);
+            let after = self.barriers.partition_point(|barrier| barrier.came < complete);
+            self.barriers.get(later.max(after)).map(|barrier| (first, end, version, barrier.from))
+        })
     }
 
     /// What has to be there where an order holds, beyond what is promised anyway: first sector, end, oldest version.

@@ -163,6 +163,13 @@ impl Promises {
         self.bases.get(sector).copied().unwrap_or(0)
     }
 
+    /// Whether a cut now may leave anything in the sectors of a command (rule 10): it is a write in flight, and not a reliable one.
+    pub fn leaves_undefined(&self, version: Version) -> bool {
+        self.in_flight.get(&version).is_some_and(|command| {
+            command.op == Op::Write && !command.modifiers.contains(Modifiers::RELIABLE)
+        })
+    }
+
     /// What is promised, in order of sectors: first, end, oldest version that may be there.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Version)> {
         self.bases.iter().flat_map(|(first, end, version)| {
@@ -242,6 +249,11 @@ impl Promises {
                 parts.map(move |(from, to, _)| (from, to, version))
             })
         })
+    }
+
+    /// When a write that is not promised was complete, if it is.
+    pub(super) fn completion(&self, version: Version) -> Option<Nanos> {
+        self.writes.get(&version).and_then(|write| write.complete)
     }
 
     /// The sectors of a write of which no newer version is promised.

@@ -9,7 +9,7 @@ use super::write_buffer::WriteBuffer;
 use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached};
 use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
-use crate::settings::Lie;
+use crate::settings::{Lie, WriteBack};
 
 impl Controller {
     /// A write whose data has come, on a device with RAM for data or with flags.
@@ -24,17 +24,21 @@ impl Controller {
             let end = self.flush_command(request.ready, below);
             request.wait_until(end);
         }
-        if modifiers.contains(Modifiers::RELIABLE) {
+        if modifiers.contains(Modifiers::RELIABLE) && self.reliable_writes {
             request.spend(self.commands.reliable);
         }
         let durable = modifiers.durable() && self.lies != Lie::Fua;
-        if durable || self.write_buffer.is_none() {
+        let around = durable && (self.reliable_writes || modifiers.contains(Modifiers::FORCED));
+        if around || self.write_buffer.is_none() {
             self.write_around(request, below);
         } else {
             self.write_into(request, below);
         }
-        if durable {
+        if around {
             request.complete_by(below.ftl.last_program());
+        } else if durable {
+            let end = self.flush_command(request.ready, below);
+            request.complete_by(end);
         }
     }
 
@@ -58,6 +62,7 @@ impl Controller {
     fn write_into<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let Some(buffer) = &mut self.write_buffer else { return };
         below.data_moved(request);
+        buffer.leave_until(request.ready, below);
         let (first, units) = below.units_of(request);
         let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
         let mut now = request.ready;
@@ -66,8 +71,9 @@ impl Controller {
             while !buffer.accepts(lpn, covered) && below.stop().is_none() {
                 buffer.leave(now, below);
             }
-            while buffer.written(lpn) == 0 && !buffer.will_fit(1) && below.stop().is_none() {
-                buffer.leave(now, below);
+            if buffer.written(lpn) == 0 && !buffer.will_fit(1) {
+                let more = (lpn.0..first.0 + units).filter(|unit| buffer.written(Lpn(*unit)) == 0).count();
+                buffer.make_room(more as u32, now, below);
             }
             if below.stop().is_some() {
                 return;
@@ -167,6 +173,24 @@ impl WriteBuffer {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
             self.write_units_back(first, end, ready, below);
+        }
+    }
+
+    /// What has to leave for `units` more leaves together, so that planes work beside each other.
+    fn make_room<L: Observer>(&mut self, units: u32, ready: Nanos, below: &mut Below<'_, L>) {
+        while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
+            self.leave(ready, below);
+        }
+    }
+
+    /// An eager buffer goes on with what it holds while the data of the next write comes, until `until`.
+    fn leave_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+        while self.write_back == WriteBack::Eager && !self.is_empty() && below.stop().is_none() {
+            let at = self.since.max(below.nand.first_free());
+            if at >= until {
+                break;
+            }
+            self.leave(at, below);
         }
     }
 

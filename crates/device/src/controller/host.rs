@@ -71,7 +71,7 @@ impl Controller {
     ) {
         self.dispatch_until(Nanos::MAX, below);
         request.spend(self.commands.before_write(0));
-        let end: Nanos = if modifiers.contains(Modifiers::BARRIER) {
+        let end: Nanos = if modifiers.contains(Modifiers::BARRIER) && self.barriers {
             self.barrier(request.ready, below);
             request.ready
         } else {

@@ -54,6 +54,7 @@ impl Clock {
 }
 
 /// Command path, write buffer, power and background work of a device.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub(crate) struct Controller {
     commands: Commands,
     power: Power,
@@ -64,6 +65,9 @@ pub(crate) struct Controller {
     background: Background,
     share_packed_pages: bool,
     promises_write_order: bool,
+    /// Whether reliable writes and barriers are there; where not, a flush takes their place.
+    reliable_writes: bool,
+    barriers: bool,
     lies: Lie,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
@@ -87,6 +91,8 @@ impl Controller {
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
             promises_write_order: settings.cache.promises_write_order(),
+            reliable_writes: settings.features.reliable_write,
+            barriers: settings.features.barrier,
             lies: settings.cache.lies,
             pack: Vec::new(),
             clock: Clock::NEW,

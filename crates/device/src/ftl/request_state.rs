@@ -23,7 +23,7 @@ impl LatencyBreakdown {
     /// Both, one after the other.
     #[inline]
     #[must_use]
-    pub(crate) fn then(self, other: Self) -> Self {
+    pub fn then(self, other: Self) -> Self {
         Self {
             queue: self.queue + other.queue,
             controller: self.controller + other.controller,

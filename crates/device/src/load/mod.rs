@@ -17,7 +17,7 @@ use emmclab_base::{Bytes, Error, Kind, Result};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
-use crate::settings::Settings;
+use crate::settings::{Settings, SlcMode};
 pub use explain::Row;
 use presets::closest;
 pub use presets::{Preset, presets};
@@ -168,7 +168,7 @@ impl DeviceConfig {
     }
 
     /// The same device with another capacity: the blocks of each group in a plane grow or shrink in proportion, up to the
-    /// next count that holds `bytes`. Its name then ends in `label`, which is `bytes` in words.
+    /// next count that holds `bytes`; those in SLC mode stay. Its name then ends in `label`, which is `bytes` in words.
     ///
     /// # Errors
     /// [`Kind::Config`] where no number of blocks gives a possible device.
@@ -194,7 +194,11 @@ impl DeviceConfig {
             let mut pairs = vec![("name".to_owned(), format!("\"{name}\""))];
             for (index, group) in groups.iter().enumerate() {
                 let key = format!("geometry.block_groups.{index}");
-                pairs.push((format!("{key}.blocks"), scaled(group.blocks, factor).to_string()));
+                let slc = &self.settings.slc;
+                let takes = slc.mode != SlcMode::Off && slc.group as usize == index;
+                let kept = if takes { slc.blocks } else { 0 };
+                let blocks = scaled(group.blocks.saturating_sub(kept), factor).saturating_add(kept);
+                pairs.push((format!("{key}.blocks"), blocks.to_string()));
                 if group.spare_blocks > 0 {
                     pairs.push((
                         format!("{key}.spare_blocks"),

@@ -28,6 +28,7 @@ pub fn presets() -> &'static [Preset] {
         "galaxys2",
         "emmc51-tlc",
         "emmc51-cache",
+        "emmc50-cache",
         "microsd-class10",
         "sdcard",
         "small-1gb"

@@ -1,12 +1,10 @@
 //! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
 use super::faults::Faults;
-use crate::settings::{BusMode, Lie, Scheduling, Settings, SlcMode, WriteBack};
+use crate::settings::{BusMode, Lie, MOST_PACKED, Scheduling, Settings, SlcMode, WriteBack};
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;
-/// Entries that the header block of a packed command has room for.
-const MOST_PACKED: u32 = 63;
 /// Largest RAM of a device: 1 GB.
 const MOST_KB: u32 = 1 << 20;
 
@@ -37,14 +35,26 @@ fn controller(settings: &Settings, faults: &mut Faults) {
 fn host(settings: &Settings, faults: &mut Faults) {
     let host = &settings.host;
     faults.amount("host.fetch_us", host.fetch_us);
+    let features = &settings.features;
     let packs = host.packed_writes > 0 || host.packed_reads > 0;
-    for (key, most) in [("host.packed_writes", host.packed_writes), ("host.packed_reads", host.packed_reads)]
-    {
-        if most == 1 || most > MOST_PACKED {
-            faults
-                .add(format!("`{key}` is {most}; a packed command has 2 to {MOST_PACKED} entries, 0 is off"));
+    for (name, asked, taken) in [
+        ("packed_writes", host.packed_writes, features.packed_writes),
+        ("packed_reads", host.packed_reads, features.packed_reads),
+    ] {
+        for (section, most) in [("host", asked), ("features", taken)] {
+            if most == 1 || most > MOST_PACKED {
+                faults.add(format!(
+                    "`{section}.{name}` is {most}; a packed command has 2 to {MOST_PACKED} entries, 0 is off"
+                ));
+            }
+        }
+        if asked > taken {
+            faults.add(format!(
+                "`host.{name}` is {asked}, but the device takes {taken}: see `features.{name}`"
+            ));
         }
     }
+    kernel(settings, faults);
     if packs && settings.controller.queue_depth != 1 {
         faults.add(format!(
             "packed commands need one command at a time: set controller.queue_depth = 1 (it is {})",
@@ -61,6 +71,29 @@ fn host(settings: &Settings, faults: &mut Faults) {
     }
     if packs && (host.packed_max_kb < 8 || host.packed_max_kb > MOST_KB) {
         faults.add(format!("`host.packed_max_kb` is {}; it must be 8 to {MOST_KB}", host.packed_max_kb));
+    }
+}
+
+/// Functions that the named kernel does not have.
+fn kernel(settings: &Settings, faults: &mut Faults) {
+    let (host, depth) = (&settings.host, settings.controller.queue_depth);
+    let Some(rules) = host.kernel.rules() else { return };
+    if host.packed_writes > 0 && !rules.packs {
+        faults.add(format!(
+            "`host.packed_writes` is {}, but the kernel of `host.kernel` packs nothing: take linux_4.9, or given",
+            host.packed_writes
+        ));
+    }
+    if host.packed_reads > 0 {
+        faults.add(format!(
+            "`host.packed_reads` is {}, but no Linux packs reads: set host.kernel = \"given\"",
+            host.packed_reads
+        ));
+    }
+    if depth > 1 && !rules.queues {
+        faults.add(format!(
+            "`controller.queue_depth` is {depth}, but the kernel of `host.kernel` knows no command queue (Linux 4.16): set it to 1"
+        ));
     }
 }
 

@@ -8,11 +8,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSettings {
+    /// The kernel whose block layer and MMC driver decide which commands the flags of a request become.
+    pub kernel: KernelEra,
     /// Longest request that merging neighbours in the block layer's queue makes; 0 = no merging. Linux allows 512 KB.
     pub merge_max_kb: u32,
-    /// Most write requests in one packed command (`EXT_CSD` `MAX_PACKED_WRITES`, eMMC 4.5); 0 = no packing.
+    /// Most write requests in one packed command (at most `features.packed_writes`); 0 = no packing, or as many as the device
+    /// takes with a `kernel` that packs and one command in the device at a time.
     pub packed_writes: u32,
-    /// Most read requests in one packed command (`EXT_CSD` `MAX_PACKED_READS`, eMMC 4.5); 0 = no packing.
+    /// Most read requests in one packed command (at most `features.packed_reads`); 0 = no packing. Linux never packed reads.
     pub packed_reads: u32,
     /// Most data in a packed command, its header block not counted.
     pub packed_max_kb: u32,
@@ -30,6 +33,71 @@ impl HostSettings {
 
 impl Default for HostSettings {
     fn default() -> Self {
-        Self { merge_max_kb: 0, packed_writes: 0, packed_reads: 0, packed_max_kb: 16384, fetch_us: 0.0 }
+        Self {
+            kernel: KernelEra::Given,
+            merge_max_kb: 0,
+            packed_writes: 0,
+            packed_reads: 0,
+            packed_max_kb: 16384,
+            fetch_us: 0.0,
+        }
+    }
+}
+
+/// Kernels that differ in the commands that they make of the flags of a request. No Linux driver uses forced programming.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum KernelEra {
+    /// No kernel in particular: a request is one command with the flags that it has.
+    #[default]
+    #[serde(rename = "given")]
+    Given,
+    /// 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) goes by reliable write as FUA does.
+    #[serde(rename = "linux_3.10")]
+    Linux310,
+    /// 4.4 to 4.9: writes are packed, and only FUA is a reliable write (commit d3df0465db00).
+    #[serde(rename = "linux_4.9")]
+    Linux49,
+    /// 4.10 and later: nothing is packed (commit 03d640ae1f9b), and FUA is a reliable write.
+    #[serde(rename = "linux_5.10")]
+    Linux510,
+    /// The same without FUA: a write with FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4) and on hosts
+    /// without CMD23.
+    #[serde(rename = "linux_no_fua")]
+    LinuxNoFua,
+    /// Kernels of phone makers, from 3.10 to 4.4: as `linux_4.9`, but a write with preflush and FUA, the commit of a journal, has a
+    /// cache barrier before it instead of a flush; nothing, where the cache keeps the order of writes.
+    #[serde(rename = "vendor_barrier")]
+    VendorBarrier,
+}
+
+/// What the block layer and driver of a kernel do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule by itself")]
+pub struct KernelRules {
+    /// Whether writes that wait behind each other become packed commands.
+    pub packs: bool,
+    /// Whether metadata is written by reliable write.
+    pub reliable_metadata: bool,
+    /// Whether FUA is a reliable write, where the device has that; otherwise it is a flush after the write.
+    pub fua: bool,
+    /// Whether a commit has a cache barrier before it instead of a flush.
+    pub barriers: bool,
+    /// Whether the kernel knows the command queue of eMMC 5.1 (Linux 4.16).
+    pub queues: bool,
+}
+
+impl KernelEra {
+    /// What it does; `None` where no kernel is meant.
+    pub const fn rules(self) -> Option<KernelRules> {
+        let linux =
+            KernelRules { packs: false, reliable_metadata: false, fua: true, barriers: false, queues: true };
+        Some(match self {
+            Self::Given => return None,
+            Self::Linux310 => KernelRules { packs: true, reliable_metadata: true, queues: false, ..linux },
+            Self::Linux49 => KernelRules { packs: true, queues: false, ..linux },
+            Self::Linux510 => linux,
+            Self::LinuxNoFua => KernelRules { fua: false, ..linux },
+            Self::VendorBarrier => KernelRules { packs: true, barriers: true, ..linux },
+        })
     }
 }

@@ -4,6 +4,7 @@
 mod allocation;
 mod cache;
 mod controller;
+mod features;
 mod gc;
 mod geometry;
 mod host;
@@ -21,9 +22,11 @@ use serde::{Deserialize, Serialize};
 pub use allocation::{AllocationSettings, StripeOrder};
 pub use cache::{CachePolicy, CacheSettings, Lie, WriteBack};
 pub use controller::{BusMode, ControllerSettings, Scheduling};
+pub use features::FeatureSettings;
+pub(crate) use features::MOST_PACKED;
 pub use gc::{GcMode, GcSettings};
 pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
-pub use host::HostSettings;
+pub use host::{HostSettings, KernelEra, KernelRules};
 pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
 pub use power::{PowerSettings, WakeQuantile};
 pub use slc::{SlcMode, SlcSettings};
@@ -87,6 +90,8 @@ pub struct Settings {
     pub timing: TimingSettings,
     /// Between the host and the flash.
     pub controller: ControllerSettings,
+    /// What it can do beyond plain reads and writes.
+    pub features: FeatureSettings,
     /// Where logical data is found.
     pub mapping: MappingSettings,
     /// Where new data goes.

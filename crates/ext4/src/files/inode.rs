@@ -2,6 +2,8 @@
 //!
 //! Source: Linux `Documentation/filesystems/ext4/inodes.rst`; `fs/ext4/inode.c`.
 
+use std::ops::Range;
+
 use bitflags::bitflags;
 use emmclab_base::Result;
 
@@ -112,7 +114,43 @@ impl Inode {
     }
 }
 
+/// Where the inodes of a block group lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeTable {
+    /// Its blocks.
+    pub blocks: Range<u64>,
+    /// The number of the first inode.
+    pub first_inode: u32,
+    /// How many there are.
+    pub inodes: u32,
+}
+
+impl InodeTable {
+    /// Whether an inode stands here.
+    pub fn holds(&self, inode: u32) -> bool {
+        inode.checked_sub(self.first_inode).is_some_and(|index| index < self.inodes)
+    }
+}
+
 impl<B: Blocks> Filesystem<B> {
+    /// Where the inodes lie, group by group.
+    ///
+    /// # Errors
+    ///
+    /// A bad checksum of a group's descriptor.
+    pub fn inode_tables(&self) -> Result<Vec<InodeTable>> {
+        let superblock = self.superblock();
+        let inodes = superblock.inodes_per_group;
+        let bytes = u64::from(inodes) * u64::from(superblock.inode_size);
+        let blocks = bytes.div_ceil(u64::from(superblock.block_size));
+        let tables = (0..superblock.inodes / inodes).map(|number| {
+            let first = self.group(number)?.inode_table;
+            let blocks = first..first.saturating_add(blocks);
+            Ok(InodeTable { blocks, first_inode: number * inodes + 1, inodes })
+        });
+        tables.collect()
+    }
+
     /// The inode of a number; the numbers start at 1.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ mod walk;
 pub(crate) use directory::record_length;
 pub use directory::{Entry, FileKind};
 pub(crate) use group::Group;
-pub use inode::{Inode, InodeFlags};
+pub use inode::{Inode, InodeFlags, InodeTable};
 pub use runs::Run;
 pub use walk::Walk;
 

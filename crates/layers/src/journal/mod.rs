@@ -30,8 +30,9 @@ use std::io;
 use emmclab_base::{BlockNote, Modifiers, Op, Result, Role, SectorSet};
 use toml::Table;
 
+use crate::in_flight::InFlight;
 use crate::kind::{Kind, read_settings};
-use crate::layer::{Area, Below, Decision, Layer, ReadAt};
+use crate::layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt};
 use crate::plan::{Memory, Plan};
 use crate::request::HostRequest;
 use crate::setting::settings_of;
@@ -52,6 +53,15 @@ pub(crate) const KIND: Kind = Kind {
     settings: settings_of::<JournalSettings>,
 };
 
+/// Whether the blocks in the log go to their place in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draining {
+    No,
+    Asked,
+    /// The plan is under way; requests wait for its end.
+    Running,
+}
+
 /// A layer below a journaling file system.
 pub struct Journal {
     features: Features,
@@ -64,6 +74,7 @@ pub struct Journal {
     held: Held,
     log: Option<Log>,
     recovered: bool,
+    draining: Draining,
     /// The first transaction that the journal has not forgotten, and the last one that is durable.
     tail: Option<u32>,
     durable: Option<u32>,
@@ -95,6 +106,7 @@ impl Journal {
             held: Held::default(),
             log: area.map(|area| Log::new(area, 0)),
             recovered: false,
+            draining: Draining::No,
             tail: None,
             durable: None,
             commits: Vec::new(),
@@ -328,6 +340,9 @@ impl Layer for Journal {
     }
 
     fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) -> Decision {
+        if self.draining == Draining::Running {
+            return Decision::Defer(Defer::Overlap);
+        }
         plan.flag(request.modifiers);
         match request.op {
             Op::Read => self.read(request, plan),
@@ -367,6 +382,28 @@ impl Layer for Journal {
             }
             *request != id
         });
+    }
+
+    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+        let Some(log) = self.log.as_mut().filter(|log| self.draining == Draining::Asked && !log.is_empty())
+        else {
+            return Background::None;
+        };
+        if !in_flight.is_empty() {
+            return Background::Later;
+        }
+        recovery::rebuild(log, plan);
+        commit::write_void(log, plan);
+        self.draining = Draining::Running;
+        Background::Run
+    }
+
+    fn background_done(&mut self) {
+        self.draining = Draining::No;
+    }
+
+    fn drain(&mut self) {
+        self.draining = Draining::Asked;
     }
 
     fn clear_counters(&mut self) {

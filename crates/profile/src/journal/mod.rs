@@ -1,10 +1,10 @@
 //! What journaling costs: by the roles of blocks where a trace has block notes, else as far as flags and addresses tell.
 
-mod barriers;
 mod commits;
 mod over_time;
 mod roles;
 mod signs;
+mod synchronous;
 
 use emmclab_trace::formats::recorded_flags;
 use emmclab_trace::{Activity, Batch, BlockNote, Flags, Header, Nanos, Op, Request};
@@ -14,11 +14,11 @@ use crate::elapsed;
 use crate::merge::Join;
 use crate::names::NameMap;
 use crate::report::{Commits, JournalReport, KindRow};
-use barriers::Barriers;
 use commits::Transactions;
 use over_time::OverTime;
 use roles::Roles;
 use signs::Signs;
+use synchronous::Synchronous;
 
 /// Sectors in a KB.
 const SECTORS_PER_KB: f64 = 2.0;
@@ -57,7 +57,7 @@ pub(crate) struct JournalCost {
     noted: u64,
     roles: Roles,
     transactions: Transactions,
-    barriers: Barriers,
+    synchronous: Synchronous,
     signs: Signs,
     over_time: OverTime,
 }
@@ -67,7 +67,7 @@ impl JournalCost {
         self.first.get_or_insert(request.arrival);
         self.last = self.last.max(request.complete.unwrap_or(request.arrival));
         self.requests += 1;
-        self.barriers.add(request);
+        self.synchronous.add(request);
         let bin = self.over_time.bin(request.arrival);
         bin.add(request);
         if request.op != Op::Write {
@@ -97,7 +97,7 @@ impl JournalCost {
         self.noted += other.noted;
         self.roles.merge(&other.roles);
         self.transactions.merge(other.transactions, join, space_of);
-        self.barriers.merge(&other.barriers);
+        self.synchronous.merge(&other.synchronous);
         self.signs.merge(&other.signs);
         self.over_time.merge(other.over_time, join == Join::Separate);
     }
@@ -138,9 +138,9 @@ impl JournalCost {
             by_sign: if by_roles { Vec::new() } else { self.signs.rows(self.written_sectors) },
             logged: by_roles.then(|| self.roles.logged()),
             changed_sectors: if by_roles { self.roles.changed_rows() } else { Vec::new() },
-            barriers: self.barriers.rows(counted),
-            barrier_time_pct: self.barriers.time_pct(),
-            synchronous_writes: self.barriers.synchronous_writes(),
+            synchronous: self.synchronous.rows(counted),
+            flush_fua_time_pct: self.synchronous.flush_fua_time_pct(),
+            synchronous_writes: self.synchronous.all(),
             by_commit_rate: over_time::by_rate(&over_time),
             over_time,
             commits,

@@ -21,26 +21,26 @@ pub(super) struct OverTime(Coarsening<Bin>);
 pub(super) struct Bin {
     written: u64,
     flushes: u64,
-    forced: u64,
+    durable: u64,
     /// By notes.
     commits: u64,
     journal: u64,
     /// By the flag of the journal's thread.
     flagged: u64,
-    flagged_forced: u64,
-    forced_sectors: u64,
+    flagged_durable: u64,
+    durable_sectors: u64,
 }
 
 impl Cell for Bin {
     fn add(&mut self, other: &Self) {
         self.written += other.written;
         self.flushes += other.flushes;
-        self.forced += other.forced;
+        self.durable += other.durable;
         self.commits += other.commits;
         self.journal += other.journal;
         self.flagged += other.flagged;
-        self.flagged_forced += other.flagged_forced;
-        self.forced_sectors += other.forced_sectors;
+        self.flagged_durable += other.flagged_durable;
+        self.durable_sectors += other.durable_sectors;
     }
 }
 
@@ -52,14 +52,14 @@ impl Bin {
         }
         let sectors = u64::from(request.sectors);
         self.written += sectors;
-        let forced = request.flags.intersects(Flags::FUA.union(Flags::PREFLUSH));
-        if forced {
-            self.forced += 1;
-            self.forced_sectors += sectors;
+        let durable = request.flags.intersects(Flags::FUA.union(Flags::PREFLUSH));
+        if durable {
+            self.durable += 1;
+            self.durable_sectors += sectors;
         }
         if request.flags.contains(Flags::JOURNAL) {
             self.flagged += sectors;
-            self.flagged_forced += u64::from(forced);
+            self.flagged_durable += u64::from(durable);
         }
     }
 
@@ -94,16 +94,17 @@ impl OverTime {
         used.map(|(time_s, width_s, bin)| {
             let (commits, journal) = match (by_roles, by_flag) {
                 (true, _) => (bin.commits, bin.journal),
-                (false, true) => (bin.flagged_forced, bin.flagged),
-                (false, false) => (bin.forced, bin.forced_sectors),
+                (false, true) => (bin.flagged_durable, bin.flagged),
+                (false, false) => (bin.durable, bin.durable_sectors),
             };
             JournalTimeRow {
                 time_s,
                 width_s,
                 commits,
-                commits_per_s: commits as f64 / width_s,
+                // The first bin is cut by the start of the trace, and says no more of a rate than a whole one.
+                commits_per_s: commits as f64 / width_s.max(NARROWEST.as_secs_f64()),
                 flushes: bin.flushes,
-                forced_writes: bin.forced,
+                fua_or_preflush_writes: bin.durable,
                 written_kb: bin.written as f64 / SECTORS_PER_KB,
                 journal_kb: journal as f64 / SECTORS_PER_KB,
                 journal_pct: (bin.written > 0).then(|| 100.0 * journal as f64 / bin.written as f64),

@@ -18,7 +18,7 @@ const RECENT: usize = 64;
 /// A sign; what it means.
 const SIGNS: [(&str, &str); 5] = [
     ("journal", "written by the thread of the journal"),
-    ("fua or preflush", "forced or behind a flush: a commit block, or a file system's own durable write"),
+    ("fua or preflush", "a commit block, or another write that has to be durable"),
     (
         "before such a write",
         "ends where one begins: descriptors and logged blocks lie so before their commit block",
@@ -27,7 +27,7 @@ const SIGNS: [(&str, &str); 5] = [
     ("none", "data, or what no flag tells"),
 ];
 const JOURNAL: usize = 0;
-const FORCED: usize = 1;
+const DURABLE: usize = 1;
 const BEFORE: usize = 2;
 const META: usize = 3;
 const NONE: usize = 4;
@@ -37,7 +37,7 @@ const NONE: usize = 4;
 pub(super) struct Signs {
     by_sign: [Count; SIGNS.len()],
     /// Writes of the journal's thread with the flag fua or preflush.
-    journal_forced: u64,
+    journal_durable: u64,
     recent: VecDeque<Recent>,
 }
 
@@ -59,19 +59,19 @@ struct Recent {
 impl Signs {
     /// Adds a write.
     pub fn add(&mut self, request: &Request, space: u32) {
-        let forced = request.flags.intersects(Flags::FUA.union(Flags::PREFLUSH));
+        let durable = request.flags.intersects(Flags::FUA.union(Flags::PREFLUSH));
         let sign = if request.flags.contains(Flags::JOURNAL) {
             JOURNAL
-        } else if forced {
-            FORCED
+        } else if durable {
+            DURABLE
         } else if request.flags.contains(Flags::META) {
             META
         } else {
             NONE
         };
         self.count(sign, request.sectors.into());
-        self.journal_forced += u64::from(sign == JOURNAL && forced);
-        if sign == FORCED {
+        self.journal_durable += u64::from(sign == JOURNAL && durable);
+        if sign == DURABLE {
             self.mark_before(request.sector.0, space);
         } else if sign != JOURNAL {
             if self.recent.len() == RECENT {
@@ -104,7 +104,7 @@ impl Signs {
             mine.requests += theirs.requests;
             mine.sectors += theirs.sectors;
         }
-        self.journal_forced += other.journal_forced;
+        self.journal_durable += other.journal_durable;
         self.recent.clone_from(&other.recent);
     }
 
@@ -118,18 +118,18 @@ impl Signs {
         if by_flag {
             return Some(self.by_sign[JOURNAL].sectors);
         }
-        let sectors = self.by_sign[FORCED].sectors + self.by_sign[BEFORE].sectors;
+        let sectors = self.by_sign[DURABLE].sectors + self.by_sign[BEFORE].sectors;
         (sectors > 0).then_some(sectors)
     }
 
-    /// Commits: those that the recording counted, else forced writes.
+    /// Commits: those that the recording counted, else writes with fua or preflush.
     pub fn commits(&self, activity: &Activity, by_flag: bool, duration_s: f64) -> Option<Commits> {
         let commits: u64 = activity.journals.iter().map(|journal| journal.commits).sum();
         if commits > 0 {
             return Some(counted("events of the journal", commits, duration_s));
         }
-        let forced = if by_flag { self.journal_forced } else { self.by_sign[FORCED].requests };
-        (forced > 0).then(|| counted("writes with fua or preflush", forced, duration_s))
+        let durable = if by_flag { self.journal_durable } else { self.by_sign[DURABLE].requests };
+        (durable > 0).then(|| counted("writes with fua or preflush", durable, duration_s))
     }
 
     /// Signs that occur; shares are of all written sectors.

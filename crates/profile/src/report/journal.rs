@@ -34,11 +34,11 @@ pub struct JournalReport {
     pub logged: Option<Logged>,
     /// Logged blocks by the number of their changed sectors.
     pub changed_sectors: Vec<ChangedRow>,
-    /// Synchronous writes by kind; all but the last kind are barriers.
-    pub barriers: Vec<BarrierRow>,
-    /// Service times of barriers (flushes, writes with preflush or fua) in those of all synchronous writes, percent; `None`
+    /// Synchronous writes by kind.
+    pub synchronous: Vec<SynchronousRow>,
+    /// Service times of flushes and of writes with preflush or fua in those of all synchronous writes, percent; `None`
     /// without service times.
-    pub barrier_time_pct: Option<f64>,
+    pub flush_fua_time_pct: Option<f64>,
     /// All synchronous writes.
     pub synchronous_writes: SynchronousWrites,
     /// Bins of time of a second or wider.
@@ -143,7 +143,7 @@ pub struct ChangedRow {
 
 /// Synchronous writes of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BarrierRow {
+pub struct SynchronousRow {
     /// `flush`, `preflush`, `fua`, `preflush and fua` or `other synchronous write`.
     pub kind: &'static str,
     /// Requests.
@@ -178,15 +178,15 @@ pub struct JournalTimeRow {
     pub width_s: f64,
     /// Commits; where roles are not known, writes with fua or preflush.
     pub commits: u64,
-    /// The same per second.
+    /// The same per second, over a second at least.
     pub commits_per_s: f64,
     /// Flushes.
     pub flushes: u64,
     /// Writes with fua or preflush.
-    pub forced_writes: u64,
+    pub fua_or_preflush_writes: u64,
     /// Bytes written, KB.
     pub written_kb: f64,
-    /// Bytes of the journal, KB; where roles are not known, those of the journal's thread, or of `forced_writes`.
+    /// Bytes of the journal, KB; where roles are not known, those of the journal's thread, or of `fua_or_preflush_writes`.
     pub journal_kb: f64,
     /// Their share of written bytes, percent.
     pub journal_pct: Option<f64>,

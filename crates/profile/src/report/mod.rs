@@ -21,8 +21,8 @@ pub use figures::{
 };
 pub use finding::{Finding, FindingKind, Shown};
 pub use journal::{
-    BarrierRow, ChangedRow, CommitRateRow, Commits, JournalReport, JournalTimeRow, KindRow, Logged, RoleRow,
-    SignRow, SynchronousWrites,
+    ChangedRow, CommitRateRow, Commits, JournalReport, JournalTimeRow, KindRow, Logged, RoleRow, SignRow,
+    SynchronousRow, SynchronousWrites,
 };
 pub use reissues::{ReissueFigures, Reissues};
 pub use tables::{

@@ -3,22 +3,26 @@
 //! Requests wait in the order of arrival. Whenever a tag of the device's queue is free, the driver fetches the first one; a write
 //! takes the writes directly behind it along as one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and
 //! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
-//! with it, as long as nothing between them touches the same sectors.
+//! with it, as long as nothing between them touches the same sectors. Where the settings name a kernel, the flags of a request
+//! become the commands that this kernel sends (`driver.rs`); a request of several commands is complete with its last.
 //!
 //! Requests and commands have numbers of their own, both counted from 0: a request's in order of arrival, a command's in
 //! the order in which the device gets them, each entry of a packed command for itself.
 
+mod driver;
 mod queue;
 mod tags;
 #[cfg(test)]
 mod tests;
 
-use emmclab_device::{Command, HostSettings, RequestCompleted, Settings};
+use emmclab_device::{Command, HostSettings, LatencyBreakdown, RequestCompleted, Settings};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
 use crate::numbered::Numbered;
 
+pub use driver::DriverCounts;
+use driver::{Driver, Sequence};
 use queue::{Queue, packable};
 use tags::Tags;
 
@@ -37,14 +41,29 @@ pub struct HostCounts {
     pub packs_by_entries: Vec<u64>,
     /// Bytes of the largest command, header blocks not counted.
     pub largest_command_bytes: u64,
+    /// What became of flags, where `host.kernel` names a kernel.
+    pub driver: Option<DriverCounts>,
 }
 
 /// A request that is not complete.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     command: Command,
     /// The next request merged into the same command, by number.
     next: Option<u64>,
+    /// Commands that follow the one under way.
+    rest: Sequence,
+    /// Those that are complete.
+    done: Option<Done>,
+}
+
+/// Commands of a request that are complete.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    start: Nanos,
+    complete: Nanos,
+    subrequests: u32,
+    waits: LatencyBreakdown,
 }
 
 /// A command in the device: its first request and its tag.
@@ -58,6 +77,7 @@ struct Sent {
 #[derive(Debug)]
 pub(crate) struct HostQueue {
     queue: Queue,
+    driver: Option<Driver>,
     /// Largest number of entries of a packed read and of a packed write.
     packed: [u32; 2],
     packed_sectors: u64,
@@ -72,14 +92,17 @@ pub(crate) struct HostQueue {
 impl HostQueue {
     /// The queue that the settings ask for, or `None` where every request is a command.
     pub fn new(settings: &Settings) -> Option<Self> {
-        let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, fetch_us: _ } =
-            settings.host;
-        if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 {
+        let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
+        let driver = Driver::new(settings);
+        if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 && driver.is_none() {
             return None;
         }
+        let by_kernel = driver.as_ref().map_or(0, Driver::packed_writes);
+        let packed_writes = if packed_writes > 0 { packed_writes } else { by_kernel };
         let most = packed_writes.max(packed_reads).max(1) as usize;
         Some(Self {
             queue: Queue::new(merge_max_kb * 2),
+            driver,
             packed: [packed_reads.max(1), packed_writes.max(1)],
             packed_sectors: u64::from(packed_max_kb) * 2,
             tags: Tags::new(settings.controller.queue_depth),
@@ -91,20 +114,38 @@ impl HostQueue {
     }
 
     /// What it did so far.
-    pub fn counts(&self) -> &HostCounts {
-        &self.counts
+    pub fn counts(&self) -> HostCounts {
+        HostCounts { driver: self.driver.as_ref().map(Driver::counts), ..self.counts.clone() }
     }
 
-    /// Puts a request into the queue, or into one that waits there. Returns its number.
-    pub fn push(&mut self, command: &Command) -> u64 {
-        let number = self.open.push(Open { command: *command, next: None });
+    /// Puts a request into the queue, or into one that waits there; adds its completion where it needs no command. Returns its
+    /// number.
+    pub fn push(&mut self, request: &Command, requests: &mut Vec<RequestCompleted>) -> u64 {
+        let mut rest = Sequence::new();
+        let first = match &mut self.driver {
+            None => Some(*request),
+            Some(driver) => {
+                rest = driver.sequence(request);
+                driver::next(&mut rest, request.arrival)
+            }
+        };
+        let number = self.open.push(Open { command: *request, next: None, rest, done: None });
+        if let Some(first) = first {
+            self.enqueue(&first, number);
+        } else {
+            self.open.take(number);
+            requests.push(completed_at_once(request, number));
+        }
+        number
+    }
+
+    fn enqueue(&mut self, command: &Command, number: u64) {
         if let Some(last) = self.queue.push(command, number) {
             self.counts.merged += 1;
             if let Some(last) = self.open.get_mut(last) {
                 last.next = Some(number);
             }
         }
-        number
     }
 
     /// When the driver begins to fetch the next command: before a tag is free, where a command runs. `None` where none waits or
@@ -132,7 +173,11 @@ impl HostQueue {
             sectors += u64::from(command.sectors);
             self.sent.push(Sent { first, tag });
             self.tags.occupy(tag);
-            commands.push(Command { arrival: at, ..command });
+            let mut sent = Command { arrival: at, ..command };
+            if let Some(driver) = &mut self.driver {
+                driver.send(&mut sent);
+            }
+            commands.push(sent);
         }
         let entries = commands.len();
         self.counts.commands += 1;
@@ -144,28 +189,65 @@ impl HostQueue {
         }
     }
 
-    /// The command of number `event.id` is complete: adds the completions of the requests that it is made of.
+    /// The command of number `event.id` is complete: adds the completions of the requests that it is made of, or sends what follows.
     pub fn completed(&mut self, event: &RequestCompleted, requests: &mut Vec<RequestCompleted>) {
         let Some(sent) = self.sent.take(event.id) else { return };
         self.tags.release(sent.tag, event.complete);
         let mut number = Some(sent.first);
         let mut subrequests = event.subrequests;
         while let Some(id) = number {
-            let Some(Open { command, next }) = self.open.take(id) else { return };
-            let Command { arrival, sector, sectors, .. } = command;
+            let Some(open) = self.open.get_mut(id) else { return };
+            number = open.next;
+            let command = open.command;
             let mut waits = event.waits;
-            waits.queue += event.arrival - arrival;
+            waits.queue += event.arrival - open.done.map_or(command.arrival, |done| done.complete);
+            // Page operations are shared; the first request has them all.
+            let own = std::mem::take(&mut subrequests);
+            let done = open.done.map_or(
+                Done { start: event.start, complete: event.complete, subrequests: own, waits },
+                |done| Done {
+                    complete: event.complete,
+                    subrequests: done.subrequests + own,
+                    waits: done.waits.then(waits),
+                    ..done
+                },
+            );
+            if let Some(next) = driver::next(&mut open.rest, event.complete) {
+                open.done = Some(done);
+                self.enqueue(&next, id);
+                continue;
+            }
+            self.open.take(id);
+            let Done { start, complete, subrequests, waits } = done;
+            let Command { arrival, op, sector, sectors, .. } = command;
             requests.push(RequestCompleted {
                 id,
-                arrival,
+                op,
                 sector,
                 sectors,
-                // Page operations are shared; the first request has them all.
-                subrequests: std::mem::take(&mut subrequests),
+                arrival,
+                start,
+                complete,
+                subrequests,
                 waits,
-                ..*event
             });
-            number = next;
         }
+    }
+}
+
+/// A request that needs no command is complete when it comes.
+fn completed_at_once(request: &Command, id: u64) -> RequestCompleted {
+    let Command { arrival, op, sector, sectors, .. } = *request;
+    let waits = LatencyBreakdown::default();
+    RequestCompleted {
+        id,
+        op,
+        sector,
+        sectors,
+        arrival,
+        start: arrival,
+        complete: arrival,
+        subrequests: 0,
+        waits,
     }
 }

@@ -29,11 +29,14 @@ impl Queue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Puts a request at the end, or into a waiting one; gives the number of the request that was the last of that one.
+    /// Puts a request behind those that came before it, or into a waiting one; gives the number of the request that was the last of that one.
     pub fn push(&mut self, command: &Command, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
-            self.waiting.push_back(Queued { command: *command, first: number, last: number });
+            // What follows the first command of a request comes when that is complete, which may be known before.
+            let later = |queued: &&Queued| queued.command.arrival > command.arrival;
+            let place = self.waiting.len() - self.waiting.iter().rev().take_while(later).count();
+            self.waiting.insert(place, Queued { command: *command, first: number, last: number });
         }
         merged
     }

@@ -36,6 +36,8 @@ pub(crate) struct Layered {
     /// When background work was complete last.
     pub(super) background_done: Nanos,
     pub(super) started: bool,
+    /// Layers whose first writes are not complete.
+    pub(super) starting: usize,
     /// The first writes to disk 0, and how many are kept.
     pub(super) first_writes: Vec<(u64, u32)>,
     pub(super) first_wanted: u32,
@@ -93,6 +95,7 @@ impl Layered {
             last_complete: Nanos::ZERO,
             background_done: Nanos::ZERO,
             started: false,
+            starting: 0,
             first_writes: Vec::new(),
             first_wanted: 0,
             moves_data: false,
@@ -206,6 +209,12 @@ impl Layered {
             .hint("this is a defect of the layer"))
     }
 
+    /// Goes on until the layers have started, or as far as a disk that has stopped lets them; returns when that is.
+    pub fn finish_start<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<Nanos> {
+        while self.starting > 0 && self.step_or_stop(disks)? {}
+        Ok(self.now)
+    }
+
     /// The first writes to disk 0.
     pub fn first_writes(&self) -> &[(u64, u32)] {
         &self.first_writes
@@ -224,6 +233,7 @@ impl Layered {
     /// Has the layers start at `at`, before the first request.
     pub fn start<O: Observer>(&mut self, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         self.started = true;
+        self.starting = self.levels.len();
         self.now = at;
         for level in (0..self.levels.len()).rev() {
             let mut plan = self.tasks.plan();

@@ -147,7 +147,8 @@ impl Layered {
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let Task { level, source, request, parent, .. } = self.tasks[task];
         match source {
-            Source::Start | Source::Expanded => {}
+            Source::Expanded => {}
+            Source::Start => self.starting -= 1,
             Source::Background => {
                 self.levels[level].busy = false;
                 self.background_done = self.background_done.max(at);

@@ -24,6 +24,10 @@ pub struct CardSettings {
     /// Volatile cache in bytes (`CACHE_SIZE [252:249]`), a multiple of 128; 0: none, and the host sends no flush, so
     /// that the device must make writes durable before it completes them.
     pub cache_bytes: u64,
+    /// Whether data leaves the cache in the order of the writes (`CACHE_FLUSH_POLICY [240]` bit 0).
+    pub cache_in_order: bool,
+    /// Whether reliable writes of any length are taken (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
+    pub reliable_write: bool,
     /// Sectors that a reliable write treats as one (`REL_WR_SEC_C [222]`), at least 1.
     pub reliable_sectors: u8,
     /// Bytes of an erase group (`HC_ERASE_GRP_SIZE [224]`), a multiple of 512 KiB up to 127.5 MiB.
@@ -58,6 +62,8 @@ impl Default for CardSettings {
             revision: 0x10,
             serial: 1,
             cache_bytes: 512 << 10,
+            cache_in_order: false,
+            reliable_write: true,
             reliable_sectors: 1,
             erase_group_bytes: ERASE_UNIT,
             optimal_write_bytes: 0,
@@ -102,6 +108,13 @@ impl CardSettings {
         }
         if self.barrier && self.cache_bytes == 0 {
             return refuse("barrier", "true".to_owned(), "give the card a cache, or switch barriers off");
+        }
+        if self.cache_in_order && self.cache_bytes == 0 {
+            return refuse(
+                "cache_in_order",
+                "true".to_owned(),
+                "give the card a cache, or switch its order off",
+            );
         }
         if self.reliable_sectors == 0 {
             return refuse("reliable_sectors", "0".to_owned(), "use at least 1");

@@ -46,7 +46,7 @@ impl QueueDisk {
         while self.host.ready_at().is_some_and(|at| at < self.now) {
             self.fetch();
         }
-        self.host.push(&Command::new(self.now, op, sector, sectors))
+        self.host.push(&Command::new(self.now, op, sector, sectors), &mut Vec::new())
     }
 
     fn fetch(&mut self) {

@@ -1,6 +1,7 @@
 //! What is merged, packed and fetched when.
 
 mod below_layers;
+mod kernels;
 
 use emmclab_device::{DeviceConfig, LatencyBreakdown};
 
@@ -14,7 +15,7 @@ fn host(settings: &[(&str, &str)]) -> HostQueue {
 }
 
 fn push(host: &mut HostQueue, at: i64, op: Op, kb_from: u64, kb: u32) {
-    host.push(&Command::new(Nanos(at), op, kb_from * 2, kb * 2));
+    host.push(&Command::new(Nanos(at), op, kb_from * 2, kb * 2), &mut Vec::new());
 }
 
 /// Fetched commands as (op, KB from, KB).

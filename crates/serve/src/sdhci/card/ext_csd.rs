@@ -79,7 +79,7 @@ impl ExtCsd {
         bytes[248] = 50; // GENERIC_CMD6_TIME, 10 ms each
         bytes[247] = 100; // POWER_OFF_LONG_TIME, 10 ms each
         bytes[241] = 10; // INI_TIMEOUT_AP, 100 ms each
-        bytes[240] = 1; // CACHE_FLUSH_POLICY: in order
+        bytes[240] = settings.cache_in_order.into(); // CACHE_FLUSH_POLICY
         bytes[232] = 2; // TRIM_MULT, 300 ms each
         let secure = [(settings.secure_erase, 0), (settings.trim, 4), (settings.sanitize, 6)];
         bytes[231] = secure.iter().map(|(has, bit)| u8::from(*has) << bit).sum();
@@ -103,7 +103,8 @@ impl ExtCsd {
         bytes[194] = 2; // CSD_STRUCTURE: version 1.2
         bytes[192] = 8; // EXT_CSD_REV: 5.1
         bytes[168] = (settings.rpmb_bytes / PARTITION_UNIT) as u8;
-        bytes[166] = 0b100; // WR_REL_PARAM: the enhanced reliable write
+        bytes[167] = 0x1f; // WR_REL_SET: a write that is cut harms no older data, in any partition
+        bytes[166] = u8::from(settings.reliable_write) << 2; // WR_REL_PARAM: the enhanced reliable write
         Self { bytes }
     }
 
@@ -118,8 +119,8 @@ impl ExtCsd {
     /// CMD0: modes are as after power-up, but protection until power is lost stays.
     pub fn reset(&mut self) {
         for at in 0..192 {
-            // Properties lie among the modes: WR_REL_PARAM and RPMB_SIZE_MULT.
-            if !LASTING.contains(&at) && at != 166 && at != 168 {
+            // Properties lie among the modes: WR_REL_PARAM, WR_REL_SET and RPMB_SIZE_MULT.
+            if !LASTING.contains(&at) && !(166..=168).contains(&at) {
                 self.bytes[usize::from(at)] = 0;
             }
         }

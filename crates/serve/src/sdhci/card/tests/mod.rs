@@ -81,7 +81,23 @@ fn ext_csd_states_the_settings() {
     assert_eq!(u32::from_le_bytes(bytes[212..216].try_into().unwrap()), SECTORS as u32);
     assert_eq!(u32::from_le_bytes(bytes[249..253].try_into().unwrap()), 8192, "kilobits");
     assert_eq!((bytes[192], bytes[222], bytes[226], bytes[168], bytes[308]), (8, 8, 32, 32, 0));
+    assert_eq!((bytes[166], bytes[167], bytes[240], bytes[486]), (4, 0x1f, 0, 1));
     assert_eq!(host.state(), 4);
+}
+
+#[test]
+fn ext_csd_states_what_a_device_lacks_and_the_order_of_its_cache() {
+    let settings = CardSettings {
+        cache_in_order: true,
+        barrier: false,
+        reliable_write: false,
+        ..CardSettings::default()
+    };
+    let mut host = Host::with(&settings, SECTORS);
+    host.identify();
+    let bytes = host.read_one(8, 0);
+    assert_eq!((bytes[166], bytes[240], bytes[486]), (0, 1, 0));
+    assert_eq!(host.switch(31, 1), Status::SWITCH_ERROR, "there is no barrier to turn on");
 }
 
 #[test]

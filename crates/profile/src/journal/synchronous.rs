@@ -1,20 +1,20 @@
-//! Flushes and forced writes, and their share of the time of synchronous writes.
+//! Synchronous writes: flushes, writes with preflush or fua, and others; their times.
 
 use emmclab_trace::{Flags, Op, Request};
 
 use crate::elapsed;
 use crate::latency::Distribution;
-use crate::report::{BarrierRow, SynchronousWrites};
+use crate::report::{SynchronousRow, SynchronousWrites};
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Kinds of synchronous writes; all but the last are barriers.
+/// Kinds of synchronous writes; the last are those that only wait.
 const KINDS: [&str; 5] = ["flush", "preflush", "fua", "preflush and fua", "other synchronous write"];
 const OTHER: usize = KINDS.len() - 1;
 
 /// Synchronous writes by kind: flushes, and writes with the flag sync, preflush or fua.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Barriers([Kind; KINDS.len()]);
+pub(super) struct Synchronous([Kind; KINDS.len()]);
 
 #[derive(Clone, Debug, Default)]
 struct Kind {
@@ -23,7 +23,7 @@ struct Kind {
     service: Distribution,
 }
 
-impl Barriers {
+impl Synchronous {
     pub fn add(&mut self, request: &Request) {
         let Some(kind) = kind(request) else { return };
         let kind = &mut self.0[kind];
@@ -44,13 +44,13 @@ impl Barriers {
         self.0.iter().map(|kind| kind.service.sum()).sum()
     }
 
-    /// Time of barriers in that of all synchronous writes, percent; `None` without service times.
-    pub fn time_pct(&self) -> Option<f64> {
+    /// Time of flushes and of writes with preflush or fua in that of all synchronous writes, percent; `None` without service times.
+    pub fn flush_fua_time_pct(&self) -> Option<f64> {
         let all = self.time_ns();
         (all > 0).then(|| 100.0 * (all - self.0[OTHER].service.sum()) as f64 / all as f64)
     }
 
-    pub fn synchronous_writes(&self) -> SynchronousWrites {
+    pub fn all(&self) -> SynchronousWrites {
         SynchronousWrites {
             requests: self.0.iter().map(|kind| kind.requests).sum(),
             timed: self.0.iter().map(|kind| kind.service.count()).sum(),
@@ -59,10 +59,10 @@ impl Barriers {
     }
 
     /// Kinds that occur, with their number for each of `commits`.
-    pub fn rows(&self, commits: Option<u64>) -> Vec<BarrierRow> {
+    pub fn rows(&self, commits: Option<u64>) -> Vec<SynchronousRow> {
         let all = self.time_ns();
         let used = KINDS.into_iter().zip(&self.0).filter(|(_, kind)| kind.requests > 0);
-        used.map(|(name, kind)| BarrierRow {
+        used.map(|(name, kind)| SynchronousRow {
             kind: name,
             requests: kind.requests,
             per_commit: commits

@@ -1,0 +1,123 @@
+//! What has to be there because of what is there: orders among the writes of a cut.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use emmclab_device::contract::{Promises, Version};
+
+use crate::choice::{Levels, Unpromised};
+
+/// An entry of a pack and those after it: their versions, and the atoms that they need with the least level of each.
+type PackEntry = (Range<Version>, Vec<(usize, u16)>);
+
+/// The orders of a cut, by its atoms. Work for a state is proportional to the writes that are not promised.
+pub(crate) struct Closure<'a> {
+    atoms: Vec<&'a [Unpromised]>,
+    /// By atom and write: the oldest version with which the write has to be there.
+    with: Vec<Vec<Version>>,
+    packs: Vec<PackEntry>,
+    preflushes: &'a BTreeMap<Version, u32>,
+    /// The newest data that is promised, and so there in every state.
+    promised: Version,
+}
+
+impl<'a> Closure<'a> {
+    /// `size` are the sectors of an atom; `preflushes` the writes in flight whose flush comes first, each with the number of commands
+    /// that were complete when it came; `promised` the newest data that is.
+    pub fn new(
+        promises: &Promises,
+        atoms: &'a BTreeMap<u64, Vec<Unpromised>>,
+        size: u64,
+        preflushes: &'a BTreeMap<Version, u32>,
+        promised: Version,
+    ) -> Self {
+        let numbers: Vec<u64> = atoms.keys().copied().collect();
+        let places = |first: u64, end: u64| {
+            numbers.partition_point(|atom| *atom < first / size)
+                ..numbers.partition_point(|atom| *atom < end.div_ceil(size))
+        };
+        let atoms: Vec<&[Unpromised]> = atoms.values().map(Vec::as_slice).collect();
+        let mut with: Vec<Vec<Version>> =
+            atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
+        for (first, end, version, needed_with) in promises.prerequisites() {
+            for place in places(first, end) {
+                // Of an atom that the write covers in part, everything up to the write.
+                let newest = atoms[place].iter().rposition(|write| write.version <= version);
+                if let Some(newest) = newest {
+                    with[place][newest] = with[place][newest].min(needed_with);
+                }
+            }
+        }
+        let packs = promises.pack_orders().map(|order| {
+            let needs = promises.owed_by(&order).flat_map(|(first, end, version)| {
+                let atoms = &atoms;
+                places(first, end).map(move |place| {
+                    (place, atoms[place].partition_point(|write| write.version <= version) as u16)
+                })
+            });
+            (order.after.clone(), needs.collect())
+        });
+        let packs = packs.collect();
+        Self { atoms, with, packs, preflushes, promised }
+    }
+
+    /// Adds what has to be there because of what is there.
+    pub fn apply(&self, levels: &mut Levels) {
+        while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) {}
+    }
+
+    /// Whether anything of these versions is there.
+    fn holds(&self, levels: &Levels, versions: &Range<Version>) -> bool {
+        let mut all = self.atoms.iter().zip(levels);
+        all.any(|(writes, level)| {
+            writes[..usize::from(*level)].iter().any(|write| versions.contains(&write.version))
+        })
+    }
+
+    fn barriers(&self, levels: &mut Levels) -> bool {
+        let there = self.atoms.iter().zip(&*levels);
+        let there = there.filter_map(|(writes, level)| Some(writes[..usize::from(*level)].last()?.version));
+        let newest = there.max().unwrap_or(0).max(self.promised);
+        let mut changed = false;
+        for (with, level) in self.with.iter().zip(levels) {
+            let beyond = with[usize::from(*level)..].iter().rposition(|version| *version <= newest);
+            if let Some(beyond) = beyond {
+                *level += beyond as u16 + 1;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// A write with PREFLUSH is there only with everything that was complete when it came; whether that added anything.
+    fn preflushes(&self, levels: &mut Levels) -> bool {
+        let mut changed = false;
+        for (version, complete) in self.preflushes {
+            if !self.holds(levels, &(*version..*version + 1)) {
+                continue;
+            }
+            for (writes, level) in self.atoms.iter().zip(levels.iter_mut()) {
+                let before = |write: &Unpromised| (1..=*complete).contains(&write.complete);
+                let needed = writes.iter().rposition(before).map_or(0, |place| place as u16 + 1);
+                changed |= *level < needed;
+                *level = needed.max(*level);
+            }
+        }
+        changed
+    }
+
+    /// An entry of a pack is there only with those before it; whether that added anything.
+    fn packs(&self, levels: &mut Levels) -> bool {
+        let mut changed = false;
+        for (after, needs) in &self.packs {
+            if !self.holds(levels, after) {
+                continue;
+            }
+            for (place, needed) in needs {
+                changed |= levels[*place] < *needed;
+                levels[*place] = levels[*place].max(*needed);
+            }
+        }
+        changed
+    }
+}

@@ -1,0 +1,278 @@
+//! The rule of `data=ordered`: what a transaction makes readable as data of a file is durable before its commit block can be.
+//!
+//! ext4 promises it for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`; `fs/jbd2/commit.c`,
+//! `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was written and is
+//! durable. Blocks that stay mapped and are written again have no such promise. A block that is freed is written by its next owner only
+//! after the transaction that freed it is committed, so writes before that are the former owner's. Not judged: blocks that the
+//! journal holds, and those that were discarded and not written since, as zeros may be discards.
+
+use std::io;
+
+use emmclab_base::{Result, SECTOR_BYTES};
+use emmclab_device::contract::Version;
+use emmclab_ext4::{Blocks, FileKind, Filesystem, InodeTable};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::layered::HostView;
+
+/// Where the superblock states the default mode of journaling: two of these bits, and options as text.
+const DEFAULT_OPTIONS: u64 = 1024 + 0x100;
+const OPTIONS_TEXT: u64 = 1024 + 0x200;
+const MODE: u8 = 0x60;
+const ORDERED: u8 = 0x40;
+
+/// Blocks of a disk, in order and apart from each other: first and end.
+type Extents = Vec<(u64, u64)>;
+
+/// The metadata of a file system as its committed transactions leave it.
+struct Metadata {
+    base: HostView,
+    block_bytes: u64,
+    /// By block: what was logged last.
+    logged: FxHashMap<u64, Box<[u8]>>,
+}
+
+impl Blocks for Metadata {
+    fn size(&self) -> io::Result<u64> {
+        self.base.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let (mut at, mut rest) = (offset, buffer);
+        while !rest.is_empty() {
+            let (block, within) = (at / self.block_bytes, at % self.block_bytes);
+            let length = rest.len().min((self.block_bytes - within) as usize);
+            let (now, later) = rest.split_at_mut(length);
+            match self.logged.get(&block) {
+                Some(bytes) => now.copy_from_slice(&bytes[within as usize..within as usize + length]),
+                None => self.base.read_at(at, now)?,
+            }
+            (at, rest) = (at + length as u64, later);
+        }
+        Ok(())
+    }
+}
+
+/// Judges the transactions of a run, one after the other.
+pub(crate) struct OrderedData {
+    metadata: Metadata,
+    tables: Vec<InodeTable>,
+    inode_bytes: u64,
+    /// By inode: the blocks that can be read as its data, where that is known.
+    readable: FxHashMap<u32, Extents>,
+    /// By sector: the first write since the block was freed.
+    written: FxHashMap<u64, Version>,
+    /// Blocks that were discarded since they were freed.
+    discarded: FxHashSet<u64>,
+    /// By transaction: what it logged so far.
+    open: FxHashMap<u32, FxHashMap<u64, Box<[u8]>>>,
+}
+
+impl OrderedData {
+    /// Begins with a file system; `None` where it is made for another mode than `data=ordered`.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn new(base: HostView) -> Result<Option<Self>> {
+        let filesystem = Filesystem::open(&base)?;
+        let (mut mode, mut text) = ([0; 1], [0; 64]);
+        let fail = |error| emmclab_base::Error::io(&std::env::temp_dir(), error);
+        base.read_at(DEFAULT_OPTIONS, &mut mode).map_err(fail)?;
+        base.read_at(OPTIONS_TEXT, &mut text).map_err(fail)?;
+        if ![0, ORDERED].contains(&(mode[0] & MODE)) || text.windows(5).any(|part| part == b"data=") {
+            return Ok(None);
+        }
+        let tables = filesystem.inode_tables()?;
+        let block_bytes = u64::from(filesystem.superblock().block_size);
+        let inode_bytes = u64::from(filesystem.superblock().inode_size);
+        Ok(Some(Self {
+            metadata: Metadata { base, block_bytes, logged: FxHashMap::default() },
+            tables,
+            inode_bytes,
+            readable: FxHashMap::default(),
+            written: FxHashMap::default(),
+            discarded: FxHashSet::default(),
+            open: FxHashMap::default(),
+        }))
+    }
+
+    /// A transaction logs a block.
+    pub fn logged(&mut self, transaction: u32, home: u64, bytes: &[u8]) {
+        self.open.entry(transaction).or_default().insert(home, bytes.into());
+    }
+
+    /// Sectors are written in place.
+    pub fn written(&mut self, (first, end): (u64, u64), version: Version) {
+        for sector in first..end {
+            self.written.entry(sector).or_insert(version);
+        }
+    }
+
+    /// Sectors are discarded, or set to zero without data.
+    pub fn discarded(&mut self, (first, end): (u64, u64)) {
+        let sectors = self.metadata.block_bytes / SECTOR_BYTES;
+        self.discarded.extend(first / sectors..end.div_ceil(sectors));
+    }
+
+    /// The run begins: what was written before is in the file system that this began with, unless it waits in the journal.
+    pub fn begin(&mut self) {
+        self.written.clear();
+        self.discarded.clear();
+        self.readable.clear();
+    }
+
+    /// Before the run begins, a block is written in place.
+    pub fn written_before(&mut self, block: u64) {
+        self.metadata.logged.remove(&block);
+    }
+
+    /// The commit block of a transaction comes; `settled` tells whether a version of a sector is durable by then. Describes the data that
+    /// may still be lost, if there is some.
+    pub fn committed(
+        &mut self,
+        transaction: u32,
+        settled: impl Fn(u64, Version) -> bool,
+    ) -> Result<Option<String>> {
+        let Some(blocks) = self.open.remove(&transaction) else { return Ok(None) };
+        let inodes = self.inodes_of(blocks.keys().copied());
+        let mut before = Vec::new();
+        for inode in &inodes {
+            let known = self.readable.remove(inode);
+            before.push(known.map_or_else(|| self.readable_now(*inode), |known| Ok(Some(known)))?);
+        }
+        let journaled: FxHashSet<u64> = blocks.keys().copied().collect();
+        self.metadata.logged.extend(blocks);
+        let mut after = Vec::new();
+        for inode in &inodes {
+            after.push(self.readable_now(*inode)?);
+        }
+        let was = union(before.iter().flatten());
+        let is = union(after.iter().flatten());
+        let sectors = self.metadata.block_bytes / SECTOR_BYTES;
+        let mut fault = None;
+        for ((inode, before), after) in inodes.iter().zip(before).zip(after) {
+            // Of an inode that could not be read, nothing is known.
+            let (Some(_), Some(after)) = (before, after) else { continue };
+            let fresh = minus(&after, &was);
+            let blocks = || fresh.iter().flat_map(|(first, end)| *first..*end);
+            let loose = |block: &u64| {
+                if journaled.contains(block) || self.metadata.logged.contains_key(block) {
+                    return false;
+                }
+                let mut writes = (block * sectors..(block + 1) * sectors)
+                    .filter_map(|sector| Some((sector, *self.written.get(&sector)?)))
+                    .peekable();
+                if writes.peek().is_none() {
+                    return !self.discarded.contains(block);
+                }
+                !writes.all(|(sector, version)| settled(sector, version))
+            };
+            if let Some(first) = blocks().find(loose) {
+                let (count, all) = (blocks().filter(loose).count(), blocks().count());
+                fault.get_or_insert(format!(
+                    "the commit block is written while {count} of {all} blocks that inode {inode} gains, block {first} first, may \
+                     still lack their data"
+                ));
+            }
+            self.readable.insert(*inode, after);
+        }
+        for block in minus(&was, &is).iter().flat_map(|(first, end)| *first..*end) {
+            self.discarded.remove(&block);
+            for sector in block * sectors..(block + 1) * sectors {
+                self.written.remove(&sector);
+            }
+        }
+        Ok(fault)
+    }
+
+    /// The inodes that lie in these blocks, in order.
+    fn inodes_of(&self, blocks: impl Iterator<Item = u64>) -> Vec<u32> {
+        let in_block = self.metadata.block_bytes / self.inode_bytes;
+        let mut inodes: Vec<u32> = blocks
+            .filter_map(|block| {
+                let table = self.tables.iter().find(|table| table.blocks.contains(&block))?;
+                let first = table.first_inode + ((block - table.blocks.start) * in_block) as u32;
+                Some((first..first + in_block as u32).filter(|inode| table.holds(*inode)))
+            })
+            .flatten()
+            .collect();
+        inodes.sort_unstable();
+        inodes
+    }
+
+    /// The blocks that can be read as data of an inode; none of what is no regular file, `None` where it cannot be told.
+    fn readable_now(&self, inode: u32) -> Result<Option<Extents>> {
+        let filesystem = Filesystem::open(&self.metadata)?;
+        if self.is_blank(inode) {
+            return Ok(Some(Vec::new()));
+        }
+        let Ok(found) = filesystem.inode(inode) else { return Ok(None) };
+        if found.kind() != FileKind::Regular {
+            return Ok(Some(Vec::new()));
+        }
+        let mut extents = Vec::new();
+        for run in filesystem.map(&found) {
+            let Ok(run) = run else { return Ok(None) };
+            if let Some(first) = run.physical.filter(|_| !run.unwritten) {
+                extents.push((first, first + run.blocks));
+            }
+        }
+        Ok(Some(union(std::iter::once(&extents))))
+    }
+
+    /// Whether an inode was never used: its bytes are zeros.
+    fn is_blank(&self, inode: u32) -> bool {
+        let Some(table) = self.tables.iter().find(|table| table.holds(inode)) else { return false };
+        let at = table.blocks.start * self.metadata.block_bytes
+            + u64::from(inode - table.first_inode) * self.inode_bytes;
+        let mut bytes = vec![0; self.inode_bytes as usize];
+        self.metadata.read_at(at, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
+    }
+}
+
+/// All blocks of several sets.
+fn union<'a>(sets: impl Iterator<Item = &'a Extents>) -> Extents {
+    let mut all: Extents = sets.flatten().copied().collect();
+    all.sort_unstable();
+    let mut joined: Extents = Vec::new();
+    for (first, end) in all {
+        match joined.last_mut() {
+            Some(last) if last.1 >= first => last.1 = last.1.max(end),
+            _ => joined.push((first, end)),
+        }
+    }
+    joined
+}
+
+/// The blocks of a set that are not in another.
+fn minus(set: &Extents, other: &Extents) -> Extents {
+    let mut left = Vec::new();
+    for (first, end) in set {
+        let mut at = *first;
+        for (from, to) in other.iter().filter(|(from, to)| from < end && to > first) {
+            if *from > at {
+                left.push((at, *from));
+            }
+            at = at.max(*to);
+        }
+        if at < *end {
+            left.push((at, *end));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_blocks_are_joined_and_taken_from_each_other() {
+        let one = vec![(10, 20), (0, 5)];
+        let all = union([&one, &vec![(5, 6), (18, 30)]].into_iter());
+        assert_eq!(all, [(0, 6), (10, 30)]);
+        assert_eq!(minus(&all, &vec![(2, 3), (6, 12), (29, 40)]), [(0, 2), (3, 6), (12, 29)]);
+        assert_eq!(minus(&all, &all), []);
+        assert_eq!(minus(&all, &Vec::new()), all);
+    }
+}

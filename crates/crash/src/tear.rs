@@ -1,0 +1,42 @@
+//! What a cut may leave of one write.
+
+use std::str::FromStr;
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::contents::BLOCK;
+
+/// What a cut may leave of a write that it interrupts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tear {
+    /// Each block of 4 KiB is old or new.
+    #[default]
+    None,
+    /// Each sector is old or new.
+    Sector,
+    /// Each sector is old or new, or garbled where the contract leaves it undefined: of a write that is in flight and not reliable.
+    Inside,
+}
+
+impl Tear {
+    /// All, with their names on the command line.
+    pub const ALL: [(Tear, &'static str); 3] =
+        [(Tear::None, "none"), (Tear::Sector, "sector"), (Tear::Inside, "inside")];
+
+    /// Sectors of an atom: what is written as a whole or not at all.
+    pub(crate) fn atom(self) -> u64 {
+        if self == Self::None { BLOCK } else { 1 }
+    }
+}
+
+impl FromStr for Tear {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|(_, name)| *name == text).map(|(tear, _)| tear).ok_or_else(|| {
+            Error::new(Kind::Config, "there is no such way to tear a write")
+                .of_field("tear", 0, text.as_bytes())
+                .hint(Self::ALL.map(|(_, name)| name).join(", "))
+        })
+    }
+}

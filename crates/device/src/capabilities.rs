@@ -1,0 +1,118 @@
+//! What a device says of itself in its `EXT_CSD` register (JESD84-B51, 7.4), worked out from its settings in this one place.
+
+use serde::Serialize;
+
+use crate::settings::Settings;
+
+/// Functions that a host may find in the `EXT_CSD` register of a device, and use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
+    pub cache_kb: u32,
+    /// Whether the cache keeps the order of writes (`CACHE_FLUSH_POLICY [240]` bit 0), so that a barrier says nothing more.
+    pub cache_in_order: bool,
+    /// Whether cache barriers are taken (`BARRIER_SUPPORT [486]`).
+    pub barrier: bool,
+    /// Whether reliable writes of any length are taken (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
+    pub reliable_write: bool,
+    /// Most entries of a packed write (`MAX_PACKED_WRITES [500]`); 0 = none are taken.
+    pub packed_writes: u32,
+    /// Most entries of a packed read (`MAX_PACKED_READS [501]`); 0 = none are taken.
+    pub packed_reads: u32,
+    /// Commands that the command queue holds (`CMDQ_DEPTH [307]`, which says one less; `CMDQ_SUPPORT [308]`); 1 = there is no queue.
+    pub queue_depth: u32,
+}
+
+/// A field of the `EXT_CSD` register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ExtCsdField {
+    /// Its name in the standard.
+    pub name: &'static str,
+    /// Its lowest byte.
+    pub byte: u16,
+    /// Bytes that it has, the lowest first.
+    pub bytes: u16,
+    /// What the device states there.
+    pub value: u32,
+}
+
+impl Capabilities {
+    /// What a device with these settings can do.
+    pub fn of(settings: &Settings) -> Self {
+        let (cache, features) = (&settings.cache, &settings.features);
+        Self {
+            cache_kb: cache.size_kb,
+            cache_in_order: cache.promises_write_order(),
+            barrier: features.barrier && cache.size_kb > 0,
+            reliable_write: features.reliable_write,
+            packed_writes: features.packed_writes,
+            packed_reads: features.packed_reads,
+            // No limit is no queue of the standard's.
+            queue_depth: settings.controller.queue_depth.max(1),
+        }
+    }
+
+    /// The same as fields of the register, by their bytes. In every partition, a write that is cut harms no older data
+    /// (`WR_REL_SET [167]`). A device that breaks its promises (`cache.lies`) states them all the same.
+    pub fn ext_csd(&self) -> Vec<ExtCsdField> {
+        let field = |name, byte, value| ExtCsdField { name, byte, bytes: 1, value };
+        vec![
+            field("WR_REL_PARAM", 166, u32::from(self.reliable_write) << 2),
+            field("WR_REL_SET", 167, 0x1f),
+            field("CACHE_FLUSH_POLICY", 240, self.cache_in_order.into()),
+            ExtCsdField { name: "CACHE_SIZE", byte: 249, bytes: 4, value: self.cache_kb.saturating_mul(8) },
+            field("CMDQ_DEPTH", 307, self.queue_depth - 1),
+            field("CMDQ_SUPPORT", 308, u32::from(self.queue_depth > 1)),
+            field("BARRIER_SUPPORT", 486, self.barrier.into()),
+            field("MAX_PACKED_WRITES", 500, self.packed_writes),
+            field("MAX_PACKED_READS", 501, self.packed_reads),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::DeviceConfig;
+
+    fn of(pairs: &[(&str, &str)]) -> Capabilities {
+        let mut config = DeviceConfig::preset("small-1gb").unwrap();
+        config.set_all(pairs).unwrap();
+        Capabilities::of(config.settings())
+    }
+
+    fn value(capabilities: Capabilities, name: &str) -> u32 {
+        capabilities.ext_csd().iter().find(|field| field.name == name).unwrap().value
+    }
+
+    #[test]
+    fn a_device_without_a_cache_takes_no_barrier_and_keeps_no_order() {
+        let none = of(&[]);
+        assert_eq!((none.cache_kb, none.cache_in_order, none.barrier), (0, false, false));
+        let lru = of(&[("cache.size_kb", "512")]);
+        assert_eq!((lru.cache_in_order, lru.barrier, value(lru, "CACHE_SIZE")), (false, true, 4096));
+        let fifo = of(&[("cache.size_kb", "512"), ("cache.policy", "fifo"), ("features.barrier", "false")]);
+        assert_eq!((value(fifo, "CACHE_FLUSH_POLICY"), value(fifo, "BARRIER_SUPPORT")), (1, 0));
+    }
+
+    #[test]
+    fn a_lying_device_states_the_same_as_an_honest_one() {
+        let honest = of(&[("cache.size_kb", "512"), ("cache.policy", "fifo")]);
+        for lie in ["flush", "fua", "barrier", "tear"] {
+            let lies = of(&[("cache.size_kb", "512"), ("cache.policy", "fifo"), ("cache.lies", lie)]);
+            assert_eq!(lies.ext_csd(), honest.ext_csd(), "{lie}");
+        }
+    }
+
+    #[test]
+    fn the_register_counts_as_the_standard_does() {
+        let queue = of(&[("controller.queue_depth", "32")]);
+        assert_eq!((value(queue, "CMDQ_DEPTH"), value(queue, "CMDQ_SUPPORT")), (31, 1));
+        let endless = of(&[("controller.queue_depth", "0")]);
+        assert_eq!((value(endless, "CMDQ_DEPTH"), value(endless, "CMDQ_SUPPORT")), (0, 0));
+        let plain = of(&[("features.reliable_write", "false")]);
+        assert_eq!((value(plain, "WR_REL_PARAM"), value(endless, "WR_REL_PARAM")), (0, 4));
+        let fields = endless.ext_csd();
+        assert!(fields.is_sorted_by_key(|field| field.byte), "by their bytes");
+    }
+}

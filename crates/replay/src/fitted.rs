@@ -1,0 +1,181 @@
+//! Presets of real devices beside the published figures that they were fitted to (`fitted_to`), each with its deviation. An agreement is
+//! no evidence; a deviation says what the model cannot do, or what the figures contradict.
+
+use emmclab_device::DeviceConfig;
+use emmclab_trace::{Error, Kind, Op, Result};
+use serde::Serialize;
+
+use crate::bandwidth::{Bandwidth, Sync, Transfers, UsedDevice, bandwidth};
+
+/// A published figure and the same of a preset.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FittedFigure {
+    /// The table in `presets/published` that holds it.
+    pub source: &'static str,
+    /// What was measured.
+    pub figure: String,
+    /// Unit of both.
+    pub unit: &'static str,
+    /// As published.
+    pub published: f64,
+    /// Of the preset.
+    pub here: f64,
+    /// The second over the first, less 100 %.
+    pub deviation_pct: f64,
+}
+
+/// A table in `presets/published`, as CSV.
+struct Table {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! table {
+    ($name:literal) => {
+        Table { name: $name, text: include_str!(concat!("../../../presets/published/", $name, ".csv")) }
+    };
+}
+
+const ADVIL: Table = table!("advil12_table2_bandwidth");
+const UNISOC: Table = table!("unisoc22_fua_bandwidth");
+const HUNTER: Table = table!("hunter23_command_times");
+const SAMSUNG: Table = table!("samsung13_emmc50");
+
+/// Bytes of the file of `AndroBench`, whose transfers in order have 32 MB, at random 4 KB.
+const ANDROBENCH_BYTES: u64 = 64 << 20;
+/// KB of a long transfer.
+const LONG_KB: u64 = 32 << 10;
+
+impl Table {
+    /// The number in a column of the rows whose first cells these are.
+    fn number(&self, row: &[&str], column: &str) -> Result<f64> {
+        let mut lines = self.text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let index = lines.next().and_then(|names| names.iter().position(|name| *name == column));
+        let cell = index.and_then(|index| {
+            let line = lines.find(|line| line.starts_with(row))?;
+            line.get(index)?.parse().ok()
+        });
+        cell.ok_or_else(|| {
+            Error::new(Kind::Config, format!("the published table {} has no such figure", self.name))
+                .of_field(column, 0, row.join(",").as_bytes())
+        })
+    }
+
+    fn figure(
+        &self,
+        row: &[&str],
+        column: &str,
+        (figure, unit): (&str, &'static str),
+        here: f64,
+    ) -> Result<FittedFigure> {
+        Ok(self.beside(self.number(row, column)?, (figure, unit), here))
+    }
+
+    fn beside(&self, published: f64, (figure, unit): (&str, &'static str), here: f64) -> FittedFigure {
+        FittedFigure {
+            source: self.name,
+            figure: figure.to_owned(),
+            unit,
+            published,
+            here,
+            deviation_pct: 100.0 * (here / published - 1.0),
+        }
+    }
+}
+
+/// Every published figure that a preset was fitted to, beside its own; it is known by its name.
+///
+/// # Errors
+/// [`Kind::Config`] for a device that no published figures are known of; where it is full before its end.
+pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
+    match config.name() {
+        "galaxys2" => advil(config, "eMMC"),
+        "microsd-class10" => advil(config, "microSD"),
+        "emmc51-cache" => emmc51(config),
+        "emmc50-cache" => emmc50(config),
+        other => Err(Error::new(Kind::Config, format!("`{other}` was not fitted to published figures"))
+            .hint("these presets were: galaxys2, microsd-class10, emmc50-cache, emmc51-cache")),
+    }
+}
+
+fn advil(config: &DeviceConfig, device: &str) -> Result<Vec<FittedFigure>> {
+    let rows = ADVIL.text.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(','));
+    let units: Vec<u64> = rows.filter_map(|row| row.split(',').next()?.parse().ok()).collect();
+    let mut out = Vec::new();
+    for row in bandwidth(config, &units)? {
+        let Bandwidth { unit_kb, seq_read_mb_s, seq_write_mb_s, random_read_mb_s, random_write_mb_s } = row;
+        for (column, what, here) in [
+            ("seq_read_mb_s", "reads in order", seq_read_mb_s),
+            ("seq_write_mb_s", "writes in order", seq_write_mb_s),
+            ("random_read_mb_s", "random reads", random_read_mb_s),
+            ("random_write_mb_s", "random writes", random_write_mb_s),
+        ] {
+            let figure = format!("{what}, {unit_kb} KB");
+            out.push(ADVIL.figure(&[device, &unit_kb.to_string()], column, (&figure, "MB/s"), here)?);
+        }
+    }
+    Ok(out)
+}
+
+/// MB/s of transfers over the file of `AndroBench`.
+fn rate(device: &UsedDevice, op: Op, random: bool, sync: Sync) -> Result<f64> {
+    let unit_kb = if random { 4 } else { LONG_KB };
+    device.rate(&Transfers { op, unit_kb, random, sync }, ANDROBENCH_BYTES)
+}
+
+fn emmc51(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
+    let device = UsedDevice::half_full(config)?;
+    let mut out = Vec::new();
+    for (fua, sync) in [("on", Sync::Fua), ("off", Sync::None)] {
+        for (column, what, op, random) in [
+            ("seq_read_mb_s", "reads in order", Op::Read, false),
+            ("random_read_mb_s", "random reads, 4 KB", Op::Read, true),
+            ("seq_write_mb_s", "writes in order", Op::Write, false),
+            ("random_write_mb_s", "random writes, 4 KB", Op::Write, true),
+        ] {
+            let here = rate(&device, op, random, sync)?;
+            out.push(UNISOC.figure(&[fua], column, (&format!("{what}, FUA {fua}"), "MB/s"), here)?);
+        }
+    }
+    out.extend(commands(&device, "Toshiba 064G30", "")?);
+    Ok(out)
+}
+
+fn emmc50(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
+    let device = UsedDevice::half_full(config)?;
+    let mut off = config.clone();
+    off.set("cache.size_kb", "0")?;
+    let mut out = commands(&UsedDevice::half_full(&off)?, "SanDisk SEM128", ", cache off")?;
+    out.extend(commands(&device, "SanDisk SEM128", ", cache on")?);
+    let row = &["eMMC 5.0 PRO 64 GB"];
+    // Announced in MB of 1,000,000 bytes, and in transfers of 4 KB a second.
+    let (mega, per_s) = (1.048_576, 256.0);
+    for (column, what, unit, factor, op, random) in [
+        ("seq_read_mb_s", "reads in order", "10^6 B/s", mega, Op::Read, false),
+        ("seq_write_mb_s", "writes in order", "10^6 B/s", mega, Op::Write, false),
+        ("random_read_iops", "random reads, 4 KB", "1/s", per_s, Op::Read, true),
+        ("random_write_iops", "random writes, 4 KB", "1/s", per_s, Op::Write, true),
+    ] {
+        let here = factor * rate(&device, op, random, Sync::None)?;
+        out.push(SAMSUNG.figure(row, column, (what, unit), here)?);
+    }
+    Ok(out)
+}
+
+/// Single commands of 4 KB, and a plain write with the flush behind it.
+fn commands(device: &UsedDevice, of: &str, how: &str) -> Result<Vec<FittedFigure>> {
+    let times = device.command_times()?;
+    let name = |what: &str| format!("{what}, 4 KB{how}");
+    let both = HUNTER.number(&[of], "write_us")? + HUNTER.number(&[of], "flush_us")?;
+    Ok(vec![
+        HUNTER.figure(&[of], "write_us", (&name("a write"), "us"), times.write_us)?,
+        HUNTER.figure(&[of], "flush_us", (&name("a flush behind it"), "us"), times.flush_us)?,
+        HUNTER.beside(both, (&name("both"), "us"), times.write_us + times.flush_us),
+        HUNTER.figure(
+            &[of],
+            "reliable_write_us",
+            (&name("a reliable write"), "us"),
+            times.reliable_write_us,
+        )?,
+    ])
+}

@@ -1,0 +1,110 @@
+//! What the block layer and MMC driver of a kernel make of the flags of a request: a sequence of commands, each sent when the one
+//! before it is complete (`block/blk-flush.c`, `drivers/mmc/core/block.c`).
+
+use emmclab_device::{Capabilities, Command, KernelEra, KernelRules, Modifiers, Settings};
+use emmclab_trace::{Nanos, Op};
+use serde::Serialize;
+
+/// What a named kernel did with the flags of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DriverCounts {
+    /// The kernel, as `host.kernel` names it.
+    pub kernel: KernelEra,
+    /// Flushes of the cache that it sent.
+    pub flushes: u64,
+    /// Cache barriers that it sent.
+    pub barriers: u64,
+    /// Writes that it sent as reliable writes.
+    pub reliable_writes: u64,
+    /// Requests that needed no command: flushes of a device without a cache, and barriers of one that keeps the order of writes.
+    pub without_command: u64,
+}
+
+/// The driver of a named kernel, above a device that can do this.
+#[derive(Debug)]
+pub(super) struct Driver {
+    rules: KernelRules,
+    capabilities: Capabilities,
+    counts: DriverCounts,
+}
+
+/// Commands of a request, in their order; the first is taken out when it is sent.
+pub(super) type Sequence = arrayvec::ArrayVec<Command, 3>;
+
+impl Driver {
+    /// The driver that the settings name, or `None` where flags reach the device as they are.
+    pub fn new(settings: &Settings) -> Option<Self> {
+        let kernel = settings.host.kernel;
+        let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
+        Some(Self { rules: kernel.rules()?, capabilities: Capabilities::of(settings), counts })
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> DriverCounts {
+        self.counts
+    }
+
+    /// Most writes in a packed command, where the kernel packs and the settings give no number.
+    pub fn packed_writes(&self) -> u32 {
+        if self.rules.packs && self.capabilities.queue_depth == 1 {
+            self.capabilities.packed_writes
+        } else {
+            0
+        }
+    }
+
+    /// The commands that a request becomes; none where it is complete at once.
+    pub fn sequence(&mut self, request: &Command) -> Sequence {
+        let mut sequence = Sequence::new();
+        let Capabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } = self.capabilities;
+        let cached = cache_kb > 0;
+        let around = |op, modifiers| Command { modifiers, ..Command::new(request.arrival, op, 0, 0) };
+        let flush = cached.then(|| around(Op::Flush, Modifiers::empty()));
+        // A barrier is a flush where the device has none, and nothing where its cache keeps the order.
+        let order = if cache_in_order {
+            None
+        } else if barrier {
+            Some(around(Op::Flush, Modifiers::BARRIER))
+        } else {
+            flush
+        };
+        match request.op {
+            Op::Flush if request.modifiers.contains(Modifiers::BARRIER) => sequence.extend(order),
+            Op::Flush => sequence.extend(flush),
+            Op::Write => {
+                let fua = request.modifiers.contains(Modifiers::RELIABLE);
+                let reliable = fua && self.rules.fua && reliable_write;
+                if request.modifiers.contains(Modifiers::PREFLUSH) {
+                    sequence.extend(if self.rules.barriers && fua { order } else { flush });
+                }
+                let mut modifiers = request.modifiers.difference(Modifiers::PREFLUSH);
+                modifiers.set(Modifiers::RELIABLE, reliable);
+                sequence.push(Command { modifiers, ..*request });
+                if fua && !reliable {
+                    sequence.extend(flush);
+                }
+            }
+            _ => sequence.push(*request),
+        }
+        self.counts.without_command += u64::from(sequence.is_empty());
+        sequence
+    }
+
+    /// A command as it is sent.
+    pub fn send(&mut self, command: &mut Command) {
+        let metadata = command.op == Op::Write && command.modifiers.contains(Modifiers::META);
+        if metadata && self.rules.reliable_metadata && self.capabilities.reliable_write {
+            command.modifiers.insert(Modifiers::RELIABLE);
+        }
+        let ordering = command.modifiers.contains(Modifiers::BARRIER);
+        self.counts.barriers += u64::from(command.op == Op::Flush && ordering);
+        self.counts.flushes += u64::from(command.op == Op::Flush && !ordering);
+        self.counts.reliable_writes += u64::from(command.modifiers.contains(Modifiers::RELIABLE));
+    }
+}
+
+/// The first of the commands that are left, moved to `at`.
+pub(super) fn next(sequence: &mut Sequence, at: Nanos) -> Option<Command> {
+    let command = sequence.pop_at(0)?;
+    Some(Command { arrival: command.arrival.max(at), ..command })
+}

@@ -1,0 +1,96 @@
+"""Private folders for mounts and images, which are gone afterwards, however this process ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from emmclab.files import folder_aside, left_aside, lock, sweep
+
+#: Where the system names its mounts.
+_MOUNTS = Path("/proc/self/mounts")
+
+
+@contextmanager
+def scratch(parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder in `parent`, the system's temporary folder by default.
+
+    It is gone afterwards, with what is mounted in it. What killed processes left in `parent` is removed
+    first.
+    """
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    remove_left(parent)
+    with folder_aside(parent) as folder:
+        try:
+            yield folder
+        finally:
+            unmount_below(folder)
+
+
+def remove_left(parent: Path | None = None) -> None:
+    """Remove what killed processes left in `parent` (by default the temporary folder): mounts, too."""
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    for left in left_aside(parent):
+        _unmount_left(left)
+    sweep(parent)
+
+
+def _unmount_left(folder: Path) -> None:
+    """Unmount what a killed process left mounted in its folder; a folder that is in use is locked."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Another process has removed it.
+        return
+    try:
+        if lock(handle, wait=False):
+            unmount_below(folder)
+    finally:
+        os.close(handle)
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount everything in a folder; a loop device that `mount` made ends with its mount."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # No Linux: nothing is mounted here.
+        return
+    # The kernel writes a space as \\040.
+    begin = str(folder.resolve()).replace(" ", "\\040") + "/"
+    for place in reversed([line.split()[1] for line in lines if line.split()[1].startswith(begin)]):
+        path = place.replace("\\040", " ")
+        for how in ([], ["-l"]):
+            if subprocess.run(["umount", *how, path], capture_output=True, check=False).returncode == 0:
+                break
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end a worker process in order: its folders and mounts are gone when it is.
+
+    Does nothing in the process that was started by the user, which ends in order anyway, and outside of the
+    main thread.
+    """
+    if multiprocessing.parent_process() is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    except SystemExit:
+        # A worker of a pool would take the next task.
+        os._exit(128 + signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + signal.SIGTERM)
