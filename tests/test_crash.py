@@ -183,6 +183,24 @@ def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Ru
     assert crash(*DEVICE, "--layer", layer, *size, "--workload", "files", *few)["findings"] == []
 
 
+@pytest.mark.parametrize("workload", ["files", "sqlite-wal-full"])
+@pytest.mark.parametrize("mode", ["legacy", "ordered_fua", "delta", "packed", "aware"])
+def test_a_layer_below_the_journal_loses_nothing_in_its_safe_modes(
+    crash: Runs, mode: str, workload: str
+) -> None:
+    few = ["--operations", "20", "--cuts", CUTS]
+    result = crash(*DEVICE, "--layer", f"journal:{mode}", "--workload", workload, *few, status=0)
+    assert result["findings"] == [] and result["documented"] == []
+    assert result["states"] >= result["cuts"] / 4 and result["log"]["acknowledgements"] > 0
+
+
+@pytest.mark.parametrize("workload", ["files", "sqlite-wal-full"])
+def test_a_layer_that_drops_flushes_is_caught(crash: Runs, workload: str) -> None:
+    few = ["--operations", "20", "--cuts", CUTS]
+    result = crash(*DEVICE, "--layer", "journal:no_barrier", "--workload", workload, *few, status=4)
+    assert levels(result) <= {"layer", "journal", "filesystem", "application"} and levels(result)
+
+
 def test_every_recovery_comes_to_the_same_verdict(crash: Runs) -> None:
     for options in ([], ["--mount-options", "nobarrier"]):
         log = str(crash.folder / "run.log")

@@ -53,11 +53,11 @@ def comparison_headlines(results: Sequence[Result]) -> list[str]:
             continue
         first = runs[0]
         line = (
-            f"{name}{first['device']} is the fastest: mean response {_ms(first['response.mean_response_ms'])}"
+            f"{name}{first.run_name} is the fastest: mean response {_ms(first['response.mean_response_ms'])}"
         )
         if len(runs) > 1 and (least := first["response.mean_response_ms"]):
             times = runs[1]["response.mean_response_ms"] / least
-            line += f", {runs[1]['device']} {_ms(runs[1]['response.mean_response_ms'])} ({times:.2f} times)"
+            line += f", {runs[1].run_name} {_ms(runs[1]['response.mean_response_ms'])} ({times:.2f} times)"
         recorded = first["recorded.response.all"]["recorded_ms"]
         lines.append(line + ("" if recorded is None else f"; recorded {_ms(recorded)}"))
     return lines

@@ -12,7 +12,7 @@ from typing import Any
 from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.files import written
-from emmclab.layers import Setting, stack
+from emmclab.layers import Setting, settings_of, stack, stacks
 from emmclab.measures import bin_ns, percentiles_of
 from emmclab.reading import combine, read
 from emmclab.result import Result
@@ -481,13 +481,40 @@ def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProg
     return stream.ledger()
 
 
-def compare(traces: Sequence[Trace], devices: Sequence[Device], **options: Any) -> list[Result]:
-    """Simulate every trace on every device, trace by trace. `options` are those of `Device.simulate`.
+def compare(
+    traces: Sequence[Trace],
+    devices: Sequence[Device],
+    *,
+    layers: Sequence[str] = ("none",),
+    layer_settings: Mapping[str, Setting] | None = None,
+    **options: Any,
+) -> list[Result]:
+    """Simulate every trace on every device under every stack of layers; traces first, then devices.
+
+    Args:
+        traces: the workloads.
+        devices: the devices.
+        layers: stacks, each as text: `none`, or names with `+` between them, the first on top.
+        layer_settings: settings of layers; a stack gets those of its layers.
+        options: those of `Device.simulate`.
+
+    Raises:
+        ConfigError: a stack or option is impossible, or a setting belongs to no layer of any stack.
 
     >>> import emmclab
     >>> trace = emmclab.read(emmclab.bundled()[0])
     >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
     >>> [result["device"] for result in compare([trace], devices)]
     ['iiswc15-4ps', 'iiswc15-hps']
+    >>> [result.run_name for result in compare([trace], devices[:1], layers=["none", "pass-through"])]
+    ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
     """
-    return [device.simulate(trace, **options) for trace in traces for device in devices]
+    chosen, settings = stacks(layers), dict(layer_settings or {})
+    # Every name and setting is checked before the first run.
+    stack([name for names in chosen for name in names], settings)
+    return [
+        device.simulate(trace, layers=names, layer_settings=settings_of(names, settings), **options)
+        for trace in traces
+        for device in devices
+        for names in chosen
+    ]

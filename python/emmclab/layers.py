@@ -26,6 +26,38 @@ def layers() -> list[dict[str, Any]]:
     return found
 
 
+def stacks(given: Sequence[str]) -> list[list[str]]:
+    """Understand stacks of layers: names with `+` between them, the first on top, and `none` for no layer.
+
+    Raises:
+        ConfigError: a name is missing, or a stack is given twice.
+
+    >>> stacks(["none", "pass-through+journal:delta"])
+    [[], ['pass-through', 'journal:delta']]
+    """
+    found: list[list[str]] = []
+    for text in given:
+        names = [name.strip() for name in text.split("+")]
+        if "" in names or (len(names) > 1 and "none" in names):
+            hint = "put + between names and commas between stacks, as `none,journal:delta,pass-through+advil`"
+            raise ConfigError(f"`{text}` is no stack of layers", kind="config", field="layers", hint=hint)
+        if (names := [] if names == ["none"] else names) in found:
+            hint = "give each stack once; runs of the same stack are the same"
+            raise ConfigError(f"the stack `{text}` is given twice", kind="config", field="layers", hint=hint)
+        found.append(names)
+    return found
+
+
+def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Pick the settings of the layers of a stack from those of several stacks.
+
+    >>> settings_of(["journal:delta"], {"journal.log": "8MB", "advil.hot": "none"})
+    {'journal.log': '8MB'}
+    """
+    kinds = [name.partition(":")[0] for name in names]
+    return {key: value for key, value in settings.items() if key.partition(".")[0] in kinds}
+
+
 def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
 

@@ -85,7 +85,7 @@ def result_html(result: Result) -> str:
         ("mode", str(result["options"]["mode"])),
     ]
     headings = ["requests of", "count", "mean", "median", "99 %", "longest"]
-    title = _title("Result", f"{result['trace']} on {result['device']}")
+    title = _title("Result", f"{result['trace']} on {result.run_name}")
     return title + _grid(headings, rows, "Response times") + _pairs(facts)
 
 

@@ -14,7 +14,7 @@ Rows = list[dict[str, Any]]
 
 
 def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
-    """Give the bins of time of traces or runs, with the name of the trace and, of a run, that of the device.
+    """Give the bins of time of traces or runs, with the names of the trace and of a run's device and layers.
 
     >>> import emmclab
     >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]
@@ -25,7 +25,7 @@ def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
         if isinstance(one, Profile):
             rows += [{"trace": one.name, **row} for row in one.figure("io_over_time")]
         else:
-            names = {"trace": one["trace"], "device": one["device"]}
+            names = {"trace": one["trace"], "device": one.run_name}
             rows += [{**names, **row} for row in one.get("over_time", ())]
     return rows
 

@@ -38,7 +38,13 @@ class Result(Document):
 
     def __repr__(self) -> str:
         mean = f"{self['response.mean_response_ms']:.2f} ms mean response"
-        return f"<Result {self['trace']!r} on {self['device']!r}: {mean}>"
+        return f"<Result {self['trace']!r} on {self.run_name!r}: {mean}>"
+
+    @property
+    def run_name(self) -> str:
+        """The device, and the stack of layers above it, if any: what tells runs of one trace apart."""
+        layers = self._fields.get("options", {}).get("layers", ())
+        return f"{self['device']} under {'+'.join(layers)}" if layers else str(self["device"])
 
     def _repr_html_(self) -> str:
         from emmclab.notebook import result_html

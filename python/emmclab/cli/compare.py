@@ -1,4 +1,4 @@
-"""`emmclab compare TRACE... --devices A,B,C`."""
+"""`emmclab compare TRACE... --devices A,B,C --layers none,X,Y+Z`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ from emmclab.cli.simulation import (
     configured,
     device_names,
     end,
+    layered,
     warn,
 )
 from emmclab.errors import ConfigError
+from emmclab.layers import settings_of, stack, stacks
 from emmclab.result import Result
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Example: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps --html out.html[/]"
+        epilog="Examples: [cyan]emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps[/], or "
+        "[cyan]emmclab compare live.parquet --devices emmc51-cache --layers none,journal:delta,journal:aware "
+        "--set journal.log=8MB[/]"
     )(with_groups(compare))
 
 
@@ -42,6 +46,15 @@ def compare(
             rich_help_panel="Device",
         ),
     ] = "iiswc15-4ps,iiswc15-8ps,iiswc15-hps",
+    layers: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B+C,...",
+            help="Stacks of layers above each device, `none` for no layer, + from one to the next below; "
+            "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
+            rich_help_panel="Layers",
+        ),
+    ] = "none",
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     replay: Replay,
@@ -49,27 +62,29 @@ def compare(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay each trace on several devices and put the results side by side.
+    """Replay each trace on several devices, under several stacks of layers, and put the results side by side.
 
     Exit status 3: a device stopped before the end of a trace (full or worn out).
     """
-    names = [name.strip() for name in devices.split(",") if name.strip()]
-    if not names:
-        raise ConfigError(
-            "there is no device to compare",
-            kind="config",
-            field="--devices",
-            hint="as `--devices iiswc15-4ps,iiswc15-hps`",
-        )
+    names = _listed(devices, "device", "--devices", "iiswc15-4ps,iiswc15-hps")
+    chosen = stacks(_listed(layers, "stack of layers", "--layers", "none,journal:delta"))
     replay.preflight()
-    configurations = [configured(name, settings, capacity) for name in names]
+    every = [name for stack_names in chosen for name in stack_names]
+    own, layer_settings = layered(settings, every)
+    stack(every, layer_settings)
+    configurations = [configured(name, own, capacity) for name in names]
     sources = distinct([reading.open(path) for path in traces])
     pictures = html is not None
-    results = [
-        replay.run(device, [source], pictures=pictures) for source in sources for device in configurations
-    ]
-    for result in results[:: len(configurations)]:
-        reading.note_changed(result["trace"], result["ledger"])
+    results = []
+    for source in sources:
+        for device in configurations:
+            for above in chosen:
+                software: dict[str, Any] = {
+                    "layers": above,
+                    "layer_settings": settings_of(above, layer_settings),
+                }
+                results.append(replay.run(device, [source], pictures=pictures, **software))
+        reading.note_changed(results[-1]["trace"], results[-1]["ledger"])
     if as_json:
         warn(results)
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
@@ -86,8 +101,17 @@ def compare(
     end(results)
 
 
+def _listed(text: str, what: str, option: str, example: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        hint = f"as `{option} {example}`"
+        raise ConfigError(f"there is no {what} to compare", kind="config", field=option, hint=hint)
+    return names
+
+
 def _with_gain(result: Result, gain: float) -> dict[str, Any]:
     fields = result.to_dict()
+    fields["options"].setdefault("layers", [])
     fields["space"]["gain_ratio"] = gain
     return fields
 

@@ -49,7 +49,7 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
 def show_warnings(console: Console, results: Sequence[Result]) -> None:
     """Print what stands against trusting the figures, above all of them."""
     for result in results:
-        where = f"{result['trace']} on {result['device']} " if len(results) > 1 else ""
+        where = f"{result['trace']} on {result.run_name} " if len(results) > 1 else ""
         for text in warnings(result):
             console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
 
@@ -122,7 +122,7 @@ def _chosen(result: Result) -> list[dict[str, Any]]:
 def show_result(console: Console, result: Result) -> None:
     """Print one run: the answer, what stands against it, figures, where the time went."""
     show_warnings(console, [result])
-    console.print(Text(f"{result['device']}: {headline(result)}", "bold"), soft_wrap=True)
+    console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
     if result["recorded.response.all.recorded_ms"] is not None:
         show_beside(console, beside_rows(result), ("", "Recorded", "Simulated", "Error"))
@@ -187,7 +187,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
         if high > low:
             ratio, points = 100 * (high / low - 1), 100 * (high - low)
             lines.append(
-                f"{trace}: space utilisation of {best['device']} over {worst['device']}: "
+                f"{trace}: space utilisation of {best.run_name} over {worst.run_name}: "
                 f"{ratio:+.2f} % as a ratio, {points:+.2f} points as a difference"
             )
     return lines
@@ -225,29 +225,47 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     show_provenance(console, results)
     for trace in dict.fromkeys(result["trace"] for result in results):
         _show_compared(console, [result for result in results if result["trace"] == trace])
-    for line in utilisation_gains(results):
+    for line in () if _by_layers(results) else utilisation_gains(results):
         console.print(Text(line), soft_wrap=True)
 
 
 def _headings(results: Sequence[Result]) -> list[str]:
     """Give the columns of the comparison, each with its unit."""
     chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or ["p99"]
+    figures = (
+        ("Run\ns", "Flushes\n", "Pages\nwritten")
+        if _by_layers(results)
+        else ("Space\nutil.", "WAF\n", "Erases\n")
+    )
     return [
         "Device\n",
         "Mean\nms",
         "Change\n%",
         "Recorded\nerror %",
         *(f"{label}\nms" for label in chosen),
-        "Space\nutil.",
-        "WAF\n",
-        "Erases\n",
+        *figures,
     ]
+
+
+def _by_layers(results: Sequence[Result]) -> bool:
+    """Tell whether runs differ by the layers above the device."""
+    return len({tuple(result["options"].get("layers", ())) for result in results}) > 1
+
+
+def _figures(result: Result, by_layers: bool) -> tuple[str, ...]:
+    """Give what a device did: its time and work under layers, its use of space without."""
+    if by_layers:
+        programs = result["flash.page_programs.total"]
+        return f"{result['run.simulated_s']:,.3f}", f"{result['cache.flushes']:,}", f"{programs:,}"
+    utilisation, waf = result["space.space_utilisation"], result["write_amplification.waf"]
+    return f"{utilisation:.4f}", f"{waf:.3f}", f"{result['flash.block_erases']:,}"
 
 
 def _show_compared(console: Console, results: Sequence[Result]) -> None:
     recorded = results[0]["recorded.response.all.recorded_ms"]
     beside = "" if recorded is None else f"; recorded mean {recorded:,.3f} ms"
-    table = framed(f"{results[0]['trace']}: mean response, change against the first device{beside}")
+    first = "run" if _by_layers(results) else "device"
+    table = framed(f"{results[0]['trace']}: mean response, change against the first {first}{beside}")
     for heading in _headings(results):
         left = heading.startswith("Device")
         table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
@@ -263,14 +281,12 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
             if shown
         ]
         table.add_row(
-            Text(result["device"] + (f" ({', '.join(marks)})" if marks else "")),
+            Text(result.run_name + (f" ({', '.join(marks)})" if marks else "")),
             f"{mean:,.3f}",
             f"{100 * (mean / base - 1):+.1f}" if base else "–",
             "–" if error is None else f"{error:+.1f}",
             *(f"{time:,.3f}" for time in _percentile_times(result)),
-            f"{result['space.space_utilisation']:.4f}",
-            f"{result['write_amplification.waf']:.3f}",
-            f"{result['flash.block_erases']:,}",
+            *_figures(result, _by_layers(results)),
         )
     console.print()
     console.print(table)

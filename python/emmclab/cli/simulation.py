@@ -202,7 +202,7 @@ def warn(results: Sequence[Result]) -> None:
     """Print on stderr what stands against trusting results whose own output has no place for it."""
     for result in results:
         for text in warnings_of(result):
-            say(f"warning: {result['trace']} on {result['device']}: {text}")
+            say(f"warning: {result['trace']} on {result.run_name}: {text}")
 
 
 class _SimulationMeter(Meter):

@@ -54,5 +54,5 @@ def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
 
 
 def _options(cuts: int, only: tuple[int, int] | None) -> str:
-    options: dict[str, Any] = {"cuts": cuts, "states": "device", "seed": 1, "atom_sectors": 8}
+    options: dict[str, Any] = {"cuts": cuts, "states": "device", "seed": 1, "tear": "none"}
     return json.dumps(options | {"from_mark": None, "only": only, "share": (0, 1)})

@@ -32,6 +32,7 @@ _COLUMNS = (
     ("requests.no_wait_pct", "No-wait", "%", 2),
     ("space.space_utilisation", "Space utilisation", "", 4),
     ("write_amplification.waf", "WAF", "", 3),
+    ("cache.flushes", "Flushes", "", 0),
     ("flash.page_reads.total", "Page reads", "", 0),
     ("flash.page_programs.total", "Page programs", "", 0),
     ("flash.block_erases", "Erases", "", 0),
@@ -59,7 +60,7 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         [figure for figure in FIGURES if not (one and figure.name in _OF_SEVERAL)],
         {
             name: [
-                {"trace": r["trace"], "device": r["device"], **row} for r in results for row in rows(r, first)
+                {"trace": r["trace"], "device": r.run_name, **row} for r in results for row in rows(r, first)
             ]
             for name, rows in _ROWS.items()
         },
@@ -67,18 +68,18 @@ def render(results: Sequence[Result], devices: Sequence[Device]) -> str:
         title=", ".join(traces[:3])
         + (" and others" if len(traces) > 3 else "")
         + " on "
-        + ", ".join(dict.fromkeys(result["device"] for result in results)),
+        + ", ".join(dict.fromkeys(result.run_name for result in results)),
         one=one,
-        headlines=[f"{results[0]['device']}: {headline(results[0])}"]
+        headlines=[f"{results[0].run_name}: {headline(results[0])}"]
         if one
         else comparison_headlines(results),
         cautions=[
-            (f"{result['trace']} on {result['device']}", text)
+            (f"{result['trace']} on {result.run_name}", text)
             for result in results
             for text in warnings(result)
         ],
         besides=[
-            (result["trace"], result["device"], beside_rows(result))
+            (result["trace"], result.run_name, beside_rows(result))
             for result in results
             if result["recorded.response.all.recorded_ms"] is not None
         ],
@@ -97,7 +98,7 @@ def _run(result: Result, first: Result) -> dict[str, Any]:
     base = first["response.mean_response_ms"]
     return {
         "trace": result["trace"],
-        "device": result["device"],
+        "device": result.run_name,
         "parallelism": result["configuration.parallelism"],
         "write_complete": result["configuration.write_complete"],
         "cells": [(result.shown(name), digits) for name, _, _, digits in _COLUMNS],
@@ -134,7 +135,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[tuple[st
     for result in results[:_TILES]:
         run = _run(result, first[result["trace"]])
         change = run["change_pct"]
-        name = result["device"] if len(first) == 1 else f"{result['trace']} on {result['device']}"
+        name = result.run_name if len(first) == 1 else f"{result['trace']} on {result.run_name}"
         mean = f"{result['response.mean_response_ms']:,.3f} ms"
         tiles.append((name, mean, "mean response" + ("" if change is None else f", {change:+.1f} %")))
     return tiles
@@ -193,7 +194,7 @@ def _over_time(result: Result, _first: dict[str, Result]) -> Rows:
 def _work(result: Result, _first: dict[str, Result]) -> Rows:
     return [
         {
-            "lane": f"{result['device']}: {heading}",
+            "lane": f"{result.run_name}: {heading}",
             "time_s": row["time_s"],
             "width_s": row["width_s"],
             "count": row[name],
