@@ -167,16 +167,15 @@ def _show_journal(console: Console, advised: Advised) -> None:
     console.print()
     console.print(Text(journal.headline, "bold" if journal.modes else "dim"), soft_wrap=True)
     if journal.modes:
-        headings = ("Run\ns", "\n%", "Mean\nms", "\n%", "Flushes\n", "Pages\nwritten", "\n%")
+        headings: tuple[str, ...] = ("Run\ns", "\n%", "Mean\nms", "\n%", "Flushes\n", "Pages\nwritten", "\n%")
         headings += ("Life\nTB",) if advised.life else ()
         table = _table("Modes of the layer journal by time", headings)
         table.columns[0].header = "Mode"
         time, mean = base["run.simulated_s"], base["response.mean_response_ms"]
         flushes, pages = base["cache.flushes"] or 0, base["flash.page_programs.total"]
         first = (f"{time:,.3f}", "", f"{mean:,.3f}", "", f"{flushes:,}", f"{pages:,}", "")
-        table.add_row(
-            Text("none", "bold"), *first, *_terabytes(advised, advised.life and advised.life.host_gb)
-        )
+        life_gb = None if advised.life is None else advised.life.host_gb
+        table.add_row(Text("none", "bold"), *first, *_terabytes(advised, life_gb))
         for one in journal.modes:
             table.add_row(
                 Text(one.mode),
