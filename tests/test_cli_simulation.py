@@ -49,7 +49,7 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
         "controller.queue_depth=1",
     )
     result = emmclab_json("simulate", trace, "--device", "iiswc15-hps", *settings)
-    not_here = {"space.gain_ratio", "layers", "second_device", "first_writes", "setting_changes"}
+    not_here = {"space.gain_ratio", "layers", "durable", "second_device", "first_writes", "setting_changes"}
     not_here |= {"percentiles", "response_distribution", "over_time"}
     described = {field.path for field in result_fields()} - not_here
     for path in described:

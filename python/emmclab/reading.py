@@ -173,13 +173,18 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
     return read(path, **options).profile()
 
 
-def bundled() -> list[Path]:
+def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
+
+    With `annotated` those with block notes: applications on ext4 on a served device. Studies take them by name.
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True
+    >>> [path.stem for path in bundled(annotated=True)][:2]
+    ['app-install', 'camera']
     """
-    return sorted((Path(__file__).parent / "data").glob("*.parquet"))
+    folder = Path(__file__).parent / "data"
+    return sorted((folder / "annotated" if annotated else folder).glob("*.parquet"))
 
 
 def trace_name(path: str | PathLike[str]) -> str:

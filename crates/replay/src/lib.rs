@@ -40,10 +40,10 @@ pub use precondition::{age_by_traces, prepare, prepare_by_traces};
 pub use preflight::{Chosen, preflight};
 pub use recorder::Recorder;
 pub use result::{
-    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, Energy, FlashOperations,
-    LayerResult, Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, PercentileRow, Percentiles,
-    PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run, SecondDevice, ServiceTimes,
-    ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear,
+    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, DurableTimes, Energy,
+    FlashOperations, LayerResult, Lifetime, Load, LogBlockMerges, MapCounts, PageOperations, PercentileRow,
+    Percentiles, PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run, SecondDevice,
+    ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, Utilisation, WaitTimes, Wear,
     WriteAmplification,
 };
 pub use rows::RequestRows;

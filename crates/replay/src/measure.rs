@@ -69,7 +69,7 @@ pub(crate) struct Kinds {
 impl Kinds {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
-    fn add(&mut self, event: &RequestCompleted, no_wait: bool) {
+    pub fn add(&mut self, event: &RequestCompleted, no_wait: bool) {
         let (response, service) = (event.complete - event.arrival, event.complete - event.start);
         let [queue, controller, bus, array, gc, wake_up] = event.waits.parts();
         self.count += 1;

@@ -257,7 +257,7 @@ fn lists_of<T: arrow::datatypes::ArrowPrimitiveType>(rows: &[&[Option<T::Native>
 }
 
 fn texts(rows: &[&[Option<&str>]]) -> ArrayRef {
-    let values = StringArray::from_iter(rows.iter().flat_map(|row| row.iter().copied()));
+    let values: StringArray = rows.iter().flat_map(|row| row.iter().copied()).collect();
     let offsets = arrow::buffer::OffsetBuffer::from_lengths(rows.iter().map(|row| row.len()));
     let item = Arc::new(Field::new_list_field(arrow::datatypes::DataType::Utf8, true));
     Arc::new(ListArray::new(item, offsets, Arc::new(values), None))

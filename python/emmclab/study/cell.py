@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from emmclab import __version__, _core
 from emmclab.device import Device
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
-from emmclab.reading import read, trace_name
+from emmclab.reading import bundled, read, trace_name
 from emmclab.trace import Header, Ledger, Trace
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
@@ -45,7 +45,7 @@ class Input:
     def of(
         source: str, seed: int, requests: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
     ) -> Input:
-        """Find an input by the name of a workload, or the path of a model (`.toml`) or trace.
+        """Find an input by the name of a workload or annotated trace, or the path of a model (`.toml`) or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by
         ` --only KEY=VALUE,...`: the requests that are wanted.
@@ -73,6 +73,7 @@ class Input:
                 hint="only a workload can be made longer or shorter; give the grid inputs of its own",
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
+        source = source if Path(source).is_file() else _annotated().get(source, source)
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
         return Input(name, path, False, _file_digest(source), seed, reading=options)
@@ -98,6 +99,12 @@ class Input:
         if self.synthetic:
             return Workload.named(self.source).trace(self.seed, requests=self.requests or None)
         return read(self.source, **json.loads(self.reading))
+
+
+@functools.cache
+def _annotated() -> dict[str, str]:
+    """Give the annotated traces that come with emmclab by name."""
+    return {path.stem: str(path) for path in bundled(annotated=True)}
 
 
 @functools.cache

@@ -9,8 +9,9 @@ use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result, interrupt};
 
 use crate::disk::Disk;
 use crate::disks::Disks;
+use crate::measure::Kinds;
 use crate::numbered::Numbered;
-use crate::result::LayerResult;
+use crate::result::{DurableTimes, LayerResult};
 
 use super::level::{Arrived, Level};
 use super::task::{Source, Tasks};
@@ -33,6 +34,8 @@ pub(crate) struct Layered {
     /// Requests that were.
     pub(super) complete: u64,
     pub(super) last_complete: Nanos,
+    /// Requests of the workload that promise durability on completion.
+    pub(super) durable: Kinds,
     /// When background work was complete last.
     pub(super) background_done: Nanos,
     pub(super) started: bool,
@@ -93,6 +96,7 @@ impl Layered {
             open: 0,
             complete: 0,
             last_complete: Nanos::ZERO,
+            durable: Kinds::default(),
             background_done: Nanos::ZERO,
             started: false,
             starting: 0,
@@ -223,6 +227,12 @@ impl Layered {
     /// Counts of the layers' work start from 0.
     pub fn clear_counters(&mut self) {
         self.levels.iter_mut().for_each(Level::clear_counters);
+        self.durable = Kinds::default();
+    }
+
+    /// Times of flushes and durable writes, as the workload saw them.
+    pub fn durable(&self) -> DurableTimes {
+        DurableTimes::new(&self.durable)
     }
 
     /// What the layers did, the first on top.

@@ -6,6 +6,8 @@ use emmclab_device::Device;
 use serde::Serialize;
 
 use crate::host::HostCounts;
+use crate::measure::Kinds;
+use crate::tally::Times;
 
 /// The work of a layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -21,6 +23,22 @@ pub struct LayerResult {
     /// Its own counts.
     #[serde(flatten)]
     pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// Response times of flushes, and of writes with a flag that promises durability or an order, above all layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DurableTimes {
+    /// How many.
+    pub requests: u64,
+    /// Mean and percentiles, ms.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+impl DurableTimes {
+    pub(crate) fn new(measured: &Kinds) -> Self {
+        Self { requests: measured.count, times: Kinds::response(&[measured]) }
+    }
 }
 
 /// The work of the second device.

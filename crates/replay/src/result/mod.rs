@@ -24,7 +24,7 @@ use crate::recorded::Recorded;
 pub use distribution::Distribution;
 pub use flash::{FlashOperations, PageOperations, Space, Utilisation, WriteAmplification};
 pub use ftl::{CacheCounts, Collection, LogBlockMerges, MapCounts, SlcCounts};
-pub use layers::{LayerResult, SecondDevice};
+pub use layers::{DurableTimes, LayerResult, SecondDevice};
 pub use power::{Energy, PowerStates};
 pub use recorded::{ByOperation, Load, RecordedBeside, ShareBeside, TimeBeside};
 pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
@@ -87,6 +87,9 @@ pub struct SimulationResult {
     /// What each layer did, the first on top.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
+    /// With layers, the times of flushes and durable writes, as the workload saw them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durable: Option<DurableTimes>,
     /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_writes: Vec<(u64, u32)>,

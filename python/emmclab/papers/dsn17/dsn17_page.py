@@ -1,0 +1,126 @@
+"""The page of `dsn17`: claims, applications under each mode, and what each feature wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from emmclab.claims import Claim
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.dsn17.journaling import BASE, DEVICES, IDEAL, MODES, SAFE, durable_pct, seconds, won
+from emmclab.papers.pages import assemble_page
+from emmclab.plots import Rows, chart_of
+from emmclab.profile import ledger_line
+from emmclab.study.results import Results
+
+
+def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
+    """Give the page; the same results give the same bytes."""
+    return assemble_page(
+        results,
+        judged,
+        drawn,
+        claims=judged,
+        beside={drawing.name: [] for drawing in drawn},
+        modes=MODES,
+        devices=DEVICES,
+        gained={device: _gained(results, device) for device in DEVICES},
+        work={device: list(_work(results, device)) for device in DEVICES},
+        inputs=[
+            (name, profile["requests"], results.profiles[name].get("journal"), ledger_line(profile["ledger"]))
+            for name, profile in results.profiles.items()
+        ],
+        command=f"emmclab reproduce {results.about['name']}",
+    )
+
+
+def _gained(results: Results, device: str) -> list[tuple[str, float, list[float]]]:
+    """Give for each input the seconds as ext4 asks, and the percent by which it is faster in each other mode."""
+    rows = []
+    for name in results.inputs:
+        base = seconds(results.run(BASE, input=name, device=device))
+        found = [seconds(results.run(mode, input=name, device=device)) for mode in MODES if mode != BASE]
+        rows.append((name, base, [100 * (base / one - 1) for one in found]))
+    return rows
+
+
+def _work(results: Results, device: str) -> list[tuple[str, str, list[float]]]:
+    """Give for each input and mode what the device did, and how long durable requests took."""
+    rows = []
+    for name in results.inputs:
+        for mode in MODES:
+            run = results.run(mode, input=name, device=device)
+            durable, programs = run["durable"], run["flash"]["page_programs"]["total"]
+            waf = run["write_amplification"]["waf"]
+            rows.append(
+                (
+                    name,
+                    mode,
+                    [
+                        durable["requests"],
+                        durable["p50_ms"],
+                        durable["p99_ms"],
+                        durable_pct(run),
+                        run["requests"]["bytes_written"] / 2**20,
+                        programs,
+                        waf,
+                        run["flash"]["block_erases"],
+                    ],
+                )
+            )
+    return rows
+
+
+def drawings(results: Results) -> list[Drawing]:
+    """Draw what each feature wins on each device, and where the written bytes go."""
+    return [*(_ablation(results, device) for device in DEVICES), _shares(results)]
+
+
+def _ablation(results: Results, device: str) -> Drawing:
+    rows: Rows = [
+        {"trace": name, "mode": f"{mode}: {MODES[mode]}", "won_pct": won(results, name, mode, device)}
+        for name in results.inputs
+        for mode in SAFE
+    ]
+    order = [f"{mode}: {MODES[mode]}" for mode in SAFE]
+    bars = (
+        chart_of(rows, 260)
+        .mark_bar()
+        .encode(
+            x=alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False)),
+            xOffset=alt.XOffset("mode:N", sort=order),
+            y=alt.Y("won_pct:Q", title=f"% of the way to {IDEAL}"),
+            color=alt.Color(
+                "mode:N", title=None, sort=order, legend=alt.Legend(columns=2, orient="bottom")
+            ),
+        )
+    )
+    return Drawing(
+        f"ablation-{device}",
+        f"What each feature wins on {device}",
+        f"Share of the time between {BASE} (0) and {IDEAL} (100) that a mode saves; below 0 it takes longer than {BASE}.",
+        rows,
+        bars,
+        wide=True,
+    )
+
+
+def _shares(results: Results) -> Drawing:
+    rows: Rows = [
+        {"trace": name, "kind": row["kind"], "written_pct": row["written_pct"]}
+        for name, profile in results.profiles.items()
+        if profile.get("journal")
+        for row in profile["journal"]["by_kind"]
+    ]
+    bars = (
+        chart_of(rows, 260)
+        .mark_bar()
+        .encode(
+            x=alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False)),
+            y=alt.Y("written_pct:Q", title="% of written bytes"),
+            color=alt.Color("kind:N", title=None, legend=alt.Legend(columns=4, orient="bottom")),
+        )
+    )
+    about = "By the roles of the blocks that ext4 wrote."
+    return Drawing("shares", "Where written bytes go", about, rows, bars, wide=True)

@@ -1,0 +1,128 @@
+"""Records the annotated traces of the DSN 2017 study: applications on ext4 on a served device, with notes of their blocks.
+
+Needs root, FUSE and loop devices. Usage: record_journal.py FOLDER [NAME...]
+
+The clock is free: time goes on only while the device serves requests, so that a request comes when what it waited for is complete,
+and closed-loop replay keeps that. Order, sizes and contents are those of the programs; what the kernel decides (when it writes
+back, the places of files, commits by its own clock) may differ from one recording to the next.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+
+import emmclab
+from journal_workloads import WORKLOADS
+
+#: What the requests wait for; its times go into the trace.
+_DEVICE = "emmc51-cache"
+#: A partition of a phone, smaller than the device: layers keep their log behind it.
+_SIZE_GB = 16
+_MKFS = f'mkfs.ext4 -q -F -J size=128 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$EMMCLAB_DEVICE" {_SIZE_GB}G'
+#: As Android mounts its data partition.
+_MOUNT = "noatime,noauto_da_alloc"
+#: Share of a phone's memory that may be dirty: 20 % of 1 GB.
+_DIRTY_BYTES = 200 << 20
+#: Bits of the column `flags`.
+_FUA, _PREFLUSH = 2, 4
+_SCHEMA, _HEADER, _LEDGER = b"emmclab.schema", b"emmclab.header", b"emmclab.ledger"
+
+
+def _recorded(name: str, folder: Path) -> tuple[pyarrow.Table, int]:
+    """Run an application on a new file system; give all requests, and how many came before it began."""
+    record, mount = folder / "all.parquet", folder / "mount"
+    with emmclab.serve(_DEVICE, loop=True, clock="free", record=record, dirty_bytes=_DIRTY_BYTES) as disk:
+
+        def run(*command: str) -> None:
+            if disk.run(command):
+                raise SystemExit(f"error: {name}: failed: {' '.join(command)}")
+
+        def step(what: str) -> None:
+            disk.mount(mount, options=_MOUNT)
+            run(sys.executable, str(Path(__file__).with_name("journal_workloads.py")), what, name, str(mount))
+            # Unmounting writes all blocks home, and leaves an empty journal.
+            disk.unmount()
+
+        run("sh", "-c", _MKFS)
+        step("prepare")
+        before = disk.result()["requests.total"]
+        step("run")
+    found = pyarrow.parquet.ParquetFile(record)
+    metadata = {key: found.metadata.metadata[key] for key in (_SCHEMA, _HEADER, _LEDGER)}
+    return found.read().replace_schema_metadata(metadata), before
+
+
+def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Join what the block layer made of a commit for a device without FUA: flush, commit block, flush.
+
+    ext4 asks for one write with preflush and FUA. Gives the rows, and how many flushes went into others.
+    """
+    found: list[dict[str, Any]] = []
+    joined = at = 0
+    while at < len(rows):
+        row, three = rows[at], rows[at : at + 3]
+        ops = [one["op"] for one in three]
+        if ops == ["flush", "write", "flush"] and "commit" in (three[1]["role"] or ()):
+            first, commit, last = three
+            flags = commit["flags"] | _FUA | _PREFLUSH
+            times = {name: first[name] for name in ("arrival_ns", "start_ns", "issue_ns")}
+            row = {**commit, **times, "complete_ns": last["complete_ns"], "flags": flags}
+            joined += 2
+            at += 2
+        found.append(row)
+        at += 1
+    return found, joined
+
+
+def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
+    """Write the requests from number `before` on, from time 0; give how many there are."""
+    recorded = table.slice(before).to_pylist()
+    # The host looks for signatures at the end of a disk.
+    inside = [row for row in recorded if row["sector"] + row["sectors"] <= _SIZE_GB << 21]
+    rows, joined = _as_asked(inside)
+    start = rows[0]["arrival_ns"]
+    for row in rows:
+        for column in ("arrival_ns", "start_ns", "issue_ns", "complete_ns"):
+            row[column] -= start
+    metadata = dict(table.schema.metadata)
+    header = json.loads(metadata[_HEADER])
+    e2fsprogs = subprocess.run(["mkfs.ext4", "-V"], capture_output=True, text=True, check=True).stderr.split()[1]
+    header["source"] = f"{name} on ext4 of Linux {platform.release().split('-')[0]} (mke2fs {e2fsprogs})"
+    header["note"] = (
+        f"on a served {_DEVICE}, on {_SIZE_GB} GB of it, with a free clock: no time of the host; mounted with {_MOUNT}; "
+        f"from mounting to unmounting; {joined:,} flushes joined with the commit blocks that they stood for as preflush and FUA"
+    )
+    ledger = json.loads(metadata[_LEDGER])
+    ledger |= {"seen": len(recorded), "kept": len(rows), "merged": joined, "filtered": len(recorded) - len(inside)}
+    metadata |= {_HEADER: json.dumps(header).encode(), _LEDGER: json.dumps(ledger).encode()}
+    made = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
+    # Columns without a value say nothing.
+    empty = [column for column in made.column_names if made[column].null_count == len(made)]
+    pyarrow.parquet.write_table(made.drop_columns(empty), target, compression="zstd", compression_level=19)
+    return len(rows)
+
+
+def main() -> None:
+    """Record the applications that are named, else all."""
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: record_journal.py FOLDER [NAME...]")
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:] or WORKLOADS:
+        with TemporaryDirectory(prefix="emmclab-") as work:
+            target = folder / f"{name}.parquet"
+            requests = _write(*_recorded(name, Path(work)), name, target)
+            print(f"{name}: {requests:,} requests, {target.stat().st_size / 1024:.0f} KB")
+
+
+if __name__ == "__main__":
+    main()
