@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+import annotated
 import emmclab
+from conftest import emmclab as run_emmclab
+from conftest import emmclab_json
 from emmclab.advise import ORDERS, advise, options
 from emmclab.device import Device, parse_routing
 from emmclab.errors import ConfigError
@@ -143,3 +146,44 @@ def test_a_card_and_its_routings_go_together() -> None:
         Study.parse(text + 'card = "sdcard"\nroutings = ["sideways"]\n', "x.toml")
     with pytest.raises(ConfigError, match="open loop"):
         Study.parse(text + 'card = "sdcard"\nroutings = ["internal"]\nmodes = ["closed"]\n', "x.toml")
+
+
+def test_modes_of_the_journal_s_layer_are_ranked_by_the_time_of_the_run() -> None:
+    device, noted = Device.preset("emmc51-cache"), annotated.trace(annotated.rows(60))
+    advised = advise(device, [noted], precondition="none", mode="back_to_back")
+    journal = advised.journal
+    assert not journal.reason and not journal.refused
+    assert {one.mode for one in journal.modes} == {"ordered_fua", "delta", "packed", "aware"}
+    assert [one.run_s for one in journal.modes] == sorted(one.run_s for one in journal.modes)
+    for one in journal.modes:
+        run = device.simulate(noted, layers=[f"journal:{one.mode}"], mode="back_to_back")
+        assert (one.run_s, one.flushes) == (run["run.simulated_s"], run["cache.flushes"]), one.mode
+        before, after = (result["flash.page_programs.total"] for result in (advised.base, run))
+        assert one.page_programs == after
+        assert one.page_programs_change_pct == pytest.approx(100 * (after / before - 1))
+    assert journal.modes[0].mode in journal.headline
+
+
+def test_without_commits_named_in_the_trace_the_modes_are_not_judged_and_the_reason_is_given(
+    trace: emmclab.Trace, tmp_path: Path
+) -> None:
+    device = Device.preset("emmc51-cache")
+    assert "no block notes" in advise(device, [trace], precondition="none").journal.headline
+    data = [row for row in annotated.rows(20) if row["role"] == ["data"]]
+    assert advise(device, [annotated.trace(data)], precondition="none").journal.reason == (
+        "the trace has no commit of a journal"
+    )
+    plain = annotated.write(tmp_path / "data.parquet", data)
+    shown = run_emmclab("advise", plain, "--device", "emmc51-cache", "--new")
+    assert shown.returncode == 0 and "Layer below the journal: the trace has no commit" in shown.stdout
+
+
+def test_the_modes_stand_in_text_page_and_json(tmp_path: Path) -> None:
+    noted, page = annotated.write(tmp_path / "commits.parquet", annotated.rows(30)), tmp_path / "page.html"
+    arguments = ("advise", noted, "--device", "emmc51-cache", "--new")
+    found = emmclab_json(*arguments, "--html", page)["journal"]
+    assert len(found["modes"]) == 4 and found["reason"] == ""
+    shown = run_emmclab(*arguments)
+    assert shown.returncode == 0, shown.stderr
+    for text in (shown.stdout, page.read_text()):
+        assert "Layer below the journal: journal:" in text and "ordered_fua" in text

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from emmclab.advise_journal import JournalAdvice, advise_journal
 from emmclab.answers import ended_early, much_wrapped, trusted
 from emmclab.device import Device
 from emmclab.errors import ConfigError
@@ -88,6 +89,8 @@ class Advised:
     refused: dict[str, str]
     #: What the options are ranked by: a key of `ORDERS`.
     by: str
+    #: The modes of the layer `journal`, which knows what writes are to ext4.
+    journal: JournalAdvice
 
     @property
     def headline(self) -> str:
@@ -220,7 +223,7 @@ def advise(
     Without `precondition` each device is a used one (`USED`): full, then overwritten at random up to once.
     That takes seconds for each option and 32 GB, once where `images` names a folder. A device that does not
     collect is new; `precondition="none"` takes new devices. Options whose run ended early or was overloaded
-    come last.
+    come last. With block notes, the modes of the layer `journal` are tried too.
 
     A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
     the options are ranked by it, every option is run once more on a device in use: full, overwritten at
@@ -246,8 +249,12 @@ def advise(
     wanted = options(device)
     base = device.simulate(*traces, **replay)
 
-    def life(changed: Device) -> Life | None:
-        return _life(changed, traces, base, replay.get("images")) if lifetime else None
+    def life(changed: Device, layers: Sequence[str] = ()) -> Life | None:
+        return _life(changed, layers, traces, base, replay.get("images")) if lifetime else None
+
+    def life_gb(layers: Sequence[str]) -> float | None:
+        found = life(device, layers)
+        return None if found is None else found.host_gb
 
     base_life = life(device)
     found, refused = [], {}
@@ -260,19 +267,23 @@ def advise(
         if progress is not None:
             progress(done, len(wanted))
     ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
-    return Advised(base, base_life, ranked, refused, by)
+    journal = advise_journal(device, traces, base, life_gb, **replay)
+    return Advised(base, base_life, ranked, refused, by, journal)
 
 
 def _collects(device: Device) -> bool:
     return next(row["value"] for row in device.explain() if row["key"] == "gc.policy") != '"none"'
 
 
-def _life(device: Device, traces: Sequence[Trace], base: Result, images: Any) -> Life | None:
+def _life(
+    device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, images: Any
+) -> Life | None:
     written = base["requests.bytes_written"]
     if not written or not _collects(device):
         return None
     passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base["configuration.capacity_bytes"] / written))
-    run = device.simulate(*traces, precondition="steady:1", passes=passes, wrap_addresses=True, images=images)
+    aged: dict[str, Any] = {"precondition": "steady:1", "wrap_addresses": True, "images": images}
+    run = device.simulate(*traces, passes=passes, layers=layers, **aged)
     if not run["wear.lifetime"] or run["run.stopped"]:
         return None
     host_bytes = run["wear.lifetime.even_host_bytes"]

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use emmclab_base::{Modifiers, Op, Result};
+use emmclab_base::{BlockNote, Modifiers, Op, Result, Role, SectorSet};
 use emmclab_layers::{
     Background, Below, Decision, Disk, Executor, HostRequest, InFlight, Layer, LayerConfig, Plan, build_stack,
 };
@@ -37,6 +37,9 @@ fn main() -> Result<()> {
     ] {
         drive(&format!("{what}, 4 KB writes in 1 GB"), &config, 4_000_000, 1 << 21)?;
         drive(&format!("{what}, 4 KB writes in 12 GB"), &config, 4_000_000, 12 << 21)?;
+    }
+    for mode in ["legacy", "no_barrier", "no_journal", "ordered_fua", "delta", "packed", "aware"] {
+        commits(mode, 500_000)?;
     }
     for checkpoint in ["0", "8MB", "32MB"] {
         for logged_mb in [8, 32, 64, 128, 512] {
@@ -176,4 +179,65 @@ fn work(layer: &mut dyn Layer, in_flight: &InFlight, plan: &mut Plan) {
         std::hint::black_box(plan.steps());
         layer.background_done();
     }
+}
+
+/// Sectors of the journal of [`commits`], and where it begins; its superblock lies before.
+const JOURNAL: (u64, u64) = (1 << 20, 1 << 15);
+
+/// Transactions of four logged blocks, of which two sectors changed, as ext4 sends them: data, descriptor with blocks, commit block with
+/// preflush and FUA; the tail of the journal moves each 512 transactions. Each request is complete before the next.
+fn commits(mode: &str, transactions: u64) -> Result<()> {
+    let config = LayerConfig::named("journal").with("mode", mode);
+    let mut best = f64::MAX;
+    let mut requests = 0;
+    let mut counters = Vec::new();
+    for _ in 0..3 {
+        let mut layers = build_stack(std::slice::from_ref(&config), &BELOW)?;
+        let layer = &mut *layers[0];
+        let mut plan = Plan::default();
+        layer.start(&mut plan);
+        let mut id = 0;
+        let mut send = |sector: u64, modifiers: Modifiers, notes: &[BlockNote]| {
+            let sectors = notes.iter().map(|note| note.sectors).sum();
+            plan.clear();
+            layer.request(&HostRequest { id, op: Op::Write, sector, sectors, modifiers }, notes, &mut plan);
+            std::hint::black_box(plan.steps());
+            layer.completed(id);
+            id += 1;
+        };
+        let begin = processor_s();
+        for number in 0..transactions {
+            let transaction = Some(number as u32 + 1);
+            let note = |role, home, changed| BlockNote {
+                transaction,
+                home,
+                changed: Some(SectorSet(changed)),
+                ..BlockNote::new(role, 8)
+            };
+            let at = JOURNAL.0 + number * 48 % JOURNAL.1 / 48 * 48;
+            send(8 * (number % 4096), Modifiers::empty(), &[BlockNote::new(Role::Data, 8)]);
+            let logged = (0..4).map(|i| note(Role::Logged, Some((4096 + (number * 3 + i) % 64) * 8), 3));
+            let blocks: Vec<BlockNote> =
+                [note(Role::Descriptor, None, 1)].into_iter().chain(logged).collect();
+            send(at, Modifiers::META, &blocks);
+            send(at + 40, Modifiers::PREFLUSH | Modifiers::RELIABLE, &[note(Role::Commit, None, 1)]);
+            if number % 512 == 511 {
+                send(JOURNAL.0 - 8, Modifiers::empty(), &[note(Role::JournalSuperblock, Some(at), 1)]);
+            }
+        }
+        best = best.min(processor_s() - begin);
+        requests = id;
+        counters = layer.counters();
+    }
+    println!(
+        "journal:{mode}, commits of four blocks: {:.0} ns a request, {:.2} million requests/s",
+        best * 1e9 / requests as f64,
+        requests as f64 / best / 1e6
+    );
+    for (name, count) in
+        counters.iter().filter(|(name, _)| ["log_records", "commits_in_place"].contains(name))
+    {
+        println!("    {name} {count}");
+    }
+    Ok(())
 }

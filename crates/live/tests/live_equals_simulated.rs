@@ -34,6 +34,9 @@ enum Asked {
     Flush,
 }
 
+/// Transactions that were not checkpointed: where they begin in the journal, their number, and what goes home.
+type Live = VecDeque<(u32, u32, Vec<(u64, Fill)>)>;
+
 /// A small generator.
 struct Die(u64);
 
@@ -71,8 +74,7 @@ fn stream(transactions: usize) -> Vec<Asked> {
     let mut writer = Writer::new(image, BLOCK, map.clone(), form, 0, 1);
     asked.push(tail(1, 1));
     let mut die = Die(7);
-    // Transactions that were not checkpointed: where they begin, their number, and what goes home.
-    let mut live: VecDeque<(u32, u32, Vec<(u64, Fill)>)> = VecDeque::new();
+    let mut live: Live = VecDeque::new();
     for number in 0..transactions {
         for _ in 0..die.below(3) {
             let at = blocks - 400 + die.below(300);
@@ -131,7 +133,7 @@ fn commit(wrote: &[Wrote], by_flags: bool, asked: &mut Vec<Asked>) {
 }
 
 /// Writes home what all but the newest transactions hold.
-fn checkpoint(live: &mut VecDeque<(u32, u32, Vec<(u64, Fill)>)>, left: usize, asked: &mut Vec<Asked>) {
+fn checkpoint(live: &mut Live, left: usize, asked: &mut Vec<Asked>) {
     while live.len() > left {
         let (_, _, logged) = live.pop_front().unwrap();
         for (home, fill) in logged {

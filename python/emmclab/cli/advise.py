@@ -109,6 +109,7 @@ def advise(
                 "ranked_by": by,
                 "options": [advice.to_dict() for advice in advised.options],
                 "refused": advised.refused,
+                "journal": advised.journal.to_dict(),
             }
         )
     else:
@@ -158,6 +159,47 @@ def _show(console: Console, advised: Advised) -> None:
         _show_lives(console, advised)
     for name, reason in advised.refused.items():
         console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
+    _show_journal(console, advised)
+
+
+def _show_journal(console: Console, advised: Advised) -> None:
+    journal, base = advised.journal, advised.base
+    console.print()
+    console.print(Text(journal.headline, "bold" if journal.modes else "dim"), soft_wrap=True)
+    if journal.modes:
+        headings: tuple[str, ...] = ("Run\ns", "\n%", "Mean\nms", "\n%", "Flushes\n", "Pages\nwritten", "\n%")
+        headings += ("Life\nTB",) if advised.life else ()
+        table = _table("Modes of the layer journal by time", headings)
+        table.columns[0].header = "Mode"
+        time, mean = base["run.simulated_s"], base["response.mean_response_ms"]
+        flushes, pages = base["cache.flushes"] or 0, base["flash.page_programs.total"]
+        first = (f"{time:,.3f}", "", f"{mean:,.3f}", "", f"{flushes:,}", f"{pages:,}", "")
+        life_gb = None if advised.life is None else advised.life.host_gb
+        table.add_row(Text("none", "bold"), *first, *_terabytes(advised, life_gb))
+        for one in journal.modes:
+            table.add_row(
+                Text(one.mode),
+                f"{one.run_s:,.3f}",
+                f"{one.run_change_pct:+.1f}",
+                f"{one.mean_response_ms:,.3f}",
+                f"{one.mean_change_pct:+.1f}",
+                f"{one.flushes:,}",
+                f"{one.page_programs:,}",
+                f"{one.page_programs_change_pct:+.1f}",
+                *_terabytes(advised, one.life_gb),
+            )
+        console.print(table)
+    for note in dict.fromkeys(one.note for one in journal.modes if one.note):
+        names = ", ".join(one.mode for one in journal.modes if one.note == note)
+        console.print(Text(f"{names}: {note}", "dim"), soft_wrap=True)
+    for mode, reason in journal.refused.items():
+        console.print(Text(f"not possible here: journal:{mode}: {reason}", "yellow"), soft_wrap=True)
+
+
+def _terabytes(advised: Advised, life_gb: float | None) -> tuple[str, ...]:
+    if not advised.life:
+        return ()
+    return ("–" if life_gb is None else f"{life_gb / 1024:,.2f}",)
 
 
 def _show_lives(console: Console, advised: Advised) -> None:

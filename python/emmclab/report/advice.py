@@ -42,6 +42,7 @@ def write_advice(advised: Advised, html: Path) -> None:
             base=base,
             options=found,
             refused=advised.refused,
+            journal=advised.journal,
             life=advised.life,
             reasoning=said(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
