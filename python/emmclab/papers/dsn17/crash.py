@@ -31,8 +31,10 @@ def recovers(results: Results) -> Measurement:
     return Measurement(
         f"{len(tested) - len(lost)} of {len(tested)} runs recover from all of {cuts:,} cuts",
         {"broken_runs": float(len(lost)), "control_broken_runs": float(len(lost_control))},
-        f"{said}{states:,} different states that the contract of the device allows at these moments, each recovered and "
+        f"{said}{states:,} different states that the contract of the device allows at these moments, each "
+        "recovered and "
         f"judged. Without flushes {len(lost_control)} of {len(control)} runs lose what was promised "
-        f"({sum(run['lost_states'] for run in control):,} states of {sum(run['states'] for run in control):,}): the "
+        f"({sum(run['lost_states'] for run in control):,} states of "
+        f"{sum(run['states'] for run in control):,}): the "
         "states tell right from wrong. Durable writes leave few states to choose from.",
     )
