@@ -329,6 +329,16 @@ fn a_near_key_is_named_in_full() {
 }
 
 #[test]
+fn a_device_with_an_slc_cache_takes_every_capacity_above_it() {
+    let whole = DeviceConfig::preset("emmc51-cache").unwrap();
+    for mb in [256_u64, 1 << 10, 3 << 10, 4 << 10, 8 << 10, 12 << 10, 32 << 10, 60 << 10] {
+        let scaled = whole.with_capacity(mb << 20, "X").unwrap();
+        let reached = scaled.capacity().0;
+        assert!(reached >= mb << 20 && reached < (mb << 20) + (256 << 20), "{mb} MB: {reached}");
+    }
+}
+
+#[test]
 fn a_smaller_device_keeps_its_slc_cache() {
     let small = DeviceConfig::preset("emmc51-cache").unwrap().with_capacity(256 << 20, "256MB").unwrap();
     let (capacity, wanted) = (small.capacity().0, 256 << 20);

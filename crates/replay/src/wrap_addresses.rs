@@ -58,7 +58,7 @@ pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Res
 fn beyond(end: u64, capacity: u64) -> Error {
     Error::new(Kind::Value, format!("a request ends behind the last sector ({capacity}) of the device"))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint("take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)")
+        .hint("take a larger device (--capacity; a layer with a log of its own keeps the end of one), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)")
 }
 
 #[cfg(test)]

@@ -189,7 +189,8 @@ impl DeviceConfig {
         let scaled =
             |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
         let mut factor = bytes as f64 / now as f64;
-        for _ in 0..CAPACITY_STEPS {
+        let most_blocks = groups.iter().map(|group| group.blocks).max().unwrap_or(1).max(1);
+        for step in 0..CAPACITY_STEPS {
             let name = format!("{}-{label}", self.name());
             let mut pairs = vec![("name".to_owned(), format!("\"{name}\""))];
             for (index, group) in groups.iter().enumerate() {
@@ -217,8 +218,9 @@ impl DeviceConfig {
             if reached >= bytes {
                 return Ok(out);
             }
-            // Blocks in SLC mode and rounding take a part that does not grow.
-            factor += (bytes - reached) as f64 / now as f64 + 1e-9;
+            // Blocks in SLC mode and rounding take a part that does not grow. What is less than a block may be missing for ever.
+            let least = if step < CAPACITY_STEPS / 2 { 1e-9 } else { 1.0 / f64::from(most_blocks) };
+            factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
         Err(impossible("cannot be reached".to_owned()))
     }
