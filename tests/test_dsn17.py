@@ -16,6 +16,7 @@ from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
 from emmclab.papers.measuring import taken
 from emmclab.papers.pages import write_page
 from emmclab.study import Results
+from emmclab.study.cell import Input
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
@@ -53,6 +54,23 @@ def test_an_annotated_trace_names_its_blocks_and_every_request_is_complete(name:
     # The journal begins empty: its superblock comes before its first commit.
     roles = [role for row in writes for role in row["role"]]
     assert roles.index("journal_superblock") < roles.index("commit")
+
+
+def test_a_study_takes_an_annotated_trace_by_name_and_reads_it_as_it_is() -> None:
+    found = Input.of("mail", 1, reading={"only": "op=read"})
+    assert (found.name, Path(found.source), found.reading) == ("mail", TRACES["mail"], "{}")
+
+
+def test_flushes_and_durable_writes_are_timed_above_layers_and_nowhere_else() -> None:
+    trace, device = lab.read(TRACES["mail"]), lab.Device.preset("emmc51-cache")
+    rows = trace.to_arrow().to_pylist()
+    promised = [row for row in rows if row["op"] == "flush" or (row["op"] == "write" and row["flags"] & 6)]
+    found = device.simulate(trace, mode="closed", layers=["journal:legacy"])["durable"]
+    assert found["requests"] == len(promised)
+    assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
+    dropped = device.simulate(trace, mode="closed", layers=["journal:no_barrier"])["durable"]
+    assert dropped["requests"] == len(promised) and dropped["mean_ms"] < found["mean_ms"]
+    assert "durable" not in device.simulate(trace, mode="closed")
 
 
 def test_the_study_has_every_application_in_every_mode_on_every_device(results: Results) -> None:
