@@ -1,7 +1,7 @@
-"""Applications whose writes have to be durable, run on a mounted file system to record them (see record_journal.py).
+"""Applications whose writes have to be durable, run on a mounted file system (see record_journal.py).
 
-Each does the I/O of one kind of application without a pause: what an application waits for is the device. Sizes and choices come
-from a generator with a fixed seed.
+Each does the I/O of one kind of application without a pause: what an application waits for is the device.
+Sizes and choices come from a generator with a fixed seed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _mail_prepare(folder: Path) -> None:
 
 
 def _mail(folder: Path, rng: random.Random) -> None:
-    """Messages delivered into folders: a file made, appended to and made durable, moved, later read and deleted."""
+    """Messages delivered into folders: a file made and made durable, moved, later read and deleted."""
     waiting: list[str] = []
     for number in range(_OPERATIONS // 2):
         name = f"{number:05}.eml"
@@ -98,7 +98,7 @@ def _chat_prepare(folder: Path) -> None:
 
 
 def _chat(folder: Path, rng: random.Random) -> None:
-    """Messages stored through a write-ahead log, some with a picture in a file; settings replaced now and then."""
+    """Messages stored through a write-ahead log, some with a picture in a file; settings replaced."""
     database = _database(folder / "messages.db", "wal")
     for number in range(_OPERATIONS):
         thread, media = rng.randrange(30), ""
@@ -122,7 +122,7 @@ def _install_prepare(folder: Path) -> None:
 
 
 def _install(folder: Path, rng: random.Random) -> None:
-    """Packages unpacked into many files, synced at the end and renamed into place, then registered in a database and a list."""
+    """Packages unpacked into files, synced, renamed into place, registered in a database and a list."""
     database = _database(folder / "packages.db", "truncate")
     for package in range(6):
         target = folder / f"package-{package}.tmp"

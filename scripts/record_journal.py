@@ -1,10 +1,11 @@
-"""Records the annotated traces of the DSN 2017 study: applications on ext4 on a served device, with notes of their blocks.
+"""Records the annotated traces: applications on ext4 on a served device, with notes of their blocks.
 
 Needs root, FUSE and loop devices. Usage: record_journal.py FOLDER [NAME...]
 
-The clock is free: time goes on only while the device serves requests, so that a request comes when what it waited for is complete,
-and closed-loop replay keeps that. Order, sizes and contents are those of the programs; what the kernel decides (when it writes
-back, the places of files, commits by its own clock) may differ from one recording to the next.
+The clock is free: time goes on only while the device serves requests, so that a request comes when what it
+waited for is complete, and closed-loop replay keeps that. Order, sizes and contents are those of the
+programs; what the kernel decides (when it writes back, the places of files, commits by its own clock) may
+differ from one recording to the next.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from journal_workloads import WORKLOADS
 _DEVICE = "emmc51-cache"
 #: A partition of a phone, smaller than the device: layers keep their log behind it.
 _SIZE_GB = 16
-_MKFS = f'mkfs.ext4 -q -F -J size=128 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$EMMCLAB_DEVICE" {_SIZE_GB}G'
+_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
+_MKFS = f'mkfs.ext4 -q -F -J size=128 -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
 #: As Android mounts its data partition.
 _MOUNT = "noatime,noauto_da_alloc"
 #: Share of a phone's memory that may be dirty: 20 % of 1 GB.
@@ -95,14 +97,23 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
             row[column] -= start
     metadata = dict(table.schema.metadata)
     header = json.loads(metadata[_HEADER])
-    e2fsprogs = subprocess.run(["mkfs.ext4", "-V"], capture_output=True, text=True, check=True).stderr.split()[1]
+    e2fsprogs = subprocess.run(
+        ["mkfs.ext4", "-V"], capture_output=True, text=True, check=True
+    ).stderr.split()[1]
     header["source"] = f"{name} on ext4 of Linux {platform.release().split('-')[0]} (mke2fs {e2fsprogs})"
     header["note"] = (
-        f"on a served {_DEVICE}, on {_SIZE_GB} GB of it, with a free clock: no time of the host; mounted with {_MOUNT}; "
-        f"from mounting to unmounting; {joined:,} flushes joined with the commit blocks that they stood for as preflush and FUA"
+        f"on a served {_DEVICE}, on {_SIZE_GB} GB of it, with a free clock: no time of the host; mounted "
+        f"with {_MOUNT}; "
+        f"from mounting to unmounting; {joined:,} flushes joined with the commit blocks that they stood "
+        "for as preflush and FUA"
     )
     ledger = json.loads(metadata[_LEDGER])
-    ledger |= {"seen": len(recorded), "kept": len(rows), "merged": joined, "filtered": len(recorded) - len(inside)}
+    ledger |= {
+        "seen": len(recorded),
+        "kept": len(rows),
+        "merged": joined,
+        "filtered": len(recorded) - len(inside),
+    }
     metadata |= {_HEADER: json.dumps(header).encode(), _LEDGER: json.dumps(ledger).encode()}
     made = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
     # Columns without a value say nothing.

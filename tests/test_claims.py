@@ -72,6 +72,20 @@ EXPECTED = {
     "advil-fig8-padding": DIRECTION,
     "advil-fig8-hotcold-gain": NOT,
     "advil-fig8-hotcold-loss": NOT,
+    "dsn17-journal-share": REPRODUCED,
+    "dsn17-unchanged": REPRODUCED,
+    "dsn17-barrier": REPRODUCED,
+    "dsn17-gain": NOT,
+    "dsn17-ideal": NOT,
+    "lsmvbt-wal-truncate": NOT,
+    "joj-slowdown": DIRECTION,
+    "delta-journaling-gain": NOT,
+    "fastcommit-jbd2-share": DIRECTION,
+}
+#: Figures of other papers, which stand beside the claims of the paper that a study is of.
+BESIDE = {
+    *("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"),
+    "fastcommit-size",
 }
 #: Claims about statistics that were inputs, as the recorded sources say.
 INPUTS = {
@@ -95,8 +109,8 @@ def test_the_ledger_has_every_published_claim_once_in_the_published_words(shared
     with (shared_traces.parent / "published" / "claims.csv").open(newline="") as file:
         published = {row["id"]: row for row in csv.DictReader(file)}
     assert len(RULES) == len(BY_ID)
-    assert set(BY_ID) == set(published)
-    for rule in RULES:
+    assert set(BY_ID) - BESIDE == set(published)
+    for rule in (rule for rule in RULES if rule.id not in BESIDE):
         words = (rule.source, rule.claim, rule.published)
         row = published[rule.id]
         assert words == (row["source"], row["claim"], row["published"]), rule.id
@@ -125,7 +139,7 @@ def test_verdicts_are_those_that_are_explained(ledger: list[dict[str, Any]]) -> 
 def test_not_yet_is_said_only_of_systems_to_come(ledger: list[dict[str, Any]]) -> None:
     for claim in ledger:
         if claim["verdict"] == NOT_YET:
-            assert claim["paper"] in ("fast12", "dsn17")
+            assert claim["paper"] == "fast12"
             assert papers()[claim["paper"]].state != WORKS
 
 
@@ -378,7 +392,7 @@ def test_the_papers_are_listed_with_their_state() -> None:
     found = {paper["name"]: paper for paper in emmclab_json("papers")}
     assert {name: paper["state"] for name, paper in found.items()} == {
         "advil12": "works",
-        "dsn17": "to come",
+        "dsn17": "works",
         "fast12": "to come",
         "iiswc15": "works",
     }

@@ -119,7 +119,7 @@ def test_what_the_pages_say_is_added_to_a_copy_of_the_workspace_works(copy: Path
     layers = copy / "crates" / "layers" / "src"
     _write(layers / "halves.rs", layer)
     _replace(layers / "lib.rs", "mod layer;", "mod halves;\nmod layer;")
-    _replace(layers / "registry.rs", "crate::pair::KIND]", "crate::pair::KIND, crate::halves::KIND]")
+    _replace(layers / "registry.rs", "crate::journal::KIND,", "crate::journal::KIND, crate::halves::KIND,")
 
     pages = victim + allocation + scheme + preset + layer
     commands = list(dict.fromkeys(re.findall(r"`(cargo test --release [^`]+)`", pages)))

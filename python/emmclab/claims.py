@@ -136,7 +136,7 @@ def rules(paper: Paper) -> list[Rule]:
 
     >>> from emmclab.papers import papers
     >>> sum(len(rules(paper)) for paper in papers().values())
-    58
+    63
     """
     return parse(paper.claims_text, paper.name)
 

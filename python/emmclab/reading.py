@@ -176,7 +176,8 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
 def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 
-    With `annotated` those with block notes: applications on ext4 on a served device. Studies take them by name.
+    With `annotated` those with block notes: applications on ext4 on a served device. Studies take them by
+    name.
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True

@@ -37,7 +37,9 @@ def reproduce(
         typer.Argument(
             metavar="PAPER",
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
-            "experiments), `advil12`, or `advil-live` (of the same, with programs on ext4; as root).",
+            "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
+            "`dsn17`, or "
+            "`dsn17-crash` (of the same, with power cut; as root).",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,

@@ -106,7 +106,7 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
     profiles: dict[str, Profile] = {
         name: _WatchedProfile(name, profile) for name, profile in results.profiles.items()
     }
-    watched = _Watched(results.about, profiles, results.runs, results.digest)
+    watched = _Watched(results.about, profiles, results.runs, results.digest, results.failures, results.cuts)
     token = _reads.set(reads)
     try:
         return function(watched), reads

@@ -45,7 +45,7 @@ class Input:
     def of(
         source: str, seed: int, requests: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
     ) -> Input:
-        """Find an input by the name of a workload or annotated trace, or the path of a model (`.toml`) or trace.
+        """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by
         ` --only KEY=VALUE,...`: the requests that are wanted.
@@ -73,7 +73,9 @@ class Input:
                 hint="only a workload can be made longer or shorter; give the grid inputs of its own",
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
-        source = source if Path(source).is_file() else _annotated().get(source, source)
+        if source in _annotated() and not Path(source).is_file():
+            # Nothing in it is to be mended or left out.
+            source, reading = _annotated()[source], {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
         return Input(name, path, False, _file_digest(source), seed, reading=options)

@@ -46,7 +46,7 @@ def times(results: Results, mode: str, device: str = DEVICES[0]) -> dict[str, fl
 
 
 def gains(results: Results, mode: str, device: str = DEVICES[0], over: str = BASE) -> dict[str, float]:
-    """Percent by which each application is faster in a mode than in another: time of that over its own, less 1."""
+    """Percent by which each application is faster in a mode than in another, by the ratio of times."""
     before, after = times(results, over, device), times(results, mode, device)
     return {name: 100 * (before[name] / after[name] - 1) for name in before}
 
@@ -90,7 +90,8 @@ def journal_share(results: Results) -> Measurement:
     return Measurement(
         f"{median(shares.values()):.0f} % (median of {len(shares)}; {_range(shares.values())})",
         {"median_pct": median(shares.values())},
-        f"Above 40 %: {', '.join(above)}. Small synchronous writes decide: photos and packages write mostly data.",
+        f"Above 40 %: {', '.join(above)}. Small synchronous writes decide: photos and packages write "
+        "mostly data.",
     )
 
 
@@ -104,7 +105,8 @@ def unchanged(results: Results) -> Measurement:
     return Measurement(
         f"{share:.1f} % of the sectors of {blocks:,} logged blocks",
         {"sectors_pct": share},
-        f"By application {_range(each)}. Counted in sectors of 512 bytes, of which a few bytes may have changed: the share "
+        f"By application {_range(each)}. Counted in sectors of 512 bytes, of which a few bytes may have "
+        "changed: the share "
         "by byte is higher, and the traces have no contents.",
     )
 
@@ -126,8 +128,10 @@ def barrier(results: Results) -> Measurement:
     return Measurement(
         f"{median(own):.0f} % (median of {len(own)}; {_range(own)})",
         {"median_pct": median(own)},
-        f"Flushes and writes with preflush and FUA in the time of a run in mode legacy on {DEVICES[0]}; on {DEVICES[1]} "
-        f"{median(other):.0f} % ({_range(other)}). Without any of them a run takes {_range(dropped)} less time. The program "
+        f"Flushes and writes with preflush and FUA in the time of a run in mode legacy on {DEVICES[0]}; "
+        f"on {DEVICES[1]} "
+        f"{median(other):.0f} % ({_range(other)}). Without any of them a run takes {_range(dropped)} less "
+        "time. The program "
         "of data that a plain write left in the cache is part of the flush.",
     )
 
@@ -161,9 +165,12 @@ def ideal(results: Results) -> Measurement:
     return Measurement(
         f"{fmean(own.values()):.0f} % on {DEVICES[0]} ({_range(own.values())})",
         {"mean_pct": fmean(own.values())},
-        f"{_said(own)}. On {DEVICES[1]} {fmean(other.values()):.0f} % ({_range(other.values())}). A commit needs one durable "
-        "write at least, which costs a program; the ideal drops the writes of the journal and has nothing in their place, not "
-        "even the writes of metadata that a file system without a journal makes at home. The share is of I/O alone.",
+        f"{_said(own)}. On {DEVICES[1]} {fmean(other.values()):.0f} % ({_range(other.values())}). A "
+        "commit needs one durable "
+        "write at least, which costs a program; the ideal drops the writes of the journal and has nothing "
+        "in their place, not "
+        "even the writes of metadata that a file system without a journal makes at home. The share is of "
+        "I/O alone.",
     )
 
 
@@ -187,7 +194,8 @@ def wal_truncate(results: Results) -> Measurement:
         f"{own:.1f}x",
         {"ratio": own},
         f"On {DEVICES[1]} {other:.1f}x. Both make 240 transactions; flushes and durable writes are "
-        f"{durable['sqlite-truncate']:,} and {durable['sqlite-wal']:,}. The published write-ahead log was synced at checkpoints "
+        f"{durable['sqlite-truncate']:,} and {durable['sqlite-wal']:,}. The published write-ahead log was "
+        "synced at checkpoints "
         "only or at each commit, which the figure does not say; here it is synced at each commit.",
     )
 
@@ -202,7 +210,8 @@ def journal_of_journal(results: Results) -> Measurement:
     return Measurement(
         f"up to {max(own.values()):.0f} %",
         {"most_pct": max(own.values())},
-        f"Time that the journal adds to that without it: {_said(own)}; on {DEVICES[1]} {_range(other.values())}. Without a "
+        f"Time that the journal adds to that without it: {_said(own)}; on {DEVICES[1]} "
+        f"{_range(other.values())}. Without a "
         "journal its writes vanish, and nothing stands in their place.",
     )
 
@@ -214,8 +223,10 @@ def delta_gain(results: Results) -> Measurement:
     return Measurement(
         f"{fmean(own.values()):+.1f} % (mean; {_range(own.values(), '+')})",
         {"mean_pct": fmean(own.values())},
-        f"On {DEVICES[1]} {fmean(other.values()):+.1f} %. Fewer sectors are no fewer programs where each of a few small "
-        "writes ends in a flush: the device programs pages of 16 KB, and a commit waits for flushes.",
+        f"On {DEVICES[1]} {fmean(other.values()):+.1f} %. Fewer sectors are no fewer programs where each "
+        "of a few small "
+        "writes ends in a flush: the device programs pages of 16 KB, and a commit waits for a flush and a "
+        "durable write.",
     )
 
 

@@ -1,0 +1,40 @@
+"""Power cuts under the journal layer: the measure of the paper's claim on results of `dsn17-crash`."""
+
+from __future__ import annotations
+
+from emmclab.crash.cell import DOCUMENTED, KEPT
+from emmclab.papers.measuring import Measurement, measure
+from emmclab.study.results import Results, Run
+
+#: The grid under test, and the control that has to lose something.
+TESTED, CONTROL = "aware", "no_barrier"
+
+
+def cells(results: Results, grid: str) -> list[Run]:
+    """Give the runs of a grid in which power was cut."""
+    return [run for run in results.cuts if run["grid"] == grid]
+
+
+def broken(runs: list[Run]) -> list[Run]:
+    """Give the runs of which some state broke a promise that is documented to hold."""
+    return [run for run in runs if run["verdict"] not in (KEPT, DOCUMENTED)]
+
+
+@measure
+def recovers(results: Results) -> Measurement:
+    """Runs under the layer that lose what was promised, of all its runs."""
+    tested, control = cells(results, TESTED), cells(results, CONTROL)
+    lost, lost_control = broken(tested), broken(control)
+    cuts, states = (sum(run[name] for run in tested) for name in ("cuts", "states"))
+    names = ", ".join(dict.fromkeys(run["input"] for run in lost))
+    said = f"Lost: {names}. " if lost else ""
+    return Measurement(
+        f"{len(tested) - len(lost)} of {len(tested)} runs recover from all of {cuts:,} cuts",
+        {"broken_runs": float(len(lost)), "control_broken_runs": float(len(lost_control))},
+        f"{said}{states:,} different states that the contract of the device allows at these moments, each "
+        "recovered and "
+        f"judged. Without flushes {len(lost_control)} of {len(control)} runs lose what was promised "
+        f"({sum(run['lost_states'] for run in control):,} states of "
+        f"{sum(run['states'] for run in control):,}): the "
+        "states tell right from wrong. Durable writes leave few states to choose from.",
+    )

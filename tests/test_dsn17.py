@@ -1,0 +1,145 @@
+"""Journaling that knows the flash: annotated traces, the study of modes, its page and measures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emmclab as lab
+from conftest import ROOT, emmclab
+from emmclab.claims import judge_study
+from emmclab.papers.dsn17.crash import recovers
+from emmclab.papers.dsn17.journaling import APPLICATIONS, DEVICES, MODES, won
+from emmclab.papers.measuring import taken
+from emmclab.papers.pages import write_page
+from emmclab.study import Results
+from emmclab.study.cell import Input
+
+TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the study ran once."""
+    folder = tmp_path_factory.mktemp("dsn17")
+    done = emmclab(
+        *("reproduce", "dsn17", "--jobs", 2, "--results", folder, "--html", folder / "page.html"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    """The results of the study."""
+    return Results.load(folder / "dsn17")
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_an_annotated_trace_names_its_blocks_and_every_request_is_complete(name: str) -> None:
+    trace = lab.read(TRACES[name])
+    rows = trace.to_arrow().to_pylist()
+    assert TRACES[name].stat().st_size < 300_000
+    assert "ext4 of Linux" in str(trace.header["source"]) and trace.header["block_notes"] == "ext4"
+    assert rows[0]["arrival_ns"] == 0 and all(row["complete_ns"] >= row["arrival_ns"] for row in rows)
+    writes = [row for row in rows if row["op"] == "write"]
+    assert sum(row["role"] is not None for row in writes) == len(writes)
+    # A commit is one write with preflush and FUA, as ext4 asks.
+    commits = [row for row in writes if "commit" in row["role"]]
+    assert commits and all(row["flags"] & 6 == 6 for row in commits)
+    # The journal begins empty: its superblock comes before its first commit.
+    roles = [role for row in writes for role in row["role"]]
+    assert roles.index("journal_superblock") < roles.index("commit")
+
+
+def test_a_study_takes_an_annotated_trace_by_name_and_reads_it_as_it_is() -> None:
+    found = Input.of("mail", 1, reading={"only": "op=read"})
+    assert (found.name, Path(found.source), found.reading) == ("mail", TRACES["mail"], "{}")
+
+
+def test_flushes_and_durable_writes_are_timed_above_layers_and_nowhere_else() -> None:
+    trace, device = lab.read(TRACES["mail"]), lab.Device.preset("emmc51-cache")
+    rows = trace.to_arrow().to_pylist()
+    promised = [row for row in rows if row["op"] == "flush" or (row["op"] == "write" and row["flags"] & 6)]
+    found = device.simulate(trace, mode="closed", layers=["journal:legacy"])["durable"]
+    assert found["requests"] == len(promised)
+    assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
+    dropped = device.simulate(trace, mode="closed", layers=["journal:no_barrier"])["durable"]
+    assert dropped["requests"] == len(promised) and dropped["mean_ms"] < found["mean_ms"]
+    assert "durable" not in device.simulate(trace, mode="closed")
+
+
+def test_the_study_has_every_application_in_every_mode_on_every_device(results: Results) -> None:
+    assert not results.failures
+    assert set(APPLICATIONS) == set(TRACES)
+    for device in DEVICES:
+        for name in APPLICATIONS:
+            runs = {mode: results.run(mode, input=name, device=device) for mode in MODES}
+            assert len({run["requests"]["bytes_written"] for run in runs.values()}) == 1
+            assert len({run["durable"]["requests"] for run in runs.values()}) == 1
+            counts = {mode: run["layers"][0] for mode, run in runs.items()}
+            assert counts["no_journal"]["blocks_dropped"] > 0
+            assert counts["no_barrier"]["flushes_saved"] == counts["no_barrier"]["flushes"]
+            assert counts["aware"]["log_sectors"] < counts["aware"]["journal_sectors_logged"]
+            assert all(one["unknown_writes"] == 0 for one in counts.values())
+            assert won(results, name, "legacy", device) == 0
+            assert won(results, name, "no_journal", device) == pytest.approx(100)
+
+
+def test_the_page_gives_the_answer_the_modes_and_whose_design_it_is(folder: Path, results: Results) -> None:
+    page = (folder / "page.html").read_text()
+    assert "The mechanisms are our design, the claims are the paper" in page
+    assert all(f">{name}<" in page for name in (*APPLICATIONS, *MODES))
+    again = folder / "again.html"
+    write_page(results, judge_study(results), again, None)
+    assert again.read_text() == page
+
+
+def _cell(grid: str, verdict: str) -> dict[str, Any]:
+    return {"grid": grid, "input": "files", "verdict": verdict, "cuts": 10, "states": 20, "lost_states": 3}
+
+
+@pytest.mark.parametrize(
+    ("tested", "control", "expected"),
+    [
+        ("kept", "lost", (0, 1)),
+        ("lost", "lost", (1, 1)),
+        ("rule broken", "kept", (1, 0)),
+        ("documented", "lost", (0, 1)),
+    ],
+)
+def test_recovery_is_judged_beside_a_control_that_has_to_lose(
+    tested: str, control: str, expected: tuple[int, int]
+) -> None:
+    cuts = [_cell("aware", tested), _cell("no_barrier", control)]
+    results = Results({"name": "dsn17-crash"}, {}, [], "", cuts=cuts)
+    found, _ = taken(recovers, results)
+    assert (found.values["broken_runs"], found.values["control_broken_runs"]) == expected
+
+
+def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from record_journal import _as_asked
+    finally:
+        sys.path.pop(0)
+    times = ("arrival_ns", "start_ns", "issue_ns", "complete_ns")
+
+    def row(op: str, at: int, *roles: str) -> dict[str, Any]:
+        return {**dict.fromkeys(times, at), "op": op, "flags": 0, "role": list(roles) or None}
+
+    rows = [
+        row("flush", 1),
+        row("write", 2, "data"),
+        row("flush", 3),
+        row("write", 4, "commit"),
+        row("flush", 5),
+    ]
+    found, joined = _as_asked(rows)
+    assert [one["op"] for one in found] == ["flush", "write", "write"] and joined == 2
+    assert found[2]["flags"] == 6 and (found[2]["arrival_ns"], found[2]["complete_ns"]) == (3, 5)
+    assert _as_asked(rows[:4]) == (rows[:4], 0)
