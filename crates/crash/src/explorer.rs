@@ -422,7 +422,7 @@ fn add_log10(one: f64, other: f64) -> f64 {
 fn metadata(run: &Arc<Run>) -> Result<FxHashSet<u64>> {
     let mut blocks = FxHashSet::default();
     let header = run.header();
-    let below = Below { main: header.device.sectors, second: Some(header.device.sectors) };
+    let below = Below::new(header.device.sectors, Some(header.device.sectors));
     let knows_journal = |layer: &LayerConfig| {
         build_stack(std::slice::from_ref(layer), &below)
             .is_ok_and(|built| built.iter().any(|layer| layer.reads_notes()))

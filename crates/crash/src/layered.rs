@@ -91,7 +91,7 @@ impl HostView {
             return Ok(Ok(Self { source: Source::Plain(view), sectors }));
         }
         let start = |overlay: Overlay| {
-            let below = Below { main: view.sectors(), second: None };
+            let below = Below::new(view.sectors(), None);
             let layers = build_stack(layers, &below)?;
             let disk = StateDisk { view: view.clone(), overlay, writes: Vec::new() };
             Ok(Executor::start(layers, vec![disk], true))

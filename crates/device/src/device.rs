@@ -231,6 +231,11 @@ impl Device {
         self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
     }
 
+    /// Whether a single write can be made durable on completion by a reliable write, past a cache.
+    pub fn has_reliable_writes(&self) -> bool {
+        self.controller.has_reliable_writes()
+    }
+
     /// Whether writes become durable in their order, as those of a FIFO cache do.
     pub fn promises_write_order(&self) -> bool {
         self.controller.promises_write_order()

@@ -23,7 +23,7 @@ fn processor_s() -> f64 {
 }
 
 /// 12 GB, as in the paper, in sectors; and the card.
-const BELOW: Below = Below { main: 12 << 21, second: Some(32 << 21) };
+const BELOW: Below = Below::new(12 << 21, Some(32 << 21));
 
 fn main() -> Result<()> {
     let advil = || LayerConfig::named("advil").with("second_device", "true");
@@ -90,7 +90,7 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
         .with("original", "12GB")
         .with("recovery", "true")
         .with("checkpoint", checkpoint);
-    let below = Below { main: BELOW.main, second: Some(256 << 11) };
+    let below = Below::new(BELOW.main, Some(256 << 11));
     let layers = || build_stack(std::slice::from_ref(&config), &below);
     let second = Counted { data: Some(vec![0; 256 << 20]), reads: 0, bytes: 0 };
     let disks = vec![Counted { data: None, reads: 0, bytes: 0 }, second];

@@ -56,6 +56,15 @@ pub struct Below {
     pub main: u64,
     /// Size of disk 1 in sectors, where there is one.
     pub second: Option<u64>,
+    /// Whether disk 0 makes a single write durable for less than a flush: it has a cache, and reliable writes that go past it.
+    pub durable_writes: bool,
+}
+
+impl Below {
+    /// Disks of these sizes, of which disk 0 has a cache and reliable writes.
+    pub const fn new(main: u64, second: Option<u64>) -> Self {
+        Self { main, second, durable_writes: true }
+    }
 }
 
 /// Reads metadata back after a cut of power.
@@ -136,6 +145,11 @@ pub trait Layer: Send {
     /// Has background work move all data that the layer keeps aside to its place. [`Layer::background`] gives that work until
     /// nothing is kept; requests that come meanwhile are served, and what they add is moved, too.
     fn drain(&mut self) {}
+
+    /// Parts of what it was asked for that it leaves out, because the disks below have not what they need.
+    fn left_out(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Counts of work start from 0; state stays.
     fn clear_counters(&mut self) {}

@@ -8,7 +8,7 @@ use emmclab_layers::{
 };
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
-const BELOW: Below = Below { main: 12 << 21, second: Some(512 << 11) };
+const BELOW: Below = Below::new(12 << 21, Some(512 << 11));
 
 fn settings() -> AdvilSettings {
     AdvilSettings { second_device: true, hot: HotPolicy::None, ..AdvilSettings::default() }
@@ -192,7 +192,7 @@ fn blocks_are_moved_in_ascending_order_whatever_the_order_of_writes() {
 
 #[test]
 fn without_room_a_write_is_held_until_the_mover_is_done() {
-    let below = Below { main: 1 << 20, second: Some(32 << 11) };
+    let below = Below::new(1 << 20, Some(32 << 11));
     let settings = AdvilSettings { reserved: Size::mb(16), ..settings() };
     let mut host = Host::new(&settings, &below);
     let mut sector = 0;
@@ -241,7 +241,7 @@ fn the_mover_waits_for_requests_that_write_where_it_would() {
 
 #[test]
 fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
-    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let below = Below::new(1 << 22, Some(64 << 11));
     let small = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, ..settings() };
     // Sections of 8 MB: a log of 1,433 writes of 4 KB beside a hot region of 30 %, or 76 clustered pages.
     let mut host = Host::new(&small, &below);
@@ -270,7 +270,7 @@ fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
 
 /// Percent of the hot region after one full section, and clustered pages copied into the other.
 fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u64, u64) {
-    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let below = Below::new(1 << 22, Some(64 << 11));
     let mut host = Host::new(settings, &below);
     let mut written = 0;
     while host.count("switches") == 0 {
@@ -325,7 +325,7 @@ fn a_step_of_0_keeps_the_size_of_the_hot_region() {
 
 #[test]
 fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
-    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let below = Below::new(1 << 22, Some(64 << 11));
     let rewritten = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Rewritten, ..settings() };
     for (step, kept) in [(0, false), (1, true)] {
         let mut host = Host::new(&rewritten, &below);
@@ -356,7 +356,7 @@ fn the_map_takes_no_more_than_the_paper_says() {
 
 #[test]
 fn draining_moves_all_logged_data_home_and_then_ends() {
-    let below = Below { main: 1 << 22, second: Some(64 << 11) };
+    let below = Below::new(1 << 22, Some(64 << 11));
     for (hot, recovery) in [
         (HotPolicy::Paper, false),
         (HotPolicy::Paper, true),

@@ -10,7 +10,7 @@ use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
 use support::{MemDisk, SECTOR, stamp, version};
 
-const BELOW: Below = Below { main: 1 << 15, second: Some(1 << 14) };
+const BELOW: Below = Below::new(1 << 15, Some(1 << 14));
 
 /// A disk that counts the sectors read.
 struct Counting {

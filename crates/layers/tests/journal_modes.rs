@@ -353,7 +353,7 @@ fn explore(
         .with("log", &format!("{log_kb}KB"))
         .with("force", "16KB");
     let sectors = SECTORS + u64::from(log_kb) * 2;
-    let below = Below { main: sectors, second: None };
+    let below = Below::new(sectors, None);
     let layers = || build_stack(std::slice::from_ref(&config), &below).unwrap();
     let left = Rc::new(Cell::new(u64::MAX));
     let disk = CutDisk::new(vec![0; sectors as usize * SECTOR], left.clone());
@@ -431,5 +431,97 @@ fn each_mode_saves_what_it_is_made_for() {
         let aware = counters("aware", road);
         assert!(aware("log_records") <= aware("commits") && aware("flushes_saved") * 3 > aware("flushes"));
         assert!(aware("home_blocks_left") > 0 && share(&aware) < 60, "{} %", share(&aware));
+    }
+}
+
+#[test]
+fn a_disk_without_durable_writes_is_flushed_and_the_layer_says_so() {
+    let layer = |mode: &str, durable_writes| {
+        let below = Below { durable_writes, ..Below::new(1 << 20, None) };
+        let config = LayerConfig::named("journal").with("mode", mode);
+        build_stack(&[config], &below).unwrap().remove(0)
+    };
+    for mode in ["ordered_fua", "aware"] {
+        assert_eq!(layer(mode, false).left_out(), ["durable writes in place of flushes"]);
+        assert!(layer(mode, true).left_out().is_empty());
+    }
+    assert!(layer("delta", false).left_out().is_empty());
+}
+
+/// A request of a stream that no file system would send.
+#[derive(Clone, Debug)]
+enum Event {
+    Write(u64, Vec<(usize, u32, Option<u64>, u32)>),
+    Read(u64, u32),
+    Discard(u64, u32),
+    Flush,
+    Drain,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let block = 0_u64..40;
+    let note = (0..Role::ALL.len(), 0_u32..5, prop::option::of(0_u64..12), 1_u32..9);
+    prop_oneof![
+        8 => (block.clone(), prop::collection::vec(note, 1..6)).prop_map(|(block, notes)| Event::Write(block, notes)),
+        4 => (block.clone(), 1_u32..60).prop_map(|(block, sectors)| Event::Read(block, sectors)),
+        1 => (block, 1_u32..30).prop_map(|(block, sectors)| Event::Discard(block, sectors)),
+        1 => Just(Event::Flush),
+        1 => Just(Event::Drain),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Notes of a damaged or foreign journal may say anything but what changed, which is seen from the contents, and that the journal
+    /// forgets transactions.
+    #[test]
+    fn what_was_written_is_read_whatever_the_notes_say(
+        events in prop::collection::vec(event(), 1..80),
+        mode in prop::sample::select(vec!["legacy", "no_barrier", "ordered_fua", "delta", "packed", "aware"]),
+    ) {
+        let config = LayerConfig::named("journal").with("mode", mode).with("log", "128KB");
+        let layers = build_stack(&[config], &Below::new(4096, None)).unwrap();
+        let disk = CutDisk::new(vec![0; 4096 * SECTOR], Rc::new(Cell::new(u64::MAX)));
+        let mut executor = Executor::start(layers, vec![disk], false).unwrap();
+        let mut model = vec![0_u8; 1024 * SECTOR];
+        for (number, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Write(block, parts) => {
+                    let notes: Vec<BlockNote> = parts
+                        .iter()
+                        .map(|(role, transaction, home, sectors)| BlockNote {
+                            // Blocks that the journal forgets may hold anything.
+                            transaction: transaction
+                                .checked_sub(1)
+                                .filter(|_| Role::ALL[*role] != Role::JournalSuperblock),
+                            home: home.map(|home| home * 8),
+                            ..BlockNote::new(Role::ALL[*role], *sectors)
+                        })
+                        .collect();
+                    let sectors: u32 = notes.iter().map(|note| note.sectors).sum();
+                    let at = block as usize * BLOCK;
+                    let mut data: Vec<u8> = (0..sectors as usize * SECTOR).map(|i| (i / 512 + number * 7) as u8).collect();
+                    model[at..at + data.len()].copy_from_slice(&data);
+                    executor.write_noted(block * 8, Modifiers::empty(), &notes, &mut data).unwrap();
+                }
+                Event::Read(block, sectors) => {
+                    let at = block as usize * BLOCK;
+                    let mut data = vec![0xEE; sectors as usize * SECTOR];
+                    executor.submit(Op::Read, block * 8, &mut data).unwrap();
+                    prop_assert!(data == model[at..at + data.len()], "block {} after event {}", block, number);
+                }
+                Event::Discard(block, sectors) => {
+                    // A discarded range holds anything; it is written again.
+                    executor.submit_bare(Op::Discard, block * 8, sectors).unwrap();
+                    let at = block as usize * BLOCK;
+                    let mut data = vec![number as u8; sectors as usize * SECTOR];
+                    model[at..at + data.len()].copy_from_slice(&data);
+                    executor.submit(Op::Write, block * 8, &mut data).unwrap();
+                }
+                Event::Flush => executor.submit_bare(Op::Flush, 0, 0).unwrap(),
+                Event::Drain => executor.drain().unwrap(),
+            }
+        }
     }
 }

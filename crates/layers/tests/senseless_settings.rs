@@ -4,7 +4,7 @@
 use emmclab_base::Kind;
 use emmclab_layers::{Below, LayerConfig, build_stack, layers};
 
-const BELOW: Below = Below { main: 1 << 22, second: Some(1 << 20) };
+const BELOW: Below = Below::new(1 << 22, Some(1 << 20));
 
 fn refusal(config: LayerConfig) -> String {
     let Err(error) = build_stack(&[config], &BELOW) else { panic!("it was accepted") };

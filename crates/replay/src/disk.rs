@@ -24,6 +24,8 @@ pub(crate) struct Disk {
     host: Option<HostQueue>,
     /// Whether the device lets later commands pass earlier ones.
     reorders: bool,
+    /// Most entries of a packed write that the device takes.
+    packed_writes: u32,
     /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may
     /// report a completion, and with it a free tag, after its time.
     now: Nanos,
@@ -56,6 +58,7 @@ impl Disk {
             checker: None,
             host: None,
             reorders: false,
+            packed_writes: 0,
             now: Nanos::MIN,
             fetched: Vec::new(),
             completed: Vec::new(),
@@ -70,6 +73,7 @@ impl Disk {
             checker: check.then(|| Box::new(Checker::of(&device))),
             host: HostQueue::new(settings),
             reorders: settings.controller.scheduling == Scheduling::ReadFirst,
+            packed_writes: settings.features.packed_writes,
             ..Self::new(device)
         }
     }
@@ -87,6 +91,7 @@ impl Disk {
         let disk = Self {
             checker: check.then(|| Box::new(Checker::of(&device))),
             reorders: settings.controller.scheduling == Scheduling::ReadFirst,
+            packed_writes: settings.features.packed_writes,
             ..Self::new(device)
         };
         Self { contents: Some(Box::new(contents)), ..disk }
@@ -206,6 +211,11 @@ impl Disk {
         self.device
     }
 
+    /// Whether the device makes a single write durable for less than a flush.
+    pub fn has_durable_writes(&self) -> bool {
+        !self.device.promises_on_completion() && self.device.has_reliable_writes()
+    }
+
     /// Whether commands go to the device as they are, and unchecked.
     pub fn is_bare(&self) -> bool {
         self.host.is_none() && self.checker.is_none()
@@ -236,7 +246,8 @@ impl Disk {
         }
         let Some(first) = commands.first() else { return Ok(()) };
         self.now = self.now.max(first.arrival);
-        self.pack(commands, observer)
+        let at_once = self.packed_writes.max(1) as usize;
+        commands.chunks(at_once).try_for_each(|part| self.pack(part, observer))
     }
 
     /// When the disk next does something on its own: fetches from the host queue or begins what waits in the device.

@@ -417,7 +417,10 @@ fn stacked(
     recover: bool,
 ) -> Result<Layered> {
     let sectors = |disk: &Disk| disk.device().geometry().sectors();
-    let below = Below { main: sectors(main), second: second.as_deref().map(sectors) };
+    let below = Below {
+        durable_writes: main.has_durable_writes(),
+        ..Below::new(sectors(main), second.as_deref().map(sectors))
+    };
     let next = |disk: &Disk| disk.device().next_command();
     let commands = [next(main), second.as_deref().map_or(0, next)];
     let mut all: Vec<Box<dyn Layer>> = build_stacked(configs, &below)?;

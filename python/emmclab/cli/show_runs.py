@@ -207,9 +207,11 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
             table.add_row(_words(name.removesuffix("_bytes")), f"{value / 2**20:,.2f}", "MB")
         elif name == "held_ms":
             table.add_row("Held", f"{value:,.1f}", "ms")
-        elif name != "name":
+        elif name not in ("name", "left_out"):
             table.add_row(_words(name), f"{value:,}", "")
     console.print(table)
+    for left_out in layer.get("left_out", ()):
+        console.print(f"{layer['name']} leaves out {left_out}: the device has not what it needs", soft_wrap=True)
 
 
 def _percentile_times(result: Result) -> list[float]:

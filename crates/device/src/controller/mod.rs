@@ -75,6 +75,11 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
+    /// Whether reliable writes are there.
+    pub fn has_reliable_writes(&self) -> bool {
+        self.reliable_writes
+    }
+
     /// The controller of a new device.
     pub fn new(settings: &Settings, ftl: &Ftl) -> Self {
         let geometry = ftl.geometry();

@@ -8,6 +8,7 @@ use crate::request::HostRequest;
 use super::Journal;
 use super::held::HeldBlock;
 use super::log::{Log, Placed};
+use super::recovery::read_sectors;
 use super::unflushed::Plain;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -43,7 +44,6 @@ impl Journal {
             self.counters.journal_sectors += u64::from(note.sectors);
             let mut follows_copy = false;
             if let Some(log) = &mut self.log {
-                log.overwritten(block, block + u64::from(note.sectors));
                 follows_copy = note.home.is_some_and(|home| log.logs(home));
             }
             if note.role == Role::Commit {
@@ -86,7 +86,7 @@ impl Journal {
         if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
             request.modifiers.insert(Modifiers::RELIABLE);
         }
-        self.forget_range_of_journal(&request, notes);
+        self.log_past(notes);
         self.write_in_place(&request, notes, plan);
         self.void_emptied(notes, plan);
     }
@@ -102,44 +102,66 @@ impl Journal {
         }
     }
 
-    /// Blocks of the journal go to their place: what the log has of them is old.
-    fn forget_range_of_journal(&mut self, request: &HostRequest, notes: &[BlockNote]) {
+    /// Copies of homes are logged past the log: the next ones do not follow those in it.
+    fn log_past(&mut self, notes: &[BlockNote]) {
         let Some(log) = &mut self.log else { return };
-        let mut sector = request.sector;
-        for note in notes {
-            let end = sector + u64::from(note.sectors);
-            if note.role.in_journal() {
-                log.overwritten(sector, end);
-                self.held.forget(sector, end);
-                if note.role == Role::Logged
-                    && let Some(home) = note.home
-                {
-                    log.logs(home);
-                }
-            }
-            sector = end;
+        for home in notes.iter().filter(|note| note.role == Role::Logged).filter_map(|note| note.home) {
+            log.logs(home);
         }
     }
 
-    /// A discard or secure erase takes what the layer has of a range.
-    pub(super) fn forget_range(&mut self, request: &HostRequest) {
-        self.held.forget(request.sector, request.end());
-        if let Some(log) = &mut self.log {
-            log.overwritten(request.sector, request.end());
+    /// Takes what the layer has of a range that a request changes. A block that the request changes in part, which a journal never does,
+    /// goes to its place first.
+    pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut Plan) {
+        let (first, end) = (request.sector, request.end());
+        let Some(log) = &mut self.log else { return };
+        let in_part = |block: u64, sectors: u64| block < first || block + sectors > end;
+        let mut spilled = Vec::new();
+        for (block, stored) in log.meeting(first, end) {
+            if in_part(block, stored.sectors.len() as u64) {
+                let scratch = plan.scratch(stored.sectors.len() as u32);
+                read_sectors(&stored.sectors, (Memory::Scratch, scratch), plan);
+                spilled.push((block, Memory::Scratch, scratch, stored.sectors.len() as u32));
+            }
         }
+        for (block, held) in self.held.meeting(first, end) {
+            if in_part(block, held.sectors.into()) {
+                spilled.push((block, Memory::Held, held.slot, held.sectors));
+            }
+        }
+        for (block, memory, at, sectors) in spilled {
+            // One after the other, as blocks in memory are newer than those in the log.
+            plan.wait();
+            plan.flag(Modifiers::empty());
+            plan.begin(0, Op::Write, block);
+            plan.piece(memory, at, sectors);
+            self.unflushed.write(request.id, Plain::Asked);
+            plan.wait();
+            plan.flag(request.modifiers);
+        }
+        log.overwritten(first, end);
+        self.held.forget(first, end);
     }
 
     /// Plans the commit of a transaction: its blocks in memory and the commit block, which lies at sector `at` of the request.
     fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut Plan) {
         let &BlockNote { sectors, transaction, changed, .. } = note;
-        let held = self.held.take(request.id).into_iter();
-        // What is left of a transaction that was never committed is not part of this one.
         let is_own = |held: &HeldBlock| match (held.transaction, transaction) {
             (Some(one), Some(other)) => one == other,
             _ => true,
         };
-        let own = held.filter(|(_, held)| is_own(held));
-        let mut blocks: Vec<Block> = own.map(|(block, held)| (block, held, Memory::Held)).collect();
+        let mut blocks: Vec<Block> = Vec::new();
+        plan.flag(Modifiers::empty());
+        for (block, held) in self.held.take(request.id) {
+            if is_own(&held) {
+                blocks.push((block, held, Memory::Held));
+            } else {
+                // What is left of a transaction that was never committed is not part of this one.
+                plan.begin(0, Op::Write, block);
+                plan.piece(Memory::Held, held.slot, held.sectors);
+                self.unflushed.write(request.id, Plain::Asked);
+            }
+        }
         let commit = HeldBlock { slot: at, sectors, transaction, home: None, changed, follows_copy: false };
         blocks.push((block, commit, Memory::Payload));
         let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };

@@ -25,23 +25,21 @@ pub(super) struct HeldBlock {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     blocks: BTreeMap<u64, HeldBlock>,
-    /// Places of blocks that are free, and those that are once a request is complete.
-    free: Vec<u32>,
-    leaving: Vec<(u64, u32)>,
+    /// Places of blocks that are free, by their length, and those that are once a request is complete.
+    free: BTreeMap<u32, Vec<u32>>,
+    leaving: Vec<(u64, u32, u32)>,
     /// Sectors of memory in use, with the free ones.
     sectors: u32,
 }
 
 impl Held {
-    /// Keeps a block that lies at `block`, and gives its place in memory.
+    /// Keeps a block that lies at `block`, where none is kept, and gives its place in memory.
     pub fn keep(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
-        let slot = match self.blocks.remove(&block) {
-            Some(old) if old.sectors == note.sectors => old.slot,
-            _ => self.free.pop().unwrap_or_else(|| {
-                self.sectors += note.sectors;
-                self.sectors - note.sectors
-            }),
-        };
+        let free = self.free.entry(note.sectors).or_default();
+        let slot = free.pop().unwrap_or_else(|| {
+            self.sectors += note.sectors;
+            self.sectors - note.sectors
+        });
         let &BlockNote { sectors, home, transaction, changed, .. } = note;
         self.blocks.insert(block, HeldBlock { slot, sectors, transaction, home, changed, follows_copy });
         slot
@@ -50,16 +48,16 @@ impl Held {
     /// Takes every block out; their memory is free when request `id` is complete.
     pub fn take(&mut self, id: u64) -> BTreeMap<u64, HeldBlock> {
         let blocks = std::mem::take(&mut self.blocks);
-        self.leaving.extend(blocks.values().map(|held| (id, held.slot)));
+        self.leaving.extend(blocks.values().map(|held| (id, held.sectors, held.slot)));
         blocks
     }
 
     /// Request `id` is complete.
     pub fn completed(&mut self, id: u64) {
         let Self { free, leaving, .. } = self;
-        leaving.retain(|(request, slot)| {
+        leaving.retain(|(request, sectors, slot)| {
             if *request == id {
-                free.push(*slot);
+                free.entry(*sectors).or_default().push(*slot);
             }
             *request != id
         });
@@ -77,7 +75,9 @@ impl Held {
     pub fn forget(&mut self, sector: u64, end: u64) {
         let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
         for block in gone {
-            self.free.extend(self.blocks.remove(&block).map(|held| held.slot));
+            if let Some(held) = self.blocks.remove(&block) {
+                self.free.entry(held.sectors).or_default().push(held.slot);
+            }
         }
     }
 }

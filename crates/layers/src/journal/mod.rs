@@ -65,6 +65,8 @@ enum Draining {
 /// A layer below a journaling file system.
 pub struct Journal {
     features: Features,
+    /// Whether the mode has durable writes in place of flushes, and the disk below has none that are worth it.
+    lacks_durable_writes: bool,
     capacity: u64,
     /// Sectors other than the journal's that are written durably between two flushes.
     force: u64,
@@ -97,8 +99,10 @@ impl Journal {
     /// For a log that does not fit.
     pub fn new(settings: &JournalSettings, below: &Below) -> Result<Self> {
         let area = settings.area(below)?;
+        let asked = settings.mode.features();
         Ok(Self {
-            features: settings.mode.features(),
+            features: Features { durable_writes: asked.durable_writes && below.durable_writes, ..asked },
+            lacks_durable_writes: asked.durable_writes && !below.durable_writes,
             capacity: area.map_or(below.main, |area| area.first),
             force: settings.force.sectors(),
             forced: 0,
@@ -348,12 +352,13 @@ impl Layer for Journal {
             Op::Read => self.read(request, plan),
             Op::Flush => self.flush(request, plan),
             Op::Discard | Op::SecureErase => {
-                self.forget_range(request);
+                self.forget_range(request, plan);
                 plan.forward(request);
             }
             Op::Write => {
                 self.counters.unknown_writes += u64::from(notes.is_empty());
                 self.observe(request, notes);
+                self.forget_range(request, plan);
                 match self.features {
                     Features { journal: false, .. } => self.write_without_journal(request, notes, plan),
                     Features { .. } if self.log.is_some() => self.write_logged(request, notes, plan),
@@ -404,6 +409,10 @@ impl Layer for Journal {
 
     fn drain(&mut self) {
         self.draining = Draining::Asked;
+    }
+
+    fn left_out(&self) -> &'static [&'static str] {
+        if self.lacks_durable_writes { &["durable writes in place of flushes"] } else { &[] }
     }
 
     fn clear_counters(&mut self) {

@@ -161,4 +161,4 @@ pub fn small(name: &str) -> LayerConfig {
     }
 }
 
-pub const BELOW: Below = Below { main: 4096, second: Some(1024) };
+pub const BELOW: Below = Below::new(4096, Some(1024));

@@ -75,7 +75,10 @@ impl Engine {
             return Ok(self);
         }
         let sectors = |disk: &Disk| disk.device().geometry().sectors();
-        let below = Below { main: sectors(&self.main), second: second.as_ref().map(sectors) };
+        let below = Below {
+            durable_writes: self.main.has_durable_writes(),
+            ..Below::new(sectors(&self.main), second.as_ref().map(sectors))
+        };
         self.layers = Some(Box::new(Layered::new(layers, &below, first_writes)?));
         (self.second, self.bare) = (second.map(Box::new), false);
         Ok(self)

@@ -91,6 +91,7 @@ impl Level {
             held_full: self.deferred_full,
             held_overlap: self.deferred_overlap,
             held_ms: self.deferred_for.as_millis_f64(),
+            left_out: self.layer.left_out().to_vec(),
             counters: self.layer.counters().into_iter().collect(),
         }
     }

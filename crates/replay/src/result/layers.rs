@@ -20,6 +20,9 @@ pub struct LayerResult {
     pub held_overlap: u64,
     /// How long it held them in all.
     pub held_ms: f64,
+    /// What it left out of what it was asked for, because the devices have not what it needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<&'static str>,
     /// Its own counts.
     #[serde(flatten)]
     pub counters: BTreeMap<&'static str, u64>,

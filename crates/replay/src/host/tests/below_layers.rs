@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::super::HostQueue;
 
 const SECTOR: usize = 512;
-const BELOW: Below = Below { main: 4096, second: None };
+const BELOW: Below = Below::new(4096, None);
 
 /// A disk behind the host's queue: data moves when the driver fetches the command, and only as its entries say.
 struct QueueDisk {
