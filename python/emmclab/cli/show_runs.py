@@ -211,7 +211,8 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
             table.add_row(_words(name), f"{value:,}", "")
     console.print(table)
     for left_out in layer.get("left_out", ()):
-        console.print(f"{layer['name']} leaves out {left_out}: the device has not what it needs", soft_wrap=True)
+        text = f"{layer['name']} leaves out {left_out}: the device has not what that needs"
+        console.print(text, soft_wrap=True)
 
 
 def _percentile_times(result: Result) -> list[float]:
