@@ -123,18 +123,39 @@ def left_aside(parent: Path) -> list[Path]:
 @contextlib.contextmanager
 def folder_aside(parent: Path) -> Iterator[Path]:
     """Make a folder in `parent` that is gone afterwards; a killed process leaves it to the next sweep."""
-    import tempfile
+    import shutil
 
     sweep(parent)
-    with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=parent, ignore_cleanup_errors=True) as name:
-        handle = os.open(name, os.O_RDONLY)
+    folder, handle = _locked_folder(parent)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    """Make a folder and lock it; where another process sweeps it before it is locked, make another one."""
+    import tempfile
+
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=parent))
         try:
-            lock(handle, wait=True)
-            # Another process may have swept it before it was locked.
-            Path(name).mkdir(exist_ok=True)
-            yield Path(name)
-        finally:
-            os.close(handle)
+            handle = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        lock(handle, wait=True)
+        if _is_open(folder, handle):
+            return folder, handle
+        os.close(handle)
+
+
+def _is_open(folder: Path, handle: int) -> bool:
+    """Whether a handle is that of the folder which has this name now."""
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -140,7 +140,7 @@ impl Journal {
             plan.flag(request.modifiers);
         }
         log.overwritten(first, end);
-        self.held.forget(first, end);
+        self.held.forget(request.id, first, end);
     }
 
     /// Plans the commit of a transaction: its blocks in memory and the commit block, which lies at sector `at` of the request.

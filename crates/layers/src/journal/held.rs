@@ -71,12 +71,12 @@ impl Held {
         blocks.filter(move |(block, held)| block + u64::from(held.sectors) > sector)
     }
 
-    /// Forgets the blocks that meet a range, which holds something else now.
-    pub fn forget(&mut self, sector: u64, end: u64) {
+    /// Forgets the blocks that meet a range, which holds something else now; their memory is free when request `id` is complete.
+    pub fn forget(&mut self, id: u64, sector: u64, end: u64) {
         let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
         for block in gone {
             if let Some(held) = self.blocks.remove(&block) {
-                self.free.entry(held.sectors).or_default().push(held.slot);
+                self.leaving.push((id, held.sectors, held.slot));
             }
         }
     }
