@@ -53,6 +53,18 @@ class Runs:
         temporary.mkdir(exist_ok=True)
         return os.environ | {"TMPDIR": str(temporary)}
 
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begin a run in a session of its own, so that a signal reaches it alone."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "emmclab", "crash", *arguments],
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "emmclab", "crash", *arguments],
@@ -301,14 +313,7 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
     """Begin an exploration by mounts, and end it, or a process of it, while a state is mounted."""
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "emmclab", "crash", *arguments],
-        cwd=crash.folder,
-        env=crash.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = crash.begin(*arguments)
     mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
     while str(crash.folder) not in mounts.read_text():
         assert process.poll() is None and time.monotonic() < end
@@ -322,7 +327,7 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
             if any(_points_to(link, folder) for link in pid.glob("fd/*"))
         )
     os.kill(target, number)
-    process.wait(timeout=PATIENCE_S)
+    process.communicate(timeout=PATIENCE_S)
 
 
 def _points_to(link: Path, folder: Path) -> bool:
@@ -470,14 +475,7 @@ def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) ->
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "files", "--operations", "150", "--cuts", "2", "--save-log", log)
     arguments = ["--log", log, "--check", "files", "--cuts", "2000", "--jobs", "1", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "emmclab", "crash", *arguments],
-        cwd=crash.folder,
-        env=crash.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = crash.begin(*arguments)
     time.sleep(4)
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()

@@ -130,8 +130,7 @@ class Journal(Document):
                 [
                     row["kind"],
                     *_counts(row, "requests"),
-                    f"{row['kb']:,.1f}",
-                    _number(row["written_pct"]),
+                    *_bytes(row),
                     f"{row['kb'] / data:.2f} : 1" if data else "–",
                 ]
                 for row in rows
@@ -147,8 +146,7 @@ class Journal(Document):
                 [
                     row["role"],
                     *_counts(row, "requests", "blocks"),
-                    f"{row['kb']:,.1f}",
-                    _number(row["written_pct"]),
+                    *_bytes(row),
                 ]
                 for row in self["by_role"]
             ],
@@ -164,8 +162,7 @@ class Journal(Document):
                     row["sign"],
                     row["about"],
                     *_counts(row, "requests"),
-                    f"{row['kb']:,.1f}",
-                    _number(row["written_pct"]),
+                    *_bytes(row),
                 ]
                 for row in self["by_sign"]
             ],
@@ -259,3 +256,7 @@ def _number(value: float | None, digits: int = 2) -> str:
 
 def _counts(row: dict[str, Any], *names: str) -> Iterable[str]:
     return ("–" if row[name] is None else f"{row[name]:,}" for name in names)
+
+
+def _bytes(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['kb']:,.1f}", _number(row["written_pct"])

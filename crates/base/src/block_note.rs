@@ -1,6 +1,6 @@
-//! What the blocks of a write are to the file system above.
+//! Roles of the blocks of a write in the file system above.
 
-/// What a run of sectors of a write is to an ext4 file system.
+/// The role of a run of sectors of a write in an ext4 file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {
@@ -123,11 +123,11 @@ impl SectorSet {
     }
 }
 
-/// What a run of sectors of a write is. The notes of a write cover it from its first sector on, without gaps; a run of [`Role::Data`]
+/// A run of sectors of a write and its role. The notes of a write cover it from its first sector on, without gaps; a run of [`Role::Data`]
 /// has any length, another one is a block or, where a write begins or ends inside a block, a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockNote {
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Length in sectors.
     pub sectors: u32,

@@ -1,10 +1,13 @@
-//! What the writes of a log are to the ext4 file system on the disk.
+//! Names the writes of a log by their role in the ext4 file system on the disk.
 
 use std::sync::Arc;
 
-use emmclab_base::{BlockNote, Error, Op, Result, SECTOR_BYTES};
+use emmclab_base::{BlockNote, Error, Op, Result, Role, SECTOR_BYTES};
 use emmclab_ext4::{Annotator, Status};
+use emmclab_layers::{Below, build_stack};
+use rustc_hash::FxHashSet;
 
+use crate::contents::BLOCK;
 use crate::layered::HostView;
 use crate::log::Port;
 use crate::run::{Logged, Run};
@@ -45,6 +48,33 @@ pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[Blo
         visit(logged, &notes);
     }
     Ok(annotator.status())
+}
+
+/// The blocks of 4 KiB that hold metadata or belong to a journal at some time, where a layer knows the journal: it need not keep the
+/// promises of a disk about them, but has to recover a file system that keeps its own. Found once for a run.
+///
+/// # Errors
+/// As [`annotate`].
+pub(crate) fn metadata_blocks(run: &Arc<Run>) -> Result<Arc<FxHashSet<u64>>> {
+    if let Some(blocks) = run.metadata_blocks().get() {
+        return Ok(blocks.clone());
+    }
+    let header = run.header();
+    let layers = build_stack(&header.layers, &Below::new(header.device.sectors, None))?;
+    let mut blocks = FxHashSet::default();
+    if layers.first().is_some_and(|layer| layer.reads_notes()) {
+        annotate(run, Port::Host, |logged, notes| {
+            let mut sector = logged.command.sector;
+            for note in notes {
+                let end = sector + u64::from(note.sectors);
+                if note.role != Role::Data {
+                    blocks.extend(sector / BLOCK..end.div_ceil(BLOCK));
+                }
+                sector = end;
+            }
+        })?;
+    }
+    Ok(run.metadata_blocks().get_or_init(|| Arc::new(blocks)).clone())
 }
 
 fn fail(error: std::io::Error) -> Error {

@@ -1,4 +1,4 @@
-//! What has to be there because of what is there: orders among the writes of a cut.
+//! Orders among the writes of a cut: a state that has one write must have those that the contract puts before it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

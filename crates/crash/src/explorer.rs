@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result, Role, SECTOR_BYTES};
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::contract::Version;
-use emmclab_layers::{Below, LayerConfig, build_stack};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::annotate::annotate;
+use crate::annotate::metadata_blocks;
 use crate::choice::{Levels, Way, Ways, choose, sample};
 use crate::contents::{BLOCK, Block, Contents};
 use crate::durable::{Broken, Durable, Promise};
@@ -31,7 +30,7 @@ pub struct ExploreOptions {
     pub ways: Ways,
     /// Decides which cuts and which states are tried.
     pub seed: u64,
-    /// What a cut may leave of a write.
+    /// The part of a write in flight that a cut leaves.
     pub tear: Tear,
     /// The mark after which power may go; from the beginning where there is none.
     pub from: Option<String>,
@@ -124,7 +123,7 @@ pub struct Explorer {
     /// The promises of the layers, where there are any.
     host: Option<Legal>,
     /// Blocks that a layer which knows the file system's journal may leave to its rules.
-    judged_above: FxHashSet<u64>,
+    judged_above: Arc<FxHashSet<u64>>,
     acknowledged: usize,
     /// Contents and acknowledgements that were chosen.
     seen: FxHashSet<(u128, usize)>,
@@ -167,7 +166,7 @@ impl Explorer {
             durable: Durable::new(run.base()),
             legal: Legal::new(run, Port::Device, options.tear),
             host: (!run.header().layers.is_empty()).then(|| Legal::new(run, Port::Host, options.tear)),
-            judged_above: metadata(run)?,
+            judged_above: metadata_blocks(run)?,
             acknowledged: 0,
             seen: FxHashSet::default(),
             chosen: VecDeque::new(),
@@ -415,32 +414,6 @@ impl Explorer {
 fn add_log10(one: f64, other: f64) -> f64 {
     let (most, least) = if one > other { (one, other) } else { (other, one) };
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
-}
-
-/// The blocks of 4 KiB that hold metadata or belong to a journal at some time, where a layer knows the journal: it need not keep the
-/// promises of a disk about them, but has to recover a file system that keeps its own.
-fn metadata(run: &Arc<Run>) -> Result<FxHashSet<u64>> {
-    let mut blocks = FxHashSet::default();
-    let header = run.header();
-    let below = Below::new(header.device.sectors, Some(header.device.sectors));
-    let knows_journal = |layer: &LayerConfig| {
-        build_stack(std::slice::from_ref(layer), &below)
-            .is_ok_and(|built| built.iter().any(|layer| layer.reads_notes()))
-    };
-    if !header.layers.iter().any(knows_journal) {
-        return Ok(blocks);
-    }
-    annotate(run, Port::Host, |logged, notes| {
-        let mut sector = logged.command.sector;
-        for note in notes {
-            let end = sector + u64::from(note.sectors);
-            if note.role != Role::Data {
-                blocks.extend(sector / BLOCK..end.div_ceil(BLOCK));
-            }
-            sector = end;
-        }
-    })?;
-    Ok(blocks)
 }
 
 /// Whether power can go right after a moment: what is programmed at one time counts together.

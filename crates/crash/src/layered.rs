@@ -38,7 +38,7 @@ impl Overlay {
 struct StateDisk {
     view: View,
     overlay: Overlay,
-    /// What recovery writes, in order.
+    /// The writes of recovery, in order.
     writes: Vec<(u64, Box<[u8]>)>,
 }
 
@@ -65,7 +65,7 @@ impl Disk for StateDisk {
     }
 }
 
-/// What a host sees of a state: the state itself, or what its layers make of it.
+/// The disk that a host sees in a state: the state itself, or the disk that its layers recover from it.
 pub struct HostView {
     source: Source,
     sectors: u64,

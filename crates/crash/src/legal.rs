@@ -81,7 +81,7 @@ impl Legal {
         self.arrived
     }
 
-    /// What is promised.
+    /// The contents that are promised.
     pub fn promised(&self) -> &Arc<Contents> {
         &self.promised
     }
@@ -232,13 +232,13 @@ impl Legal {
         self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
     }
 
-    /// What must be durable where a version is.
+    /// The extents that must be durable where a version is.
     pub fn implied_by(&self, version: Version) -> Vec<Extent> {
         let orders = self.promises.orders_of(version);
         orders.flat_map(|order| self.promises.owed_by(&order).collect::<Vec<_>>()).collect()
     }
 
-    /// What has to be there because of what is there.
+    /// The orders that add to a state the writes without which it is not legal.
     pub fn closure(&self) -> Closure<'_> {
         Closure::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable)
     }

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::Command;
+use rustc_hash::FxHashSet;
 
 use crate::contents::Contents;
 use crate::log::{LogHeader, LogReader, Port, Record, dm};
@@ -101,6 +102,8 @@ pub struct Run {
     moments: Vec<Moment>,
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
+    /// As [`crate::annotate::metadata_blocks`] finds them, once.
+    metadata_blocks: OnceLock<Arc<FxHashSet<u64>>>,
 }
 
 /// A run being put together.
@@ -173,6 +176,10 @@ impl Run {
     /// The data.
     pub fn spool(&self) -> &Spool {
         &self.spool
+    }
+
+    pub(crate) fn metadata_blocks(&self) -> &OnceLock<Arc<FxHashSet<u64>>> {
+        &self.metadata_blocks
     }
 
     pub(crate) fn base(&self) -> &Arc<Contents> {
@@ -311,6 +318,7 @@ impl RunBuilder {
             moments,
             acknowledgements,
             marks,
+            metadata_blocks: OnceLock::new(),
         })
     }
 

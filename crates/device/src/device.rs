@@ -231,6 +231,11 @@ impl Device {
         self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
     }
 
+    /// Sectors of written data that the volatile cache has room for; 0 without one.
+    pub fn cache_sectors(&self) -> u64 {
+        u64::from(self.controller.buffered_units()) * u64::from(self.geometry().unit_sectors)
+    }
+
     /// Whether a single write can be made durable on completion by a reliable write, past a cache.
     pub fn has_reliable_writes(&self) -> bool {
         self.controller.has_reliable_writes()

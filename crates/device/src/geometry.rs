@@ -180,6 +180,12 @@ impl Geometry {
         u64::from(self.logical_units) << self.unit_shift
     }
 
+    /// Sectors that all planes together program at a time, at most.
+    pub fn program_sectors(&self) -> u32 {
+        let page = self.groups.iter().map(|group| group.page_bytes).max().unwrap_or(0);
+        self.planes * page / SECTOR_BYTES as u32
+    }
+
     /// The flash in the device, spares included.
     pub fn raw(&self) -> Bytes {
         let per_plane: u64 = self

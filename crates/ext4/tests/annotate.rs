@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use emmclab_base::{BlockNote, Role, SectorSet};
 use emmclab_ext4::{Annotator, Status};
 use proptest::prelude::*;
-use support::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, journal_blocks};
+use support::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, form, journal_blocks};
 use support::{Images, can_run};
 
 const SECTOR: usize = 512;
@@ -304,15 +304,6 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
         }
     }
     assert_eq!(model.annotator.status(), Status::Following);
-}
-
-fn form() -> impl Strategy<Value = Form> {
-    (0_u8..4, any::<bool>(), any::<bool>()).prop_map(|(checksums, wide, is_async)| Form {
-        checksums,
-        wide,
-        is_async,
-        fast_commit: false,
-    })
 }
 
 proptest! {

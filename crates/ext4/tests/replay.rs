@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use emmclab_ext4::{Blocks, Recovery};
 use proptest::prelude::*;
-use support::journal::{Fault, Fill, Form, Transaction, Writer, journal_blocks};
+use support::journal::{Fault, Fill, Form, Transaction, Writer, form, journal_blocks};
 use support::{Images, can_run, run, text, try_run};
 
 /// Home blocks of the tests: the last of the image, which are free.
@@ -119,15 +119,6 @@ fn by_kept_recovery(base: &Base, image: &[u8]) -> Vec<u8> {
             replayed.read_at((image.len() - out.len()) as u64, &mut out).unwrap();
         }
         out
-    })
-}
-
-fn form() -> impl Strategy<Value = Form> {
-    (0_u8..4, any::<bool>(), any::<bool>()).prop_map(|(checksums, wide, is_async)| Form {
-        checksums,
-        wide,
-        is_async,
-        fast_commit: false,
     })
 }
 

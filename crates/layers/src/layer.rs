@@ -58,12 +58,16 @@ pub struct Below {
     pub second: Option<u64>,
     /// Whether disk 0 makes a single write durable for less than a flush: it has a cache, and reliable writes that go past it.
     pub durable_writes: bool,
+    /// Sectors that disk 0 programs at a time, all its planes together.
+    pub program_sectors: u32,
+    /// Sectors that the cache of disk 0 has room for.
+    pub cache_sectors: u64,
 }
 
 impl Below {
-    /// Disks of these sizes, of which disk 0 has a cache and reliable writes.
+    /// Disks of these sizes, of which disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
     pub const fn new(main: u64, second: Option<u64>) -> Self {
-        Self { main, second, durable_writes: true }
+        Self { main, second, durable_writes: true, program_sectors: 32, cache_sectors: 512 }
     }
 }
 

@@ -72,10 +72,7 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
                 "journal" => {
                     let mode = ["legacy", "ordered_fua", "delta", "packed", "aware", "no_barrier"];
                     let mode = mode[usize::from(page) * 3 + usize::from(block) + usize::from(idle)];
-                    return LayerConfig::named(name)
-                        .with("log", "128KB")
-                        .with("mode", mode)
-                        .with("force", "8KB");
+                    return LayerConfig::named(name).with("log", "128KB").with("mode", mode);
                 }
                 "pair" => return LayerConfig::named(name).with("chunk", if idle { "4KB" } else { "32KB" }),
                 name => return LayerConfig::named(name),

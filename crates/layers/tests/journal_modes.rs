@@ -12,6 +12,7 @@ use std::rc::Rc;
 
 use emmclab_base::{BlockNote, Modifiers, Op, Role, SectorSet};
 use emmclab_layers::{Below, Executor, LayerConfig, build_stack};
+use emmclab_testing::Die;
 use proptest::prelude::*;
 use support::{CutDisk, SECTOR};
 
@@ -25,19 +26,6 @@ const DATA: std::ops::Range<u64> = 128..256;
 const SECTORS: u64 = 4096;
 
 type Block = Vec<u8>;
-
-/// A die of a seed (splitmix64).
-struct Die(u64);
-
-impl Die {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % sides as u64) as usize
-    }
-}
 
 /// How the file system says that a commit is to be durable.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +87,7 @@ impl Model {
     fn new(seed: u64, road: Road) -> Self {
         let homes = vec![vec![0; BLOCK]; HOMES as usize];
         Self {
-            die: Die(seed),
+            die: Die::new(seed),
             road,
             states: vec![(homes.clone(), BTreeMap::new())],
             homes,
@@ -348,12 +336,11 @@ fn explore(
     log_kb: u32,
     counters: &mut BTreeMap<&'static str, u64>,
 ) -> Option<String> {
-    let config = LayerConfig::named("journal")
-        .with("mode", mode)
-        .with("log", &format!("{log_kb}KB"))
-        .with("force", "16KB");
+    let config = LayerConfig::named("journal").with("mode", mode).with("log", &format!("{log_kb}KB"));
     let sectors = SECTORS + u64::from(log_kb) * 2;
-    let below = Below::new(sectors, None);
+    // Few sectors to a program have writes forced, many have them left to flushes.
+    let program_sectors = [2, 8, 32, 256][seed as usize % 4];
+    let below = Below { program_sectors, ..Below::new(sectors, None) };
     let layers = || build_stack(std::slice::from_ref(&config), &below).unwrap();
     let left = Rc::new(Cell::new(u64::MAX));
     let disk = CutDisk::new(vec![0; sectors as usize * SECTOR], left.clone());
@@ -361,14 +348,14 @@ fn explore(
     let mut model = Model::new(seed, road);
     model.reads_back = mode != "no_journal";
     model.drains = log_kb < 4096;
-    left.set(20 + Die(seed ^ 0xabc).roll(600) as u64);
+    left.set(20 + Die::new(seed ^ 0xabc).roll(600) as u64);
     if model.run(&mut executor, 60).is_ok() {
         left.set(0);
     }
     for (name, count) in executor.layer(0).counters() {
         *counters.entry(name).or_default() += count;
     }
-    let mut die = Die(seed ^ 0x1234);
+    let mut die = Die::new(seed ^ 0x1234);
     let mut data = executor.into_disks().remove(0).after(&mut |sides| die.roll(sides));
     // Power is cut while the layer recovers, too.
     for cuts in 0..3 {

@@ -9,20 +9,8 @@ use std::rc::Rc;
 
 use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{Executor, LayerConfig, Running, build_stack};
+use emmclab_testing::Die;
 use support::{BELOW, CutDisk, SECTOR, small, stamp, version};
-
-/// Small, fast and the same everywhere (splitmix64).
-struct Die(u64);
-
-impl Die {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % sides as u64) as usize
-    }
-}
 
 const SPAN: u64 = 400;
 
@@ -211,7 +199,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
     let fresh = || [BELOW.main, BELOW.second.unwrap()].map(|sectors| vec![0; sectors as usize * SECTOR]);
     let mut cut = 0;
     loop {
-        let mut die = Die(seed ^ cut);
+        let mut die = Die::new(seed ^ cut);
         let mut model = Model::new(drains);
         let mut disks = fresh();
         let mut was_cut = true;

@@ -112,7 +112,6 @@ fn of_the_layer_below_a_journal() {
         ("log", "64KB", "too small"),
         ("log", "2GB", "takes all of the device"),
         ("log", "64TB", "too large"),
-        ("force", "some", "is not a size"),
     ] {
         let refused = refusal(LayerConfig::named("journal").with(key, value));
         assert!(refused.contains(said), "{key} = {value}: {refused}");

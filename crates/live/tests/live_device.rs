@@ -1,8 +1,9 @@
 //! A live device as its exports use it: contents, power, state, clock, trace.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod support;
+
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use emmclab_base::{Modifiers, Op};
@@ -10,116 +11,21 @@ use emmclab_device::DeviceConfig;
 use emmclab_layers::LayerConfig;
 use emmclab_live::{LiveDevice, LiveOptions, Pace};
 use emmclab_replay::{Precondition, ReplayOptions};
-use emmclab_serve::{Action, BlockDevice, BlockRequest, Completion, Completions, Failure};
+use emmclab_serve::{Action, BlockDevice, BlockRequest, Failure};
+use emmclab_testing::SMALL_DEVICE;
 use emmclab_trace::TraceReader;
 use emmclab_trace::formats::ReadOptions;
 use proptest::prelude::*;
+use support::{Client, options};
 
 const SECTOR: usize = 512;
 
 /// A device of 2.5 MB with these settings on top.
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::from_toml(
-        "name = \"tiny\"
-         gc.policy = \"greedy\"
-         [capacity]
-         over_provisioning_pct = 60
-         [geometry]
-         channels = 2
-         [[geometry.block_groups]]
-         page_kb = 8
-         blocks = 16
-         pages_per_block = 16
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
+    let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
+    config.set_all(&[("geometry.block_groups.0.blocks", "16")]).unwrap();
     config.set_all(settings).unwrap();
     config
-}
-
-fn options() -> LiveOptions {
-    LiveOptions {
-        layers: Vec::new(),
-        second: None,
-        second_image: None,
-        pace: Pace::Free,
-        think: false,
-        image: None,
-        replay: ReplayOptions::default(),
-        check: true,
-        record: None,
-        log: None,
-    }
-}
-
-/// Takes completions, from any thread.
-#[derive(Default)]
-struct Inbox {
-    completed: Mutex<Vec<Completion>>,
-    came: Condvar,
-}
-
-impl Completions for Inbox {
-    fn complete(&self, completed: &mut Vec<Completion>) {
-        self.completed.lock().unwrap().append(completed);
-        self.came.notify_all();
-    }
-}
-
-/// A client of a live device.
-struct Client<'a> {
-    device: &'a LiveDevice,
-    inbox: Arc<Inbox>,
-}
-
-impl<'a> Client<'a> {
-    fn of(device: &'a LiveDevice) -> Self {
-        Self { device, inbox: Arc::default() }
-    }
-
-    fn send(&self, requests: Vec<BlockRequest>) {
-        let to: Arc<dyn Completions> = self.inbox.clone();
-        self.device.submit(&mut { requests }, &to);
-    }
-
-    /// Waits for so many completions.
-    fn take(&self, count: usize) -> Vec<Completion> {
-        let mut completed = self.inbox.completed.lock().unwrap();
-        while completed.len() < count {
-            let (guard, waited) = self.inbox.came.wait_timeout(completed, Duration::from_mins(1)).unwrap();
-            completed = guard;
-            assert!(!waited.timed_out(), "a request never completed");
-        }
-        completed.drain(..).collect()
-    }
-
-    fn ask(
-        &self,
-        action: Action,
-        sector: u64,
-        sectors: u32,
-        modifiers: Modifiers,
-    ) -> Result<Vec<u8>, Failure> {
-        self.send(vec![BlockRequest { tag: 7, action, sector, sectors, modifiers }]);
-        let mut completed = self.take(1);
-        assert_eq!((completed.len(), completed[0].tag), (1, 7));
-        completed.remove(0).outcome
-    }
-
-    fn write(&self, sector: u64, data: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let sectors = (data.len() / SECTOR) as u32;
-        self.ask(Action::Write(data), sector, sectors, Modifiers::empty())
-    }
-
-    fn read(&self, sector: u64, sectors: u32) -> Vec<u8> {
-        self.ask(Action::Read, sector, sectors, Modifiers::empty()).unwrap()
-    }
-
-    fn flush(&self) -> Result<Vec<u8>, Failure> {
-        self.ask(Action::Flush, 0, 0, Modifiers::empty())
-    }
 }
 
 fn stamp(version: u32, sectors: usize) -> Vec<u8> {

@@ -3,24 +3,25 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 #[path = "../../ext4/tests/support/mod.rs"]
+mod ext4;
 mod support;
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 
 use emmclab_base::Modifiers;
 use emmclab_crash::log::{LogReader, Port, Record};
 use emmclab_device::{DeviceConfig, Observer, RequestCompleted};
 use emmclab_layers::LayerConfig;
-use emmclab_live::{LiveDevice, LiveOptions, Pace};
+use emmclab_live::{LiveDevice, LiveOptions};
 use emmclab_replay::{Computing, Mode, ReplayOptions, Simulation, SimulationResult};
-use emmclab_serve::{Action, BlockDevice, BlockRequest, Completion, Completions};
+use emmclab_serve::Action;
+use emmclab_testing::Die;
 use emmclab_trace::formats::ReadOptions;
 use emmclab_trace::{Op, TraceReader};
-use support::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, journal_blocks};
-use support::{Images, can_run};
+use ext4::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, journal_blocks};
+use ext4::{Images, can_run};
+use support::{Client, options};
 
 const BLOCK: usize = 4096;
 const SECTORS: u64 = 8;
@@ -36,16 +37,6 @@ enum Asked {
 
 /// Transactions that were not checkpointed: where they begin in the journal, their number, and what goes home.
 type Live = VecDeque<(u32, u32, Vec<(u64, Fill)>)>;
-
-/// A small generator.
-struct Die(u64);
-
-impl Die {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// The requests of mkfs and then of so many transactions of ext4 in ordered mode, half of them by preflush and FUA and half by
 /// flushes, with data before, and checkpoints that move the tail of the log or empty it.
@@ -73,33 +64,33 @@ fn stream(transactions: usize) -> Vec<Asked> {
     let form = Form { checksums: 0, wide: false, is_async: false, fast_commit: false };
     let mut writer = Writer::new(image, BLOCK, map.clone(), form, 0, 1);
     asked.push(tail(1, 1));
-    let mut die = Die(7);
+    let mut die = Die::new(7);
     let mut live: Live = VecDeque::new();
     for number in 0..transactions {
-        for _ in 0..die.below(3) {
-            let at = blocks - 400 + die.below(300);
-            let data = vec![number as u8; BLOCK * (1 + die.below(4) as usize)];
+        for _ in 0..die.roll(3) {
+            let at = blocks - 400 + die.roll(300) as u64;
+            let data = vec![number as u8; BLOCK * (1 + die.roll(4))];
             asked.push(Asked::Write(at * SECTORS, data, Modifiers::empty()));
         }
-        let mut homes: Vec<u64> = (0..=die.below(9)).map(|_| blocks - 1 - die.below(24)).collect();
+        let mut homes: Vec<u64> = (0..=die.roll(9)).map(|_| blocks - 1 - die.roll(24) as u64).collect();
         homes.sort_unstable();
         homes.dedup();
-        let fill = |die: &mut Die| match die.below(8) {
+        let fill = |die: &mut Die| match die.roll(8) {
             0 => Fill::Escaped(number as u8),
             1 => Fill::Byte(number as u8),
-            _ => Fill::Sectors(3, die.below(256) as u8),
+            _ => Fill::Sectors(3, die.roll(256) as u8),
         };
         let logged: Vec<(u64, Fill)> = homes.iter().map(|home| (*home, fill(&mut die))).collect();
         writer.transaction(&Transaction {
             blocks: logged.clone(),
-            revokes: if die.below(5) == 0 { vec![blocks - 30] } else { Vec::new() },
+            revokes: if die.roll(5) == 0 { vec![blocks - 30] } else { Vec::new() },
             seconds: number as u64,
             fault: Fault::None,
             uuids: false,
         });
         let wrote = std::mem::take(&mut writer.writes);
         live.push_back((place(wrote[0].block), wrote[0].transaction, logged));
-        commit(&wrote, die.below(2) == 0, &mut asked);
+        commit(&wrote, die.roll(2) == 0, &mut asked);
         if number % 16 == 15 {
             checkpoint(&mut live, if number % 64 == 63 { 0 } else { 6 }, &mut asked);
             let (start, sequence) = live.front().map_or((0, number as u32 + 2), |one| (one.0, one.1));
@@ -144,20 +135,6 @@ fn checkpoint(live: &mut Live, left: usize, asked: &mut Vec<Asked>) {
     }
 }
 
-/// Takes completions, from any thread.
-#[derive(Default)]
-struct Inbox {
-    completed: Mutex<Vec<Completion>>,
-    came: Condvar,
-}
-
-impl Completions for Inbox {
-    fn complete(&self, completed: &mut Vec<Completion>) {
-        self.completed.lock().unwrap().append(completed);
-        self.came.notify_all();
-    }
-}
-
 fn config() -> DeviceConfig {
     DeviceConfig::preset("emmc51-cache").unwrap().with_capacity(256 << 20, "256MB").unwrap()
 }
@@ -167,35 +144,21 @@ fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, Pa
     let (trace, log) = (folder.join("live.parquet"), folder.join("live.log"));
     let options = LiveOptions {
         layers: layers.to_vec(),
-        second: None,
-        second_image: None,
-        pace: Pace::Free,
-        think: false,
-        image: None,
-        replay: ReplayOptions::default(),
-        check: true,
         record: Some(trace.clone()),
         log: Some(log.clone()),
+        ..options()
     };
     let device = LiveDevice::new(&config(), &options, None).unwrap();
-    let inbox = Arc::new(Inbox::default());
+    let client = Client::of(&device);
     for one in asked.iter().cloned() {
-        let (action, sector, sectors, modifiers) = match one {
-            Asked::Flush => (Action::Flush, 0, 0, Modifiers::empty()),
+        match one {
+            Asked::Flush => client.flush(),
             Asked::Write(sector, data, flags) => {
                 let sectors = (data.len() / 512) as u32;
-                (Action::Write(data), sector, sectors, flags)
+                client.ask(Action::Write(data), sector, sectors, flags)
             }
-        };
-        let to: Arc<dyn Completions> = inbox.clone();
-        device.submit(&mut vec![BlockRequest { tag: 1, action, sector, sectors, modifiers }], &to);
-        let mut completed = inbox.completed.lock().unwrap();
-        while completed.is_empty() {
-            let (guard, waited) = inbox.came.wait_timeout(completed, Duration::from_mins(1)).unwrap();
-            completed = guard;
-            assert!(!waited.timed_out(), "a request never completed");
         }
-        completed.pop().unwrap().outcome.unwrap();
+        .unwrap();
     }
     // Without the flush by which the end makes everything durable.
     let result = device.result();

@@ -11,6 +11,7 @@ use emmclab_device::{
     Command, Device, DeviceConfig, Lie, Observer, OnCompletion, RequestCompleted, Scheduling, SettingChange,
     Settings, Stop, UndoLog,
 };
+use emmclab_layers::Below;
 use emmclab_media::{Image, Media};
 use emmclab_trace::{Nanos, Result};
 
@@ -211,9 +212,15 @@ impl Disk {
         self.device
     }
 
-    /// Whether the device makes a single write durable for less than a flush.
-    pub fn has_durable_writes(&self) -> bool {
-        !self.device.promises_on_completion() && self.device.has_reliable_writes()
+    /// The disk as layers right above it need to know it.
+    pub fn below(&self, second: Option<&Self>) -> Below {
+        let sectors = |disk: &Self| disk.device.geometry().sectors();
+        Below {
+            durable_writes: !self.device.promises_on_completion() && self.device.has_reliable_writes(),
+            program_sectors: self.device.geometry().program_sectors(),
+            cache_sectors: self.device.cache_sectors(),
+            ..Below::new(sectors(self), second.map(sectors))
+        }
     }
 
     /// Whether commands go to the device as they are, and unchecked.

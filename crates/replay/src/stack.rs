@@ -9,7 +9,7 @@ use std::io;
 use emmclab_device::{
     Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted, SettingChange, Stop,
 };
-use emmclab_layers::{self as layers, Below, Executor, Layer, LayerConfig, PassThrough};
+use emmclab_layers::{self as layers, Executor, Layer, LayerConfig, PassThrough};
 use emmclab_media::{Image, Media};
 use emmclab_trace::{BlockNote, Error, Kind, Ledger, Nanos, Op, Result};
 
@@ -416,11 +416,7 @@ fn stacked(
     second: Option<&mut Disk>,
     recover: bool,
 ) -> Result<Layered> {
-    let sectors = |disk: &Disk| disk.device().geometry().sectors();
-    let below = Below {
-        durable_writes: main.has_durable_writes(),
-        ..Below::new(sectors(main), second.as_deref().map(sectors))
-    };
+    let below = main.below(second.as_deref());
     let next = |disk: &Disk| disk.device().next_command();
     let commands = [next(main), second.as_deref().map_or(0, next)];
     let mut all: Vec<Box<dyn Layer>> = build_stacked(configs, &below)?;

@@ -1,5 +1,5 @@
-//! The path of the real traces, which are no part of the project, the tools of the machine, and a small device, for the tests of all
-//! crates.
+//! For the tests of all crates: the path of the real traces, which are no part of the project, the tools of the machine, a small
+//! device, and a seeded die.
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,25 @@ read_us = 100
 program_us = 1000
 erase_us = 5000
 ";
+
+/// A seeded die for tests that would rather roll than draw from a strategy: splitmix64, the same everywhere.
+pub struct Die(u64);
+
+impl Die {
+    /// A die of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `sides`.
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % sides as u64) as usize
+    }
+}
 
 /// A real trace in the folder that `EMMCLAB_TRACES` names, or else in `../shared/traces` beside the repository.
 /// Without it `None`, for the test to be skipped with a word on stderr; a failure where `CI=true`.

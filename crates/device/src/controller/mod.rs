@@ -114,6 +114,11 @@ impl Controller {
         self.write_buffer.is_some()
     }
 
+    /// Map units of written data that the write buffer has room for; 0 without one.
+    pub fn buffered_units(&self) -> u32 {
+        self.write_buffer.as_ref().map_or(0, |buffer| buffer.room())
+    }
+
     /// Whether completed writes reach the flash in their order, but for a lie.
     pub fn promises_write_order(&self) -> bool {
         self.promises_write_order

@@ -50,6 +50,11 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
+    /// Map units of written data that there is room for.
+    pub fn room(&self) -> u32 {
+        self.room
+    }
+
     /// The write buffer of a device, or `None` where it has none.
     pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
         let given = &settings.cache;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use proptest::prelude::*;
+
 pub const MAGIC: u32 = 0xC03B_3998;
 const UUID: [u8; 16] = *b"journal of tests";
 
@@ -19,6 +21,16 @@ impl Form {
     fn per_block(self) -> bool {
         self.checksums >= 2
     }
+}
+
+/// Forms without fast commits.
+pub fn form() -> impl Strategy<Value = Form> {
+    (0_u8..4, any::<bool>(), any::<bool>()).prop_map(|(checksums, wide, is_async)| Form {
+        checksums,
+        wide,
+        is_async,
+        fast_commit: false,
+    })
 }
 
 /// What goes wrong with a transaction on its way to the disk.

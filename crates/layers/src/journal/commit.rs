@@ -13,8 +13,8 @@ use super::unflushed::Plain;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// A block of a transaction, its first sector in the journal, and where its bytes lie.
-type Block = (u64, HeldBlock, Memory);
+/// A block of a transaction, and its first sector in the journal.
+type Block = (u64, HeldBlock);
 
 impl Journal {
     /// Plans a write in a mode with a log. Runs of other blocks in it go to their places, in one command each.
@@ -27,17 +27,24 @@ impl Journal {
         let promises = request.modifiers.intersects(Modifiers::PROMISES)
             && !notes.iter().any(|note| note.role == Role::Commit);
         if !ready || promises || !notes.iter().any(logged) {
-            return self.write_past_log(request, notes, plan);
+            self.write_past_log(request, 0, notes, plan);
+            return self.void_emptied(notes, plan);
         }
         let mut at = 0;
         let mut rest = notes;
         while let Some(note) = rest.first() {
             if !logged(note) {
-                let others = rest.iter().take_while(|note| !logged(note)).count();
-                let sectors = rest[..others].iter().map(|note| note.sectors).sum();
-                self.write_part(request, (at, sectors), &rest[..others], plan);
-                at += sectors;
-                rest = &rest[others..];
+                let (others, after) = rest.split_at(rest.iter().take_while(|note| !logged(note)).count());
+                let part = HostRequest {
+                    sector: request.sector + u64::from(at),
+                    sectors: others.iter().map(|note| note.sectors).sum(),
+                    // The commit plans the flush.
+                    modifiers: request.modifiers.difference(Modifiers::PREFLUSH),
+                    ..*request
+                };
+                self.write_past_log(&part, at, others, plan);
+                at += part.sectors;
+                rest = after;
                 continue;
             }
             let block = request.sector + u64::from(at);
@@ -58,37 +65,15 @@ impl Journal {
         self.void_emptied(notes, plan);
     }
 
-    /// A run of sectors of a request that go to their place beside blocks of the journal: durable where the request is.
-    fn write_part(
-        &mut self,
-        request: &HostRequest,
-        (offset, sectors): (u32, u32),
-        notes: &[BlockNote],
-        plan: &mut Plan,
-    ) {
-        let sector = request.sector + u64::from(offset);
-        let mut flags = request.modifiers.difference(Modifiers::PREFLUSH);
-        if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
-            flags.insert(Modifiers::RELIABLE);
-            plan.flag(Modifiers::empty());
-            plan.bare(0, Op::Flush, 0, 0);
-            plan.wait();
-        } else if self.features.durable_writes && !flags.durable() {
-            self.unflushed.write(request.id, Plain::Asked);
-        }
-        plan.flag(flags);
-        plan.payload(0, Op::Write, sector, offset, sectors);
-    }
-
-    /// Plans a write without blocks that wait for a commit. A superblock of the journal is durable before records are forgotten.
-    fn write_past_log(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
+    /// Plans a run of blocks of a request, `offset` sectors into it, that go to their places. A superblock of the journal is durable
+    /// before records are forgotten.
+    fn write_past_log(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut Plan) {
         let mut request = *request;
         if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
             request.modifiers.insert(Modifiers::RELIABLE);
         }
         self.log_past(notes);
-        self.write_in_place(&request, notes, plan);
-        self.void_emptied(notes, plan);
+        self.write_in_place(&request, offset, notes, plan);
     }
 
     /// Where the superblock of the journal says that its log is empty, every record is void: another journal may use the same numbers.
@@ -154,16 +139,18 @@ impl Journal {
         plan.flag(Modifiers::empty());
         for (block, held) in self.held.take(request.id) {
             if is_own(&held) {
-                blocks.push((block, held, Memory::Held));
+                blocks.push((block, held));
             } else {
                 // What is left of a transaction that was never committed is not part of this one.
                 plan.begin(0, Op::Write, block);
-                plan.piece(Memory::Held, held.slot, held.sectors);
+                plan.piece(held.memory, held.slot, held.sectors);
                 self.unflushed.write(request.id, Plain::Asked);
             }
         }
-        let commit = HeldBlock { slot: at, sectors, transaction, home: None, changed, follows_copy: false };
-        blocks.push((block, commit, Memory::Payload));
+        let memory = Memory::Payload;
+        let commit =
+            HeldBlock { memory, slot: at, sectors, transaction, home: None, changed, follows_copy: false };
+        blocks.push((block, commit));
         let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };
         // The commit block is a record of its own where a transaction is not one write.
         let border = if self.features.one_write { 0 } else { blocks.len() - 1 };
@@ -173,10 +160,8 @@ impl Journal {
             if part.is_empty() {
                 continue;
             }
-            let listed: Vec<_> =
-                blocks[part.clone()].iter().map(|(block, held, _)| (*block, *held)).collect();
             let one_more = part.end < blocks.len();
-            match log.place(transaction, &listed, (self.features.delta, one_more)) {
+            match log.place(transaction, &blocks[part.clone()], (self.features.delta, one_more)) {
                 Some(placed) => records.push((placed, part)),
                 None => return self.commit_in_place(request, &blocks, plan),
             }
@@ -201,17 +186,17 @@ impl Journal {
     fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut Plan) {
         self.counters.commits_in_place += 1;
         let needed = self.needs_preflush(request);
-        let (Some(((block, commit, _), logged)), Some(log)) = (blocks.split_last(), &mut self.log) else {
+        let (Some(((block, commit), logged)), Some(log)) = (blocks.split_last(), &mut self.log) else {
             return;
         };
-        for (block, held, _) in blocks {
+        for (block, held) in blocks {
             log.overwritten(*block, block + u64::from(held.sectors));
         }
         plan.flag(self.flags_of_journal(request, false));
         plan.pack(true);
-        for (block, held, memory) in logged {
+        for (block, held) in logged {
             plan.begin(0, Op::Write, *block);
-            plan.piece(*memory, held.slot, held.sectors);
+            plan.piece(held.memory, held.slot, held.sectors);
         }
         plan.pack(false);
         plan.wait();
@@ -223,7 +208,7 @@ impl Journal {
     }
 
     fn flush_first(&mut self, request: &HostRequest, plan: &mut Plan) {
-        self.unflushed.flush(request.id);
+        self.flushes(request.id);
         plan.wait();
         plan.flag(Modifiers::empty());
         plan.bare(0, Op::Flush, 0, 0);
@@ -249,9 +234,9 @@ fn write_record(Placed { record, sector }: &Placed, blocks: &[Block], plan: &mut
     plan.record(first, record.length);
     plan.metadata(more);
     let mut written = (head.len() / SECTOR) as u32;
-    for (entry, (_, held, memory)) in record.entries.iter().zip(blocks) {
+    for (entry, (_, held)) in record.entries.iter().zip(blocks) {
         for i in (0..held.sectors).filter(|i| entry.sectors.contains(*i)) {
-            plan.piece(*memory, held.slot + i, 1);
+            plan.piece(held.memory, held.slot + i, 1);
             written += 1;
         }
     }

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use emmclab_base::{BlockNote, SectorSet};
 
-/// A block in memory.
+use crate::plan::Memory;
+
+/// A block of the journal in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldBlock {
-    /// First sector in the memory of the layer.
+    /// The memory that its bytes lie in, and its first sector there.
+    pub memory: Memory,
     pub slot: u32,
     /// Length in sectors.
     pub sectors: u32,
@@ -41,7 +44,9 @@ impl Held {
             self.sectors - note.sectors
         });
         let &BlockNote { sectors, home, transaction, changed, .. } = note;
-        self.blocks.insert(block, HeldBlock { slot, sectors, transaction, home, changed, follows_copy });
+        let memory = Memory::Held;
+        self.blocks
+            .insert(block, HeldBlock { memory, slot, sectors, transaction, home, changed, follows_copy });
         slot
     }
 

@@ -7,8 +7,8 @@
 //!   yet, and for blocks at home that equal their last logged copy in a durable transaction that the journal still holds. Where
 //!   nothing else is in the cache, the layer answers a flush itself ([`unflushed`]). Before the journal's superblock moves on or
 //!   says that the log is empty, the blocks at home are made durable, too.
-//! - *Forcing.* Blocks of the journal are written durably as they come. So is other data, up to [`JournalSettings::force`] from
-//!   one flush or commit to the next; what comes beyond that is written as it is, and the next flush is one of the device.
+//! - *Forcing.* What the next flush has to make durable is written durably as it comes where that takes fewer programs of the
+//!   flash than the flush would ([`forcing`]); else it is written as it is, and the next flush is one of the device.
 //! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit comes, and are written as one record that holds
 //!   only sectors that changed; the record's checksum takes the place of an order. After a cut of power the records are put
 //!   where the file system expects its journal, before it looks ([`recovery`]).
@@ -17,7 +17,9 @@
 
 mod commit;
 mod counters;
+mod forcing;
 mod held;
+mod in_place;
 mod log;
 mod mode;
 mod record;
@@ -27,7 +29,7 @@ mod unflushed;
 
 use std::io;
 
-use emmclab_base::{BlockNote, Modifiers, Op, Result, Role, SectorSet};
+use emmclab_base::{BlockNote, Modifiers, Op, Result, Role};
 use toml::Table;
 
 use crate::in_flight::InFlight;
@@ -38,10 +40,11 @@ use crate::request::HostRequest;
 use crate::setting::settings_of;
 
 use counters::Counters;
+use forcing::Forcing;
 use held::Held;
 use log::{Log, SEGMENTS};
 use mode::Features;
-use unflushed::{Plain, Unflushed};
+use unflushed::Unflushed;
 
 pub use mode::Mode;
 pub use settings::JournalSettings;
@@ -68,10 +71,7 @@ pub struct Journal {
     /// Whether the mode has durable writes in place of flushes, and the disk below has none that are worth it.
     lacks_durable_writes: bool,
     capacity: u64,
-    /// Sectors other than the journal's that are written durably between two flushes.
-    force: u64,
-    /// How many were, since the last one.
-    forced: u64,
+    forcing: Forcing,
     unflushed: Unflushed,
     held: Held,
     log: Option<Log>,
@@ -104,8 +104,7 @@ impl Journal {
             features: Features { durable_writes: asked.durable_writes && below.durable_writes, ..asked },
             lacks_durable_writes: asked.durable_writes && !below.durable_writes,
             capacity: area.map_or(below.main, |area| area.first),
-            force: settings.force.sectors(),
-            forced: 0,
+            forcing: Forcing::new(below.program_sectors, below.cache_sectors),
             unflushed: Unflushed::default(),
             held: Held::default(),
             log: area.map(|area| Log::new(area, 0)),
@@ -131,105 +130,23 @@ impl Journal {
             false => true,
         };
         if !sets_order {
-            self.forced = 0;
+            self.forcing.flush_asked();
         }
         if !needed {
             self.counters.flushes_saved += 1;
             return;
         }
         if !sets_order {
-            self.unflushed.flush(request.id);
+            self.flushes(request.id);
         }
         plan.flag(request.modifiers);
         plan.forward(request);
     }
 
-    /// Whether a preflush has to be one of the device.
-    fn needs_preflush(&mut self, request: &HostRequest) -> bool {
-        if !request.modifiers.contains(Modifiers::PREFLUSH) {
-            return false;
-        }
-        self.counters.flushes += 1;
-        self.forced = 0;
-        let needed = self.features.barriers && (!self.features.durable_writes || !self.unflushed.is_clean());
-        self.counters.flushes_saved += u64::from(!needed);
-        needed
-    }
-
-    /// Whether the journal holds the bytes of a block at home, durably and for as long as the layer is not told otherwise.
-    fn is_logged(&self, note: &BlockNote) -> bool {
-        let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable)
-        else {
-            return false;
-        };
-        let same = note.changed.is_some_and(SectorSet::is_empty);
-        note.role.at_home() && same && !log::before(transaction, tail) && !log::before(durable, transaction)
-    }
-
-    /// Plans a write at its place, with the flags that it needs in this mode.
-    fn write_in_place(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
-        let has = |role: Role| notes.iter().any(|note| note.role == role);
-        let Features { barriers, durable_writes, .. } = self.features;
-        let mut flush = self.needs_preflush(request);
-        let mut flags = request.modifiers.difference(Modifiers::PREFLUSH);
-        if !barriers {
-            flags = flags.difference(Modifiers::DURABLE);
-        } else if durable_writes {
-            if has(Role::Commit) {
-                flags.insert(Modifiers::RELIABLE);
-            }
-            let journal =
-                notes.iter().any(|note| note.role.in_journal() && note.role != Role::JournalSuperblock);
-            if journal && !flags.durable() {
-                flags.insert(Modifiers::FORCED);
-            }
-            // What the journal is about to forget has to be durable at home.
-            flush |= has(Role::JournalSuperblock) && !self.unflushed.is_durable();
-            if !flags.durable() {
-                let sectors = u64::from(request.sectors);
-                if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
-                    self.unflushed.write(request.id, Plain::Logged);
-                    self.counters.home_blocks_left += 1;
-                } else if !has(Role::JournalSuperblock)
-                    && self.unflushed.is_clean()
-                    && self.forced + sectors <= self.force
-                {
-                    self.forced += sectors;
-                    flags.insert(Modifiers::FORCED);
-                } else {
-                    self.unflushed.write(request.id, Plain::Asked);
-                }
-            }
-            self.counters.forced += u64::from(flags.contains(Modifiers::FORCED));
-        }
-        if flush {
-            flags.insert(Modifiers::PREFLUSH);
-            self.unflushed.flush(request.id);
-        }
-        plan.flag(flags);
-        plan.forward(request);
-    }
-
-    /// Plans a write in a mode without a journal: its blocks are dropped, but for its superblock, which a mount reads.
-    fn write_without_journal(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
-        let dropped = |note: &BlockNote| note.role.in_journal() && note.role != Role::JournalSuperblock;
-        if !notes.iter().any(dropped) {
-            return self.write_in_place(request, notes, plan);
-        }
-        if self.needs_preflush(request) {
-            plan.bare(0, Op::Flush, 0, 0);
-            plan.wait();
-        }
-        plan.flag(request.modifiers.difference(Modifiers::PREFLUSH));
-        let mut offset = 0;
-        for note in notes {
-            if dropped(note) {
-                self.counters.blocks_dropped += 1;
-            } else {
-                plan.payload(0, Op::Write, request.sector + u64::from(offset), offset, note.sectors);
-            }
-            offset += note.sectors;
-        }
+    /// The plan of a request flushes the device before all else.
+    fn flushes(&mut self, id: u64) {
+        self.unflushed.flush(id);
+        self.forcing.flushed();
     }
 
     /// Notes what a write does to the journal's state.
@@ -249,7 +166,6 @@ impl Journal {
                 }
                 Role::Commit => {
                     self.counters.commits += 1;
-                    self.forced = 0;
                     self.commits.extend(note.transaction.map(|transaction| (request.id, transaction)));
                 }
                 _ => {}
@@ -359,10 +275,12 @@ impl Layer for Journal {
                 self.counters.unknown_writes += u64::from(notes.is_empty());
                 self.observe(request, notes);
                 self.forget_range(request, plan);
-                match self.features {
-                    Features { journal: false, .. } => self.write_without_journal(request, notes, plan),
-                    Features { .. } if self.log.is_some() => self.write_logged(request, notes, plan),
-                    Features { .. } => self.write_in_place(request, notes, plan),
+                if !self.features.journal {
+                    self.write_without_journal(request, notes, plan);
+                } else if self.log.is_some() {
+                    self.write_logged(request, notes, plan);
+                } else {
+                    self.write_in_place(request, 0, notes, plan);
                 }
             }
         }

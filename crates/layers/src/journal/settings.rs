@@ -18,14 +18,11 @@ pub struct JournalSettings {
     pub mode: Mode,
     /// Size of the layer's own log, at the end of the device, in the modes that have one.
     pub log: Size,
-    /// Data other than the journal's that is written durably from one flush or commit to the next, before the rest is left to the
-    /// next flush, in the modes that replace flushes by durable writes.
-    pub force: Size,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
-        Self { mode: Mode::default(), log: Size::mb(16), force: Size::kb(64) }
+        Self { mode: Mode::default(), log: Size::mb(16) }
     }
 }
 

@@ -5,8 +5,10 @@
 pub(super) enum Plain {
     /// It may not: the next flush makes it durable.
     Asked,
+    /// It may not, and it belongs to the journal, which holds nothing durably until that flush.
+    Journal,
     /// The journal holds the same bytes, durably: it must be durable only when the journal forgets them.
-    Logged,
+    Left,
 }
 
 /// Plain writes that no flush has made durable yet. Writes are counted from 1 in the order in which they were planned.
@@ -16,7 +18,7 @@ pub(super) struct Unflushed {
     /// In flight: number of the request, that of the write, and its kind.
     open: Vec<(u64, u64, Plain)>,
     /// The last write of each kind that is complete.
-    complete: [u64; 2],
+    complete: [u64; 3],
     /// Flushes in flight: number of the request, and the last write that they make durable.
     flushes: Vec<(u64, u64)>,
     /// Every write up to this one is durable.
@@ -42,7 +44,7 @@ impl Unflushed {
         let Self { open, complete, flushes, durable, .. } = self;
         open.retain(|(request, write, kind)| {
             if *request == id {
-                let last = &mut complete[usize::from(*kind == Plain::Logged)];
+                let last = &mut complete[*kind as usize];
                 *last = (*last).max(*write);
             }
             *request != id
@@ -57,7 +59,13 @@ impl Unflushed {
 
     /// Whether a flush that comes now has nothing to do but for blocks that the journal holds.
     pub fn is_clean(&self) -> bool {
-        self.complete[0] <= self.durable
+        self.complete[..Plain::Left as usize].iter().all(|write| *write <= self.durable)
+    }
+
+    /// Whether every block that was written to the journal is durable.
+    pub fn is_journal_durable(&self) -> bool {
+        self.complete[Plain::Journal as usize] <= self.durable
+            && !self.open.iter().any(|(.., kind)| *kind == Plain::Journal)
     }
 
     /// Whether every block that is complete is durable, those that the journal holds included.
@@ -91,7 +99,7 @@ mod tests {
     #[test]
     fn blocks_that_the_journal_holds_ask_for_no_flush() {
         let mut unflushed = Unflushed::default();
-        unflushed.write(1, Plain::Logged);
+        unflushed.write(1, Plain::Left);
         unflushed.completed(1);
         assert!(unflushed.is_clean() && !unflushed.is_durable());
         unflushed.flush(2);

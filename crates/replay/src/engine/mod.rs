@@ -10,7 +10,7 @@ mod tests;
 
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
-use emmclab_layers::{Below, LayerConfig};
+use emmclab_layers::LayerConfig;
 use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result};
 
 use crate::disk::Disk;
@@ -74,11 +74,7 @@ impl Engine {
             }
             return Ok(self);
         }
-        let sectors = |disk: &Disk| disk.device().geometry().sectors();
-        let below = Below {
-            durable_writes: self.main.has_durable_writes(),
-            ..Below::new(sectors(&self.main), second.as_ref().map(sectors))
-        };
+        let below = self.main.below(second.as_ref());
         self.layers = Some(Box::new(Layered::new(layers, &below, first_writes)?));
         (self.second, self.bare) = (second.map(Box::new), false);
         Ok(self)

@@ -1,0 +1,107 @@
+//! Writes that go to the place that the file system gave them, with the flags that they need there.
+
+use emmclab_base::{BlockNote, Modifiers, Op, Role, SectorSet};
+
+use crate::plan::Plan;
+use crate::request::HostRequest;
+
+use super::unflushed::Plain;
+use super::{Features, Journal, log};
+
+impl Journal {
+    /// Whether a preflush has to be one of the device.
+    pub(super) fn needs_preflush(&mut self, request: &HostRequest) -> bool {
+        if !request.modifiers.contains(Modifiers::PREFLUSH) {
+            return false;
+        }
+        self.counters.flushes += 1;
+        self.forcing.flush_asked();
+        let needed = self.features.barriers && (!self.features.durable_writes || !self.unflushed.is_clean());
+        self.counters.flushes_saved += u64::from(!needed);
+        needed
+    }
+
+    /// Whether the journal holds the bytes of a block at home, durably and for as long as the layer is not told otherwise.
+    fn is_logged(&self, note: &BlockNote) -> bool {
+        let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable)
+        else {
+            return false;
+        };
+        let same = note.changed.is_some_and(SectorSet::is_empty);
+        note.role.at_home()
+            && same
+            && self.unflushed.is_journal_durable()
+            && !log::before(transaction, tail)
+            && !log::before(durable, transaction)
+    }
+
+    /// Plans a write at its place, with the flags that it needs in this mode; its bytes begin `offset` sectors into the payload.
+    pub(super) fn write_in_place(
+        &mut self,
+        request: &HostRequest,
+        offset: u32,
+        notes: &[BlockNote],
+        plan: &mut Plan,
+    ) {
+        let has = |role: Role| notes.iter().any(|note| note.role == role);
+        let Features { barriers, durable_writes, .. } = self.features;
+        let mut flush = self.needs_preflush(request);
+        let mut flags = request.modifiers.difference(Modifiers::PREFLUSH);
+        if !barriers {
+            flags = flags.difference(Modifiers::DURABLE);
+        } else if durable_writes {
+            if has(Role::Commit) && !flags.durable() {
+                flags.insert(Modifiers::RELIABLE);
+            }
+            // What the journal is about to forget has to be durable at home.
+            flush |= has(Role::JournalSuperblock) && !self.unflushed.is_durable();
+            if !flags.durable() {
+                if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
+                    self.unflushed.write(request.id, Plain::Left);
+                    self.forcing.leave(request.sectors);
+                    self.counters.home_blocks_left += 1;
+                } else if self.forcing.prefers_force(request.sectors) && self.unflushed.is_clean() {
+                    flags.insert(Modifiers::FORCED);
+                } else if notes.iter().any(|note| note.role.in_journal()) {
+                    self.unflushed.write(request.id, Plain::Journal);
+                } else {
+                    self.unflushed.write(request.id, Plain::Asked);
+                }
+            }
+            self.counters.forced += u64::from(flags.contains(Modifiers::FORCED));
+        }
+        if flush {
+            flags.insert(Modifiers::PREFLUSH);
+            self.flushes(request.id);
+        }
+        plan.flag(flags);
+        plan.payload(0, Op::Write, request.sector, offset, request.sectors);
+    }
+
+    /// Plans a write in a mode without a journal: its blocks are dropped, but for its superblock, which a mount reads.
+    pub(super) fn write_without_journal(
+        &mut self,
+        request: &HostRequest,
+        notes: &[BlockNote],
+        plan: &mut Plan,
+    ) {
+        let dropped = |note: &BlockNote| note.role.in_journal() && note.role != Role::JournalSuperblock;
+        if !notes.iter().any(dropped) {
+            return self.write_in_place(request, 0, notes, plan);
+        }
+        if self.needs_preflush(request) {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        plan.flag(request.modifiers.difference(Modifiers::PREFLUSH));
+        let mut offset = 0;
+        for note in notes {
+            if dropped(note) {
+                self.counters.blocks_dropped += 1;
+            } else {
+                plan.payload(0, Op::Write, request.sector + u64::from(offset), offset, note.sectors);
+            }
+            offset += note.sectors;
+        }
+    }
+}
