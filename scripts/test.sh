@@ -18,7 +18,8 @@ rust_passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
 rust_failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
 grep -qE '^error' "$log" && [ "$rust_failed" = 0 ] && rust_failed=1
 
-.venv/bin/python -m pytest 2>&1 | tee "$log" || status=1
+# Most of them wait for processes of their own; a worker for each processor takes the next test that none has begun.
+.venv/bin/python -m pytest --numprocesses auto --dist worksteal 2>&1 | tee "$log" || status=1
 count() { grep -oE "[0-9]+ $1" "$log" | tail -n 1 | cut -d' ' -f1; }
 python_passed=$(count passed)
 python_failed=$(($(count failed || echo 0) + $(count 'errors?' || echo 0)))

@@ -91,9 +91,16 @@ def left(folder: Path) -> list[Path]:
     return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
 
 
+def loop_devices() -> str:
+    return subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+
+
 def nothing_left(folder: Path) -> None:
-    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
-    assert str(folder) not in loops
+    end = time.monotonic() + PATIENCE_S
+    # The kernel gives up a loop device when the last of those that look at all devices has closed it.
+    while str(folder) in loop_devices() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert str(folder) not in loop_devices()
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not left(folder)
     assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))

@@ -76,6 +76,17 @@ def test_two_processes_give_the_bytes_of_one(study: Path, finished: Path, tmp_pa
     assert content(tmp_path) == content(finished)
 
 
+def test_processes_are_started_with_a_temporary_folder_too_deep_for_a_socket(
+    study: Path, finished: Path, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    results = tmp_path / "results"
+    done = emmclab("run", study, "--jobs", 2, "--results", results, env={"TMPDIR": str(deep)})
+    assert done.returncode == 0, done.stderr
+    assert content(results) == content(finished)
+
+
 def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
     study: Path, finished: Path, tmp_path: Path
 ) -> None:

@@ -74,9 +74,6 @@ def record(
     with closing(machine.record()) as recorder:
         writer = _core.Writer(output, recorder.header())
         try:
-            chosen = recorder.chosen()
-            why = f" ({chosen}; --device takes others)" if chosen else ""
-            say(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
             ended, status = _run(recorder, writer, output, list(command or []), seconds)
             writer.finish(ended.ledger, ended.header)
         except BaseException:
@@ -135,6 +132,9 @@ def _run(
     full = None
     with asked_by_signal() as ending:
         try:
+            chosen = recorder.chosen()
+            why = f" ({chosen}; --device takes others)" if chosen else ""
+            say(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
             if command:
                 try:
                     child = subprocess.Popen(command)

@@ -6,15 +6,19 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing.connection import wait as wait_for
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 #: Time that work has to tidy up once the parent is gone, seconds.
 _TIDY_S = 10.0
+
+#: Longest path of a unix socket, without the zero behind it: `sun_path` of Linux has 108 bytes.
+_SOCKET_PATH_BYTES = 107
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
@@ -50,7 +54,7 @@ class Pool:
     def run(self, work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
         """Do the tasks in parallel. An interruption or a failure stops the tasks that are under way."""
         others = set(multiprocessing.active_children())
-        context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+        context = multiprocessing.get_context(_start_method())
         pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_worker)
         left = iter(tasks)
         running: dict[Future[Outcome], Task] = {}
@@ -75,6 +79,12 @@ class Pool:
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_method() -> Literal["forkserver", "spawn"]:
+    # The server listens on a socket two levels below the temporary folder.
+    socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+    return "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
 
 
 def _worker() -> None:
