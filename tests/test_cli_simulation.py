@@ -249,6 +249,21 @@ def test_devices_are_listed_and_explained() -> None:
         assert emmclab("explain", name).returncode == 0
 
 
+def test_a_checked_device_has_every_published_figure_between_its_bounds() -> None:
+    rows = emmclab_json("devices", "--check", "ridata-c2")
+    assert [(row["unit"], row["published"]) for row in rows] == [("MB/s", 7.9), ("MB/s", 0.02), ("1/s", 5)]
+    assert all(row["least"] <= row["here"] <= row["most"] for row in rows)
+    words = emmclab("devices", "--check", "ridata-c2").stdout
+    assert "7.11 – 8.69" in words and "0.015 – 0.025" in words and "4.50 – 5.50" in words
+
+
+def test_a_device_without_published_figures_cannot_be_checked() -> None:
+    done = emmclab("devices", "--check", "nexusone")
+    assert done.returncode == 2
+    assert "`nexusone` was not fitted to published figures" in done.stderr
+    assert "hint: these presets were:" in done.stderr
+
+
 def test_messaging_means_on_the_paper_s_devices(shared_traces: Path) -> None:
     path = shared_traces / "nexus5" / "log106_Messaging.txt"
     for parallelism, expected in (("none", (3.75, 2.10, 2.01)), ("both", (1.53, 1.46, 1.40))):

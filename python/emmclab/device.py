@@ -120,8 +120,9 @@ class Device:
     def fitted_figures(self) -> list[dict[str, Any]]:
         """Measure the published figures that a preset was fitted to, beside the device's own.
 
-        Gives rows of `source` (a table of `emmclab.published`), `figure`, `unit`, `published`, `here` and
-        `deviation_pct`.
+        Gives rows of `source` (a table of `emmclab.published`), `figure`, `unit`, `published`, `here`,
+        `deviation_pct`, and the `least` and `most` that agree with what was published: 10 % to either side,
+        or what the printed figure may be rounded from.
 
         Raises:
             ConfigError: no published figures are known of this device.

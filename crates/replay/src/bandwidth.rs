@@ -1,5 +1,5 @@
 //! What a program sees of a device by synchronous direct I/O: bandwidth by the size of the transfers, as Kim and Kim measured it for
-//! Table II of their paper on Advil, with FUA or a flush behind each write, and the time of single commands.
+//! Table II of their paper on Advil, with FUA or a flush behind each write; random writes that go on; and the time of single commands.
 //!
 //! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written in order or at aligned
 //! random places; every figure begins on the same device and moves as many bytes as the file has.
@@ -11,8 +11,8 @@ use rand_pcg::rand_core::Rng;
 
 use crate::direct::DirectIo;
 
-/// Bytes of the file of Table II, where the device has twice as many.
-const FILE_BYTES: u64 = 1 << 30;
+/// Bytes of the file of Table II and of that on the cards of FAST 2012, where the device has twice as many.
+pub(crate) const FILE_BYTES: u64 = 1 << 30;
 /// Bytes of a MB in the figures.
 const MB: f64 = 1_048_576.0;
 /// Pause before each single command: the device does what it has to do, and does not fall asleep.
@@ -31,6 +31,26 @@ pub struct Bandwidth {
     pub seq_write_mb_s: f64,
     pub random_read_mb_s: f64,
     pub random_write_mb_s: f64,
+}
+
+/// A file in the midst of the data of a device, in transfers.
+struct File {
+    /// Its first sector.
+    first: u64,
+    /// Sectors of a transfer.
+    unit: u64,
+    /// Transfers that it has.
+    count: u64,
+}
+
+impl File {
+    fn place(&self, transfer: u64) -> u64 {
+        self.first + transfer * self.unit
+    }
+
+    fn random_place(&self, draw: &mut Pcg64) -> u64 {
+        self.place(((draw.next_u64() >> 32) * self.count) >> 32)
+    }
 }
 
 /// How a program makes its writes durable.
@@ -115,6 +135,46 @@ impl UsedDevice {
     pub fn rate(&self, transfers: &Transfers, file_bytes: u64) -> Result<f64> {
         let mut io = self.start()?;
         let Transfers { op, unit_kb, random, sync } = *transfers;
+        let file = self.file(unit_kb, file_bytes)?;
+        let mut draw = Pcg64::new(u128::from(unit_kb), 2);
+        let modifiers = if sync == Sync::Fua { Modifiers::RELIABLE.of(op) } else { Modifiers::empty() };
+        let mut took = Nanos::ZERO;
+        for i in 0..file.count {
+            interrupt::check()?;
+            let sector = if random { file.random_place(&mut draw) } else { file.place(i) };
+            took += io.transfer_with(modifiers, op, sector, file.unit)?;
+            if sync == Sync::Flush {
+                took += io.flush()?;
+            }
+        }
+        Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
+    }
+
+    /// Random writes of 4 KB a second over such a file, where they go on: those of the second half of `time` of the device's clock.
+    ///
+    /// # Errors
+    /// Where the device stops.
+    pub fn lasting_random_writes_per_s(&self, file_bytes: u64, time: Nanos) -> Result<f64> {
+        let mut io = self.start()?;
+        let file = self.file(4, file_bytes)?;
+        let mut draw = Pcg64::new(4, 2);
+        let mut writes_until = |end: Nanos| -> Result<(u64, Nanos)> {
+            let (mut writes, mut took) = (0, Nanos::ZERO);
+            while took < end {
+                interrupt::check()?;
+                took += io.transfer(Op::Write, file.random_place(&mut draw), file.unit)?.max(Nanos(1));
+                writes += 1;
+            }
+            Ok((writes, took))
+        };
+        let half = Nanos(time.0 / 2).max(Nanos(1));
+        writes_until(half)?;
+        let (writes, took) = writes_until(half)?;
+        Ok(writes as f64 / took.as_secs_f64())
+    }
+
+    /// A file of so many bytes, or of half the data where that is smaller.
+    fn file(&self, unit_kb: u64, file_bytes: u64) -> Result<File> {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
         if count == 0 {
@@ -124,19 +184,7 @@ impl UsedDevice {
             )
             .of_field("unit_kb", 0, unit_kb.to_string().as_bytes()));
         }
-        let first = self.used / 4 / unit * unit;
-        let mut draw = Pcg64::new(u128::from(unit_kb), 2);
-        let modifiers = if sync == Sync::Fua { Modifiers::RELIABLE.of(op) } else { Modifiers::empty() };
-        let mut took = Nanos::ZERO;
-        for i in 0..count {
-            interrupt::check()?;
-            let place = if random { ((draw.next_u64() >> 32) * count) >> 32 } else { i };
-            took += io.transfer_with(modifiers, op, first + place * unit, unit)?;
-            if sync == Sync::Flush {
-                took += io.flush()?;
-            }
-        }
-        Ok((count * unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
+        Ok(File { first: self.used / 4 / unit * unit, unit, count })
     }
 
     /// Times of single commands.

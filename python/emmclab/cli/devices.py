@@ -77,20 +77,26 @@ def _check(name: str, as_json: bool) -> None:
         print_json(rows)
         return
     table = framed(f"{name} beside the figures that it was fitted to")
-    for heading in ("Figure", "Unit", "Published", "Here", "Deviation\n%", "Source"):
+    for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%", "Source"):
         table.add_column(heading, justify="left" if heading in ("Figure", "Unit", "Source") else "right")
     for row in rows:
         table.add_row(
             Text(row["figure"]),
             row["unit"],
-            f"{row['published']:,.2f}",
-            f"{row['here']:,.2f}",
+            _figure(row["published"]),
+            f"{_figure(row['least'])} – {_figure(row['most'])}",
+            _figure(row["here"]),
             f"{row['deviation_pct']:+.1f}",
             row["source"],
         )
     console = stdout()
     console.print(table)
     console.print("an agreement is no evidence; the device file says why others deviate", style="dim")
+
+
+def _figure(value: float) -> str:
+    """Write a figure or a bound of it, which may lie below a hundredth."""
+    return f"{value:,.2f}" if value >= 0.1 else f"{value:,.3f}"
 
 
 def _gb(amount: float | None) -> str:

@@ -31,6 +31,15 @@ pub fn presets() -> &'static [Preset] {
         "emmc50-cache",
         "microsd-class10",
         "sdcard",
+        "transcend-c2",
+        "ridata-c2",
+        "sandisk-c4",
+        "kingston-c4",
+        "wintec-c6",
+        "adata-c6",
+        "patriot-c10",
+        "pny-c10",
+        "nexusone",
         "small-1gb"
     ]
 }
