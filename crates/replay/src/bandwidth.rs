@@ -1,7 +1,7 @@
 //! What a program sees of a device by synchronous direct I/O: bandwidth by the size of the transfers, as Kim and Kim measured it for
 //! Table II of their paper on Advil, with FUA or a flush behind each write; random writes that go on; and the time of single commands.
 //!
-//! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written in order or at aligned
+//! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written sequentially or at aligned
 //! random places; every figure begins on the same device and moves as many bytes as the file has.
 
 use emmclab_device::{Device, DeviceConfig, Modifiers};
@@ -107,7 +107,7 @@ impl UsedDevice {
         Ok(Self::of(config, &DirectIo::filled(config)?))
     }
 
-    /// A device of which the first half was written once in order, and that had the time for all its background work.
+    /// A device of which the first half was written once sequentially and that had the time for all its background work.
     ///
     /// # Errors
     /// As [`UsedDevice::full`].

@@ -60,12 +60,12 @@ const HUNTER: Table = table!("hunter23_command_times");
 const SAMSUNG: Table = table!("samsung13_emmc50");
 const FAST12: Table = table!("fast12_sdcards");
 
-/// Bytes of the file of `AndroBench`, whose transfers in order have 32 MB, at random 4 KB.
+/// Bytes of the file of `AndroBench`, whose sequential transfers have 32 MB, at random 4 KB.
 const ANDROBENCH_BYTES: u64 = 64 << 20;
 /// KB of a long transfer.
 const LONG_KB: u64 = 32 << 10;
 
-/// How long the cards of FAST 2012 are written at random, and the length of their writes in order. The talk gives neither.
+/// How long the cards of FAST 2012 are written at random, and the length of their sequential writes. The talk gives neither.
 const CARD_TIME: Nanos = Nanos::from_secs(3600);
 const CARD_KB: u64 = 512;
 /// Half of the last digit of their rates in MB/s.
@@ -152,8 +152,8 @@ fn advil(config: &DeviceConfig, device: &str) -> Result<Vec<FittedFigure>> {
     for row in bandwidth(config, &units)? {
         let Bandwidth { unit_kb, seq_read_mb_s, seq_write_mb_s, random_read_mb_s, random_write_mb_s } = row;
         for (column, what, here) in [
-            ("seq_read_mb_s", "reads in order", seq_read_mb_s),
-            ("seq_write_mb_s", "writes in order", seq_write_mb_s),
+            ("seq_read_mb_s", "sequential reads", seq_read_mb_s),
+            ("seq_write_mb_s", "sequential writes", seq_write_mb_s),
             ("random_read_mb_s", "random reads", random_read_mb_s),
             ("random_write_mb_s", "random writes", random_write_mb_s),
         ] {
@@ -175,9 +175,9 @@ fn emmc51(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     let mut out = Vec::new();
     for (fua, sync) in [("on", Sync::Fua), ("off", Sync::None)] {
         for (column, what, op, random) in [
-            ("seq_read_mb_s", "reads in order", Op::Read, false),
+            ("seq_read_mb_s", "sequential reads", Op::Read, false),
             ("random_read_mb_s", "random reads, 4 KB", Op::Read, true),
-            ("seq_write_mb_s", "writes in order", Op::Write, false),
+            ("seq_write_mb_s", "sequential writes", Op::Write, false),
             ("random_write_mb_s", "random writes, 4 KB", Op::Write, true),
         ] {
             let here = rate(&device, op, random, sync)?;
@@ -198,8 +198,8 @@ fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     // Announced in MB of 1,000,000 bytes, and in transfers of 4 KB a second.
     let (mega, per_s) = (1.048_576, 256.0);
     for (column, what, unit, factor, op, random) in [
-        ("seq_read_mb_s", "reads in order", "10^6 B/s", mega, Op::Read, false),
-        ("seq_write_mb_s", "writes in order", "10^6 B/s", mega, Op::Write, false),
+        ("seq_read_mb_s", "sequential reads", "10^6 B/s", mega, Op::Read, false),
+        ("seq_write_mb_s", "sequential writes", "10^6 B/s", mega, Op::Write, false),
         ("random_read_iops", "random reads, 4 KB", "1/s", per_s, Op::Read, true),
         ("random_write_iops", "random writes, 4 KB", "1/s", per_s, Op::Write, true),
     ] {
@@ -209,12 +209,12 @@ fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     Ok(out)
 }
 
-/// Writes in order, and random ones that go on, over 1 GB of a full card. The random figure was printed twice, in MB/s and in writes
+/// Sequential writes, and random ones that go on, over 1 GB of a full card. The random figure was printed twice, in MB/s and in writes
 /// of 4 KB a second.
 fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::full(config)?;
     let transfers = Transfers { op: Op::Write, unit_kb: CARD_KB, random: false, sync: Sync::None };
-    let in_order = device.rate(&transfers, FILE_BYTES)?;
+    let sequential = device.rate(&transfers, FILE_BYTES)?;
     let per_s = device.lasting_random_writes_per_s(FILE_BYTES, CARD_TIME)?;
     // Writes of 4 KB in a MB.
     let per_mb = 256.0;
@@ -226,8 +226,8 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
         // One digit, 0.01 MB/s, is all that was printed of the slowest cards; their 2.6 writes a second follow from it.
         (iops.least, iops.most) = (per_mb * rate.least, per_mb * rate.most);
     }
-    let in_order = FAST12.figure(row, "seq_write_mb_s", ("writes in order, 512 KB", "MB/s"), in_order)?;
-    Ok(vec![in_order, rate, iops])
+    let sequential = FAST12.figure(row, "seq_write_mb_s", ("sequential writes, 512 KB", "MB/s"), sequential)?;
+    Ok(vec![sequential, rate, iops])
 }
 
 /// Single commands of 4 KB, and a plain write with the flush behind it.

@@ -32,9 +32,9 @@ fn the_card_of_advil_stays_within_ten_percent_in_all_figures() {
 #[test]
 fn the_cached_emmc_51_meets_the_four_write_rates_and_the_flush() {
     let off_by_reads = [
-        "reads in order, FUA on",
+        "sequential reads, FUA on",
         "random reads, 4 KB, FUA on",
-        "reads in order, FUA off",
+        "sequential reads, FUA off",
         "random reads, 4 KB, FUA off",
     ];
     // The commands of another device of the class than the rates.
@@ -45,7 +45,7 @@ fn the_cached_emmc_51_meets_the_four_write_rates_and_the_flush() {
 #[test]
 fn the_emmc_50_meets_its_commands_with_the_cache_off() {
     let moved = ["a write, 4 KB, cache on", "a flush behind it, 4 KB, cache on"];
-    let slower = ["reads in order", "random writes, 4 KB"];
+    let slower = ["sequential reads", "random writes, 4 KB"];
     assert_eq!(off("emmc50-cache"), [moved, slower].concat());
 }
 
