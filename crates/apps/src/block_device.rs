@@ -2,16 +2,17 @@
 
 use emmclab_base::{BlockNote, Nanos, Request, Result};
 
-/// A block device in simulated time. Requests are numbered from 0 in the order in which they come.
+/// A block device in simulated time.
 pub trait BlockDevice {
     /// Sectors that it takes requests for.
     fn sectors(&self) -> u64;
 
-    /// Takes a request at a time, never before that of the one before it; `notes` say what the blocks of a write are.
+    /// Takes a request at a time, never before that of the one before it, under a number that no other has; `notes` say what the
+    /// blocks of a write are.
     ///
     /// # Errors
     /// For a request beyond the device, and where the device has stopped.
-    fn submit(&mut self, at: Nanos, request: &Request, notes: &[BlockNote]) -> Result<()>;
+    fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()>;
 
     /// When it next does something that may complete a request.
     fn next_event(&self) -> Option<Nanos>;
@@ -22,6 +23,6 @@ pub trait BlockDevice {
     /// As [`BlockDevice::submit`].
     fn advance(&mut self, until: Nanos) -> Result<()>;
 
-    /// Adds the completions that have become known, by the numbers of their requests; they may lie ahead, and are never in the past.
+    /// Adds the completions that have become known, by the numbers of their requests; they may lie ahead.
     fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>);
 }

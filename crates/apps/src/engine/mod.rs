@@ -10,10 +10,12 @@ mod thread;
 mod waits;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use emmclab_base::{Error, Kind, Nanos, Result, interrupt};
 use emmclab_host::{BlockRequestId, BlockRequests, CallerId, FinishedOps, Host, Wait};
+
+use rustc_hash::FxHashMap;
 
 use crate::block_device::BlockDevice;
 use crate::code::Code;
@@ -79,9 +81,8 @@ pub(crate) struct Engine<'a, D> {
     /// Events made so far, which orders those of the same time.
     made: u64,
     now: Nanos,
-    /// Requests in the device, from the oldest on, and the number of that one.
-    under_way: VecDeque<Option<(BlockRequestId, Counted)>>,
-    oldest: u64,
+    /// Requests in the device.
+    under_way: FxHashMap<u64, Counted>,
     counter: Counter,
     operations: u64,
     at_once: u64,
@@ -125,8 +126,7 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
             later: BinaryHeap::new(),
             made: 0,
             now: Nanos::ZERO,
-            under_way: VecDeque::new(),
-            oldest: 0,
+            under_way: FxHashMap::default(),
             counter: Counter::default(),
             operations: 0,
             at_once: 0,
@@ -277,8 +277,8 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
                     self.free.push((block.id, counted));
                     return Ok(());
                 }
-                self.under_way.push_back(Some((block.id, counted)));
-                self.device.submit(self.now, &block.request, blocks.notes(block))
+                self.under_way.insert(block.id.0, counted);
+                self.device.submit(self.now, block.id.0, &block.request, blocks.notes(block))
             });
             blocks.clear();
             self.blocks = blocks;
@@ -311,14 +311,9 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
 
     /// A request is complete.
     fn complete(&mut self, number: u64) -> Result<()> {
-        let place = number.checked_sub(self.oldest).and_then(|at| self.under_way.get_mut(at as usize));
-        let Some((id, counted)) = place.and_then(Option::take) else { return Ok(()) };
-        while self.under_way.front().is_some_and(Option::is_none) {
-            self.under_way.pop_front();
-            self.oldest += 1;
-        }
+        let Some(counted) = self.under_way.remove(&number) else { return Ok(()) };
         self.counter.complete(counted, self.now);
-        self.host.completed(id, self.now);
+        self.host.completed(BlockRequestId(number), self.now);
         self.pump()
     }
 

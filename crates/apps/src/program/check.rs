@@ -251,7 +251,7 @@ fn amount<T: Quantity>(
     if range.contains(&least) && range.contains(&most) {
         return Ok(());
     }
-    let bound = if range.contains(&most) { *range.start() } else { *range.end() };
-    let side = if range.contains(&most) { "least" } else { "most" };
+    let (bound, side) =
+        if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
     fault(key, inside, format!("`{name}` must be {bound} at {side}"), format!("change `{name}` there"))
 }

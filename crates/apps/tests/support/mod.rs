@@ -11,7 +11,6 @@ pub struct FixedDevice {
     pub write: Nanos,
     pub flush: Nanos,
     free: Nanos,
-    next: u64,
     known: VecDeque<(u64, Nanos)>,
     pub requests: Vec<Request>,
 }
@@ -23,7 +22,6 @@ impl FixedDevice {
             write: Nanos::from_micros(write_us),
             flush: Nanos::from_micros(flush_us),
             free: Nanos::ZERO,
-            next: 0,
             known: VecDeque::new(),
             requests: Vec::new(),
         }
@@ -35,7 +33,7 @@ impl BlockDevice for FixedDevice {
         4 << 21
     }
 
-    fn submit(&mut self, at: Nanos, request: &Request, _: &[BlockNote]) -> Result<()> {
+    fn submit(&mut self, at: Nanos, number: u64, request: &Request, _: &[BlockNote]) -> Result<()> {
         assert!(request.end().0 <= self.sectors());
         let took = match request.op {
             Op::Read => self.read,
@@ -43,9 +41,8 @@ impl BlockDevice for FixedDevice {
             _ => self.flush,
         };
         self.free = self.free.max(at) + took;
-        self.known.push_back((self.next, self.free));
+        self.known.push_back((number, self.free));
         self.requests.push(*request);
-        self.next += 1;
         Ok(())
     }
 
