@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::BufRead;
-use std::time::Instant;
 
 use emmclab_base::{Flags, Nanos, Op};
 use emmclab_host::{

@@ -31,9 +31,9 @@ impl Core {
         id
     }
 
-    /// Makes a task await a bio, where it is still under way.
-    pub fn await_bio(&mut self, bio: BioId, task: TaskId) {
-        self.queue.await_bio(bio, task, &mut self.tasks);
+    /// Makes a task await a bio, where it is still under way: whether it is.
+    pub fn await_bio(&mut self, bio: BioId, task: TaskId) -> bool {
+        self.queue.await_bio(bio, task, &mut self.tasks)
     }
 
     /// Why a task submits what it submits.

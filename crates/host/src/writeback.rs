@@ -38,7 +38,9 @@ impl Round {
 pub(crate) fn write_pages<F: Filesystem + ?Sized>(core: &mut Core, fs: &mut F, inode: u32, round: &Round) -> bool {
     if let Some(task) = round.waiter {
         let Core { cache, queue, tasks, .. } = core;
-        cache.writing(inode, |bio| queue.await_bio(bio, task, tasks));
+        cache.writing(inode, |bio| {
+            queue.await_bio(bio, task, tasks);
+        });
     }
     let (mut at, mut left, mut again) = (0, round.pages, false);
     while left > 0

@@ -174,14 +174,15 @@ impl Queue {
         self.bios.get(id.slot as usize).is_some_and(|bio| bio.generation == id.generation)
     }
 
-    /// Makes a task await a bio, where it is still under way.
-    pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut Tasks) {
+    /// Makes a task await a bio, where it is still under way: whether it is.
+    pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut Tasks) -> bool {
         if !self.in_flight(id) {
-            return;
+            return false;
         }
         let bio = &mut self.bios[id.slot as usize];
         bio.waiters.push(task);
         tasks.await_one(task, self.entries[bio.request as usize].state == State::Held);
+        true
     }
 
     /// Whether requests in the background find room; else the task awaits that an eighth of them is free.

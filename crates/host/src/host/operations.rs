@@ -347,7 +347,9 @@ impl Host {
     /// Drops the pages of a file from this one on; false where the task has to wait for some that are under way.
     fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
         let crate::core::Core { cache, queue, tasks, .. } = &mut self.core;
-        cache.under_way(inode, from as u32, |bio| queue.await_bio(bio, task, tasks));
+        cache.under_way(inode, from as u32, |bio| {
+            queue.await_bio(bio, task, tasks);
+        });
         if self.core.tasks.awaits(task) {
             return false;
         }

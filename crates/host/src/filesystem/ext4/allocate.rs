@@ -88,14 +88,30 @@ impl Ext4 {
         candidates.into_iter().find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group).unwrap_or(group)
     }
 
+    /// Where data of files of this file's folder begins.
+    fn data_start(&self, inode: u32) -> u64 {
+        self.layout.group_start(self.layout.data_group(self.files[inode as usize].group))
+    }
+
+    /// A free run of `want` blocks, or the longest one there is: the smallest buddy that holds it in the first group from `from` on that has
+    /// one.
+    fn find(&self, from: u64, want: u64) -> (u64, u64) {
+        let groups = self.layout.groups;
+        let first = self.layout.group_of(from);
+        for step in 0..groups {
+            let start = self.layout.group_start((first + step) % groups);
+            if let Some(block) = self.free.find_buddy(start, start + GROUP_BLOCKS, want) {
+                return (block, want);
+            }
+        }
+        self.free.find(from, want, 1).unwrap_or((from, 0))
+    }
+
     /// The first block of the run for a page: behind the page before it, else where files of its folder are.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
         let before = page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
-        before.map_or_else(
-            || self.layout.group_start(self.layout.data_group(file.group)),
-            |block| block as u64 + 1,
-        )
+        before.map_or_else(|| self.data_start(inode), |block| block as u64 + 1)
     }
 
     /// Takes up to `count` blocks for the pages of a file from this one on; `size` is its length in pages.
@@ -112,16 +128,15 @@ impl Ext4 {
         self.drop_set_aside(inode);
         let goal = self.goal(inode, page);
         if size <= SMALL {
-            return self.take_shared(goal, count);
+            return self.take_shared(self.data_start(inode), count);
         }
         // As much as the file may soon have, a power of two up to 8 MB, less what lies before the page in that window.
         let window = size.next_power_of_two().min(if size <= 1024 { 512 } else { 2048 });
         let want = (window - page % window).max(count.min(GROUP_BLOCKS / 2));
-        let free = self.free.free_at(goal, want);
-        let (from, length) = if page > 0 && free > 0 {
-            (goal, free)
+        let (from, length) = if page > 0 && self.free.free_at(goal, want) == want {
+            (goal, want)
         } else {
-            self.free.find(goal, want, window).unwrap_or((goal, 0))
+            self.find(self.data_start(inode), want)
         };
         // A run ends with its group.
         let end = (self.layout.group_of(from) + 1) * GROUP_BLOCKS;
@@ -142,7 +157,10 @@ impl Ext4 {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
-            let (from, length) = self.free.find(goal, SHARED_RUN.max(count), SHARED_RUN).unwrap_or((goal, 0));
+            // The first allocation in a group sets nothing aside: its bitmap was not read when the run was sought.
+            let fresh = std::mem::take(&mut self.fresh[self.layout.group_of(goal) as usize]);
+            let want = if fresh { count } else { SHARED_RUN.max(count) };
+            let (from, length) = self.find(goal, want);
             let end = (self.layout.group_of(from) + 1) * GROUP_BLOCKS;
             let run = Run { from, to: (from + length).min(end) };
             self.free.take(run.from, run.to);

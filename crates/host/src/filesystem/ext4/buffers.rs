@@ -36,15 +36,16 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Reads a block unless it is in memory, and lets the task await what is under way of it: until then nobody may change it.
-    pub fn make_ready(&mut self, core: &mut Core, mount: u16, task: TaskId, block: u64) {
+    /// Reads a block unless it is in memory, and lets the task await what is under way of it, during which nobody may change it. Whether
+    /// there is nothing to await.
+    pub fn make_ready(&mut self, core: &mut Core, mount: u16, task: TaskId, block: u64) -> bool {
         if let Some(buffer) = self.blocks.get(&block) {
-            core.await_bio(buffer.home, task);
-            core.await_bio(buffer.copy, task);
-            return;
+            let home = core.await_bio(buffer.home, task);
+            return !core.await_bio(buffer.copy, task) && !home;
         }
         let home = core.submit_for(BioRequest::read(mount, block * 8, 8, core.cause(task)), task);
         self.blocks.insert(block, Buffer { home, ..Buffer::new(Role::Metadata) });
+        false
     }
 
     /// A new block, which needs no read.

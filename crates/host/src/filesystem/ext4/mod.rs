@@ -53,6 +53,8 @@ pub(super) struct Ext4 {
     inodes: Vec<GroupInodes>,
     files: Vec<File>,
     folders: Folders,
+    /// Groups in which nothing was allocated since the mount.
+    fresh: Vec<bool>,
     /// Runs for small files, by flex group.
     shared: Vec<Run>,
     buffers: Buffers,
@@ -86,6 +88,7 @@ impl Ext4 {
             inodes,
             files: Vec::new(),
             folders: Folders::new(root),
+            fresh: vec![true; layout.groups as usize],
             shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
             buffers: Buffers::default(),
             journal: Journal::new(layout.journal, layout.journal_blocks),
@@ -115,10 +118,11 @@ impl Ext4 {
 
     /// Reads blocks that are not in memory, and awaits those that a commit is writing. Whether an operation can go on.
     fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
+        let mut ready = true;
         for block in blocks {
-            self.buffers.make_ready(core, self.mount, task, *block);
+            ready &= self.buffers.make_ready(core, self.mount, task, *block);
         }
-        !core.tasks.awaits(task)
+        ready
     }
 
     fn log_inode(&mut self, core: &Core, inode: u32) {
@@ -381,6 +385,14 @@ impl Filesystem for Ext4 {
 
     fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step {
         self.open_folder(folder);
+        if core.config.folder_sync_commits {
+            // `ext4_force_commit`: what runs is committed, and where nothing does nothing is sent.
+            if core.tasks[task].part == 0 && self.last_transaction().is_none() {
+                return Step::Done;
+            }
+            let id = self.last_transaction().unwrap_or(0);
+            return self.sync_transaction(core, task, id);
+        }
         let id = self.folders.get(folder).changed;
         self.sync_transaction(core, task, id)
     }
