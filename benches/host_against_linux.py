@@ -27,7 +27,7 @@ _CALLS = (
     "renameat2,close,lseek,syncfs,fallocate,dup,mkdir"
 )
 _SECTORS = 16 << 21
-_LINE = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\((.*)\) += (-?\d+)")
+_LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+)")
 
 
 class Recording:
@@ -132,9 +132,12 @@ def operations(name: str, work: Path) -> list[str]:
         log = work / f"{step}.strace"
         program = [sys.executable, str(ROOT / "scripts/journal_workloads.py"), step, name, str(folder)]
         subprocess.run(["strace", "-f", "-s", "200", "-o", log, "-e", f"trace={_CALLS}", *program], check=True)
-        for line in log.read_text(errors="replace").splitlines():
-            if found := _LINE.match(line):
-                recording.call(found[1], found[2], int(found[3]))
+        calls = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
+        process = next(call[1] for call in calls if call)
+        for call in calls:
+            # Descriptors are those of the application; of its children only a sync counts.
+            if call and (call[1] == process or call[2] == "syncfs"):
+                recording.call(call[2], call[3], int(call[4]))
         if step == "prepare":
             recording.lines += ["sync", "wait 60000", "mark"]
     return recording.lines

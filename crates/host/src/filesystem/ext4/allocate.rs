@@ -136,7 +136,8 @@ impl Ext4 {
         let (from, length) = if page > 0 && self.free.free_at(goal, want) == want {
             (goal, want)
         } else {
-            self.find(self.data_start(inode), want)
+            // Streams go where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
+            self.find(self.layout.group_start(self.last_group), want)
         };
         // A run ends with its group.
         let end = (self.layout.group_of(from) + 1) * GROUP_BLOCKS;
@@ -204,6 +205,7 @@ impl Ext4 {
         }
         assert!(run.from < run.to, "space was set aside for every page");
         let taken = run.to - run.from;
+        self.last_group = self.layout.group_of(run.from);
         self.used += taken;
         let file = &mut self.files[inode as usize];
         file.extents.set(page, page + taken, run.from as i64 - page as i64);

@@ -55,6 +55,8 @@ pub(super) struct Ext4 {
     folders: Folders,
     /// Groups in which nothing was allocated since the mount.
     fresh: Vec<bool>,
+    /// The group of the last allocation.
+    last_group: u64,
     /// Runs for small files, by flex group.
     shared: Vec<Run>,
     buffers: Buffers,
@@ -88,6 +90,7 @@ impl Ext4 {
             inodes,
             files: Vec::new(),
             folders: Folders::new(root),
+            last_group: 0,
             fresh: vec![true; layout.groups as usize],
             shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
             buffers: Buffers::default(),
