@@ -67,6 +67,9 @@ pub struct HostConfig {
     pub elevator: Elevator,
     /// What file systems send for order and durability.
     pub barrier: Barrier,
+    /// Whether a sync of a folder on ext4 commits whatever runs, and sends nothing where nothing runs, as it does since there are fast
+    /// commits (Linux 5.10); else it is like that of a file.
+    pub folder_sync_commits: bool,
     /// Processor time.
     pub cpu: CpuCosts,
 }
@@ -96,6 +99,7 @@ const ERAS: [Era; 2] = [
             device_depth: 1,
             elevator: Elevator::Cfq,
             barrier: Barrier::Drain,
+            folder_sync_commits: false,
             cpu: CpuCosts { operation_ns: 3_000, page_ns: 2_000, request_ns: 20_000 },
         },
     },
@@ -114,6 +118,7 @@ const ERAS: [Era; 2] = [
             device_depth: 32,
             elevator: Elevator::None,
             barrier: Barrier::Flush,
+            folder_sync_commits: true,
             cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000 },
         },
     },
@@ -152,7 +157,7 @@ impl HostConfig {
             ("writeback_interval_ms", self.writeback_interval_ms, 1, 86_400_000),
             ("commit_interval_ms", self.commit_interval_ms, 1, 86_400_000),
             ("readahead_kb", u64::from(self.readahead_kb), 0, 1 << 20),
-            ("nr_requests", u64::from(self.nr_requests), 1, 1 << 20),
+            ("nr_requests", u64::from(self.nr_requests), 1, 4_096),
             ("max_request_kb", u64::from(self.max_request_kb), 4, 1 << 16),
             ("device_depth", u64::from(self.device_depth), 1, 1 << 16),
             ("cpu.operation_ns", self.cpu.operation_ns, 0, 1_000_000_000),

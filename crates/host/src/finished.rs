@@ -25,9 +25,11 @@ pub enum Wait {
     RequestLimit,
     /// The journal: a block that a commit is writing, or room for more.
     Journal,
+    /// The file: another operation on it, or pages of it on their way that are about to go.
+    File,
 }
 
-/// The three states of a thread that [`Wait`] is a part of.
+/// The states of a thread that each [`Wait`] is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitGroup {
     /// Reading.
@@ -36,11 +38,13 @@ pub enum WaitGroup {
     Fsync,
     /// Held back.
     Throttled,
+    /// Waiting for a lock.
+    Lock,
 }
 
 impl Wait {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Read,
         Self::SyncData,
         Self::SyncCommit,
@@ -48,6 +52,7 @@ impl Wait {
         Self::DirtyLimit,
         Self::RequestLimit,
         Self::Journal,
+        Self::File,
     ];
 
     /// The name in results.
@@ -60,6 +65,7 @@ impl Wait {
             Self::DirtyLimit => "dirty_limit",
             Self::RequestLimit => "request_limit",
             Self::Journal => "journal",
+            Self::File => "file",
         }
     }
 
@@ -69,6 +75,7 @@ impl Wait {
             Self::Read => WaitGroup::Read,
             Self::SyncData | Self::SyncCommit | Self::SyncJoined => WaitGroup::Fsync,
             Self::DirtyLimit | Self::RequestLimit | Self::Journal => WaitGroup::Throttled,
+            Self::File => WaitGroup::Lock,
         }
     }
 }

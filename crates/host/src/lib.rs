@@ -3,12 +3,18 @@
 //! A [`Host`] is a deterministic state machine. It turns operations on files into block requests and knows neither the programs above nor
 //! the device below. Contents are not modelled, only where they lie.
 
+mod block;
+mod cache;
 mod config;
+mod core;
+mod filesystem;
 mod finished;
 mod host;
 mod mount;
 mod operation;
 mod request;
+mod task;
+mod writeback;
 
 pub use config::{Barrier, CpuCosts, Elevator, HostConfig};
 pub use finished::{Finished, FinishedOps, Wait, WaitGroup, Waited};
