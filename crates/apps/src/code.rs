@@ -187,13 +187,16 @@ impl<'a> Compiler<'a> {
             }
             Step::Sync {} => self.out.push(Instruction::Sync),
             Step::Transaction { database, count, pages, new_pages } => {
+                // Two transactions of a database do not overlap.
+                let lock = self.locks.of(&format!("database {database}"));
                 let database = self.database(database);
                 let (pages, new_pages) = (pages.resolved(), new_pages.resolved());
-                self.counted(count, Instruction::Transaction { database, pages, new_pages });
+                let transaction = Instruction::Transaction { database, pages, new_pages };
+                self.counted(count, [Instruction::Lock(lock), transaction, Instruction::Unlock(lock)]);
             }
             Step::Query { database, count, pages } => {
                 let database = self.database(database);
-                self.counted(count, Instruction::Query { database, pages: pages.resolved() });
+                self.counted(count, [Instruction::Query { database, pages: pages.resolved() }]);
             }
             Step::Signal { name } => {
                 let signal = self.signals.of(name);
@@ -249,18 +252,18 @@ impl<'a> Compiler<'a> {
 
     fn access(&mut self, access: &Access, kind: AccessKind) {
         let set = self.pick(&access.file, access.pick);
-        self.counted(&access.count, Instruction::Access { set, kind, size: access.size.resolved() });
+        self.counted(&access.count, [Instruction::Access { set, kind, size: access.size.resolved() }]);
     }
 
-    /// An instruction so many times.
-    fn counted(&mut self, count: &Amount<u64>, instruction: Instruction) {
+    /// Instructions so many times.
+    fn counted<const N: usize>(&mut self, count: &Amount<u64>, instructions: [Instruction; N]) {
         if *count == Amount::Fixed(1) {
-            self.out.push(instruction);
+            self.out.extend(instructions);
             return;
         }
         let begin = self.here() + 1;
-        self.out.push(Instruction::Repeat { times: Some(count.resolved()), end: begin + 2 });
-        self.out.push(instruction);
+        self.out.push(Instruction::Repeat { times: Some(count.resolved()), end: begin + N as u32 + 1 });
+        self.out.extend(instructions);
         self.out.push(Instruction::Again { begin });
     }
 }

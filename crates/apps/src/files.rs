@@ -166,12 +166,23 @@ impl Files {
         *cursor = Cursor { member, position: 0 };
         let file = files.file(member);
         out.extend([FileOp::Open { file, create: true }]);
-        match files.members[member as usize].replace(0) {
-            Some(0) => {}
-            Some(_) => out.extend([FileOp::Truncate { file, bytes: 0 }]),
-            None => files.existing += 1,
+        if files.members[member as usize].is_some() {
+            files.members[member as usize] = Some(0);
+            out.extend([FileOp::Truncate { file, bytes: 0 }]);
         }
         out.extend([FileOp::Close { file }]);
+    }
+
+    /// A file that was made exists for all threads once it is closed.
+    pub fn closed(&mut self, file: FileId) {
+        let after = self.sets.partition_point(|set| set.first <= file.0);
+        let Some(files) = after.checked_sub(1).map(|at| &mut self.sets[at]) else { return };
+        if let Some(member) = files.members.get_mut((file.0 - files.first) as usize)
+            && member.is_none()
+        {
+            *member = Some(0);
+            files.existing += 1;
+        }
     }
 
     /// The operation of an access of `bytes`; none where there is nothing to read.

@@ -11,6 +11,7 @@ mod files;
 mod hosts;
 mod network;
 mod program;
+mod replayed;
 mod requests;
 mod result;
 mod run;

@@ -22,7 +22,7 @@ pub enum State {
     Fsync,
     /// Writes are held back: too much is dirty, the queue or the journal is full.
     Throttled,
-    /// Another thread: a signal, a lock, its end.
+    /// Another thread: a signal, a lock of the program or of a file, its end.
     Thread,
     /// The user, or a timer.
     Think,
@@ -60,6 +60,7 @@ impl State {
             WaitGroup::Read => Self::Read,
             WaitGroup::Fsync => Self::Fsync,
             WaitGroup::Throttled => Self::Throttled,
+            WaitGroup::Lock => Self::Thread,
         }
     }
 }

@@ -150,6 +150,9 @@ impl<D: BlockDevice> Engine<'_, D> {
     /// Begins a file operation; false where the thread waits for it.
     fn operate(&mut self, number: u32, operation: &FileOp) -> Result<bool> {
         self.operations += 1;
+        if let FileOp::Close { file } = operation {
+            self.files.closed(*file);
+        }
         let guess = match operation {
             FileOp::Read { .. } => Wait::Read,
             FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } | FileOp::Sync => Wait::SyncData,
