@@ -9,7 +9,7 @@ use crate::cache::{Found, PAGE_BYTES};
 use crate::finished::Wait;
 use crate::operation::{FileId, FileOp};
 use crate::task::{Step, TaskId};
-use crate::writeback::{Round, write_pages};
+use crate::writeback::write_all;
 
 use super::Host;
 
@@ -55,8 +55,7 @@ impl Host {
             FileOp::Write { file, offset, bytes } => self.check_write(file, offset, bytes),
             FileOp::Append { file, bytes } => {
                 let inode = self.usable(file)?;
-                let end = self.core.cache.inode(inode).end;
-                Ok(Prepared { number: end, ..self.check_write(file, end, bytes)? })
+                self.check_write(file, self.core.cache.inode(inode).end, bytes)
             }
             FileOp::Read { file, offset, bytes } => {
                 check_length(file, offset, bytes)?;
@@ -121,7 +120,8 @@ impl Host {
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &self.mounts[mount];
-        let (mut page, end) = (offset / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
+        let first = self.first_written(inode, offset);
+        let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
         let mut pages = 0;
         while page < end {
             if let Some((_, run)) = fs.map(inode, page) {
@@ -132,7 +132,13 @@ impl Host {
             }
         }
         self.check_room(mount, pages)?;
-        Ok(Prepared { pages, number: offset, ..Prepared::of(inode) })
+        Ok(Prepared { pages, number: first, ..Prepared::of(inode) })
+    }
+
+    /// Where a write really begins: at the end of the file, where that comes first and no hole may be left.
+    fn first_written(&self, inode: u32, offset: u64) -> u64 {
+        let file = self.core.cache.inode(inode);
+        if self.mounts[usize::from(file.mount)].has_holes() { offset } else { offset.min(file.end) }
     }
 
     /// Notes what an operation begins with; from here on others see it.
@@ -146,9 +152,15 @@ impl Host {
                     self.names.set(file, Some(inode));
                 }
             }
-            FileOp::Write { bytes, .. } | FileOp::Append { bytes, .. } => {
+            FileOp::Write { .. } | FileOp::Append { .. } => {
                 let file = self.core.cache.inode_mut(inode);
-                file.end = file.end.max(prepared.number + bytes);
+                let end = match *operation {
+                    FileOp::Write { offset, bytes, .. } if bytes > 0 => offset + bytes,
+                    FileOp::Append { bytes, .. } => file.end + bytes,
+                    _ => 0,
+                };
+                self.core.tasks[task].until = end;
+                file.end = file.end.max(end);
                 let mount = usize::from(file.mount);
                 self.mounts[mount].set_aside(prepared.pages as i64);
                 self.core.tasks[task].cursor = prepared.number / PAGE_BYTES;
@@ -193,13 +205,10 @@ impl Host {
 
     fn own_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
         let [inode, replaced] = self.core.tasks[task].files;
-        let offset = self.core.tasks[task].offset;
         match *operation {
             FileOp::Open { .. } => self.open_step(task, inode),
             FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
-            FileOp::Write { bytes, .. } | FileOp::Append { bytes, .. } => {
-                self.locked_write_step(task, inode, offset, bytes)
-            }
+            FileOp::Write { bytes, .. } | FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, bytes),
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
             FileOp::FsyncFolder { mount, folder } => {
                 self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
@@ -259,7 +268,7 @@ impl Host {
         step
     }
 
-    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> Step {
+    fn locked_write_step(&mut self, task: TaskId, inode: u32, bytes: u64) -> Step {
         if !self.lock(task, inode) {
             return Step::Wait(Wait::File);
         }
@@ -270,33 +279,50 @@ impl Host {
             }
             self.core.tasks[task].stage = 1;
         }
-        let step = self.write_step(task, inode, offset, bytes);
+        let (offset, end) = (self.core.tasks[task].offset, self.core.tasks[task].until);
+        if self.core.tasks[task].stage == 2 {
+            return self.write_through_step(task, inode);
+        }
+        let step = if bytes > 0 { self.write_step(task, inode, offset, end) } else { Step::Done };
         if step == Step::Done {
             let file = self.core.cache.inode_mut(inode);
-            let grew = offset + bytes > file.size;
-            file.size = file.size.max(offset + bytes);
+            let grew = bytes > 0 && end > file.size;
+            if grew {
+                file.size = end;
+            }
             let left = std::mem::take(&mut self.core.tasks[task].reserved);
             self.core.tasks[task].bytes = bytes;
-            let pages = offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES);
+            let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
             self.mounts[mount].set_aside(-(left as i64));
             if bytes > 0 {
                 self.mounts[mount].wrote(&mut self.core, inode, pages, grew);
+            }
+            if bytes >= PAGE_BYTES && self.mounts[mount].writes_through() {
+                self.core.tasks[task].stage = 2;
+                return self.write_through_step(task, inode);
             }
             self.unlock(inode);
         }
         step
     }
 
+    /// Of a file system without write-back, waits until what was written is on the device.
+    fn write_through_step(&mut self, task: TaskId, inode: u32) -> Step {
+        let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
+        let again = write_all(&mut self.core, &mut **fs, inode, task);
+        if again == Some(false) && !self.core.tasks.awaits(task) {
+            self.unlock(inode);
+            return Step::Done;
+        }
+        Step::Wait(Wait::SyncData)
+    }
+
     fn fsync_step(&mut self, task: TaskId, inode: u32, data_only: bool) -> Step {
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &mut self.mounts[mount];
         if self.core.tasks[task].stage == 0 {
-            if let Step::Wait(_) = fs.prepare(&mut self.core, task, inode) {
-                return Step::Wait(Wait::SyncData);
-            }
-            let round = Round { waiter: Some(task), ..Round::all(self.core.cause(task)) };
-            let again = write_pages(&mut self.core, &mut **fs, inode, &round);
-            self.core.tasks[task].stage = u32::from(!again);
+            let again = write_all(&mut self.core, &mut **fs, inode, task);
+            self.core.tasks[task].stage = u32::from(again == Some(false));
             return Step::Wait(Wait::SyncData);
         }
         fs.sync_file(&mut self.core, task, inode, data_only)
@@ -448,11 +474,10 @@ impl Host {
             let mut again = false;
             for inode in files {
                 let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
-                if let Step::Wait(_) = fs.prepare(&mut self.core, task, inode) {
-                    return Step::Wait(Wait::SyncData);
+                match write_all(&mut self.core, &mut **fs, inode, task) {
+                    None => return Step::Wait(Wait::SyncData),
+                    Some(once_more) => again |= once_more,
                 }
-                let round = Round { waiter: Some(task), ..Round::all(self.core.cause(task)) };
-                again |= write_pages(&mut self.core, &mut **fs, inode, &round);
             }
             self.core.tasks[task].stage = u32::from(!again);
             return Step::Wait(Wait::SyncData);
