@@ -125,7 +125,9 @@ impl Queue {
 
     /// Submits a bio into the plug.
     pub fn submit(&mut self, mut asked: BioRequest, now: Nanos) -> BioId {
-        asked.sector = self.device_sector(asked.mount, asked.sector);
+        if asked.op != Op::Flush {
+            asked.sector = self.device_sector(asked.mount, asked.sector);
+        }
         let drain =
             self.barrier == Barrier::Drain && (asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH));
         if self.barrier == Barrier::Drain {

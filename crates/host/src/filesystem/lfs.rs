@@ -117,6 +117,8 @@ impl Lfs {
     }
 
     fn dirty_node(&mut self, now: Nanos, object: u32, node: u32) {
+        // What was changed was read.
+        self.unread.remove(&object);
         self.dirty_nodes.insert((object, node));
         self.dirty_since.get_or_insert(now);
     }

@@ -24,13 +24,13 @@ pub(super) struct Prepared {
     replaced: u32,
     /// Pages to set space aside for.
     pages: u64,
-    /// Where an append begins, or whether an open makes the file.
-    number: u64,
+    /// Whether an open makes the file.
+    makes: bool,
 }
 
 impl Prepared {
     fn of(inode: u32) -> Self {
-        Self { inode, replaced: NONE, pages: 0, number: 0 }
+        Self { inode, replaced: NONE, pages: 0, makes: false }
     }
 }
 
@@ -47,7 +47,7 @@ impl Host {
                         .hint("close it before its path is used again")),
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
-                        Ok(Prepared { number: 1, ..of(NONE) })
+                        Ok(Prepared { makes: true, ..of(NONE) })
                     }
                     None => self.names.inode(file).map(of),
                 }
@@ -120,7 +120,9 @@ impl Host {
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &self.mounts[mount];
-        let first = self.first_written(inode, offset);
+        // No hole may be left where the file system has none.
+        let file = self.core.cache.inode(inode);
+        let first = if fs.has_holes() { offset } else { offset.min(file.size) };
         let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
         let mut pages = 0;
         while page < end {
@@ -132,20 +134,14 @@ impl Host {
             }
         }
         self.check_room(mount, pages)?;
-        Ok(Prepared { pages, number: first, ..Prepared::of(inode) })
-    }
-
-    /// Where a write really begins: at the end of the file, where that comes first and no hole may be left.
-    fn first_written(&self, inode: u32, offset: u64) -> u64 {
-        let file = self.core.cache.inode(inode);
-        if self.mounts[usize::from(file.mount)].has_holes() { offset } else { offset.min(file.end) }
+        Ok(Prepared { pages, ..Prepared::of(inode) })
     }
 
     /// Notes what an operation begins with; from here on others see it.
     pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: Prepared) {
         let mut inode = prepared.inode;
         match *operation {
-            FileOp::Open { file, .. } if prepared.number == 1 => {
+            FileOp::Open { file, .. } if prepared.makes => {
                 if let Ok(name) = self.names.get(file) {
                     inode = self.core.cache.add_inode(name.spec.mount.0, name.spec.folder, name.spec.class);
                     self.core.cache.inode_mut(inode).making = true;
@@ -153,22 +149,13 @@ impl Host {
                 }
             }
             FileOp::Write { .. } | FileOp::Append { .. } => {
-                let file = self.core.cache.inode_mut(inode);
-                let end = match *operation {
-                    FileOp::Write { offset, bytes, .. } if bytes > 0 => offset + bytes,
-                    FileOp::Append { bytes, .. } => file.end + bytes,
-                    _ => 0,
-                };
-                self.core.tasks[task].until = end;
-                file.end = file.end.max(end);
-                let mount = usize::from(file.mount);
+                let mount = usize::from(self.core.cache.inode(inode).mount);
                 self.mounts[mount].set_aside(prepared.pages as i64);
-                self.core.tasks[task].cursor = prepared.number / PAGE_BYTES;
             }
             _ => {}
         }
         let state = &mut self.core.tasks[task];
-        (state.files, state.reserved, state.offset) = ([inode, prepared.replaced], prepared.pages, prepared.number);
+        (state.files, state.reserved) = ([inode, prepared.replaced], prepared.pages);
         for file in [inode, prepared.replaced] {
             if file != NONE {
                 self.core.cache.inode_mut(file).uses += 1;
@@ -208,7 +195,8 @@ impl Host {
         match *operation {
             FileOp::Open { .. } => self.open_step(task, inode),
             FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
-            FileOp::Write { bytes, .. } | FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, bytes),
+            FileOp::Write { offset, bytes, .. } => self.locked_write_step(task, inode, Some(offset), bytes),
+            FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
             FileOp::FsyncFolder { mount, folder } => {
                 self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
@@ -268,7 +256,8 @@ impl Host {
         step
     }
 
-    fn locked_write_step(&mut self, task: TaskId, inode: u32, bytes: u64) -> Step {
+    /// Writes at an offset, or at the end that the file has when its lock is taken.
+    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> Step {
         if !self.lock(task, inode) {
             return Step::Wait(Wait::File);
         }
@@ -277,7 +266,14 @@ impl Host {
             if let Step::Wait(wait) = self.mounts[mount].begin_write(&mut self.core, task, inode) {
                 return Step::Wait(wait);
             }
-            self.core.tasks[task].stage = 1;
+            let size = self.core.cache.inode(inode).size;
+            let asked = offset.unwrap_or(size);
+            let first = if self.mounts[mount].has_holes() { asked } else { asked.min(size) };
+            let state = &mut self.core.tasks[task];
+            (state.stage, state.cursor) = (1, first / PAGE_BYTES);
+            (state.offset, state.until) = (first, asked + bytes);
+            let file = self.core.cache.inode_mut(inode);
+            file.end = file.end.max(asked + bytes);
         }
         let (offset, end) = (self.core.tasks[task].offset, self.core.tasks[task].until);
         if self.core.tasks[task].stage == 2 {
@@ -470,7 +466,7 @@ impl Host {
     fn sync_step(&mut self, task: TaskId) -> Step {
         if self.core.tasks[task].stage == 0 {
             let mut files = VecDeque::new();
-            self.core.cache.dirty_before(self.core.now, &mut files);
+            self.core.cache.unwritten_files(&mut files);
             let mut again = false;
             for inode in files {
                 let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
