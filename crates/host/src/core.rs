@@ -1,6 +1,6 @@
 //! What host and file systems share: memory, the block layer, tasks, the time.
 
-use emmclab_base::{Flags, Nanos, Op};
+use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
 
 use crate::block::{BioId, BioRequest, Completed, Content, Queue};
 use crate::cache::{Cache, PAGE_SECTORS};
@@ -42,6 +42,7 @@ impl Core {
             Work::Operation(caller, _) => Cause::Caller(caller),
             Work::Filesystem(_, Job::Commit) => Cause::Commit,
             Work::Filesystem(_, Job::Checkpoint) => Cause::Checkpoint,
+            Work::Filesystem(_, Job::Clean) => Cause::Cleaning,
             Work::Flusher | Work::Idle => Cause::WriteBack,
         }
     }
@@ -68,7 +69,7 @@ impl Core {
             class: file.class,
             cause,
             content: Content::Pages { inode, page: page as u32 },
-            note: None,
+            note: (op == Op::Write).then(|| BlockNote::new(Role::Data, (pages * PAGE_SECTORS) as u32)),
         }
     }
 }

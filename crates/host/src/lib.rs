@@ -19,6 +19,6 @@ mod writeback;
 pub use config::{Barrier, CpuCosts, Elevator, HostConfig};
 pub use finished::{Finished, FinishedOps, Wait, WaitGroup, Waited};
 pub use host::Host;
-pub use mount::{FilesystemKind, Mount, MountOptions};
+pub use mount::{Extent, FilesystemKind, Mount, MountOptions};
 pub use operation::{CallerId, FileClass, FileId, FileOp, FileSpec, FolderId, MountId};
 pub use request::{BlockRequest, BlockRequestId, BlockRequests, Cause};

@@ -47,3 +47,14 @@ pub struct Mount {
     #[serde(default)]
     pub options: MountOptions,
 }
+
+/// A run of pages of a file, of 4 KB each, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First page of the file.
+    pub page: u64,
+    /// First sector on the device.
+    pub sector: u64,
+    /// Pages.
+    pub pages: u64,
+}

@@ -67,8 +67,7 @@ pub struct BlockRequests {
 }
 
 impl BlockRequests {
-    /// What the blocks of a write are; they cover it from its first sector on. Other requests have none, nor have writes of a file system
-    /// whose blocks have no roles but data.
+    /// What the blocks of a write are; they cover it from its first sector on. Other requests have none.
     pub fn notes(&self, request: &BlockRequest) -> &[BlockNote] {
         self.notes.get(request.notes.start as usize..request.notes.end as usize).unwrap_or_default()
     }

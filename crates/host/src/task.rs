@@ -33,6 +33,8 @@ pub(crate) enum Job {
     Commit,
     /// Makes room in the journal.
     Checkpoint,
+    /// Moves what is alive out of a segment.
+    Clean,
 }
 
 /// How a step ended.
@@ -53,9 +55,10 @@ pub(crate) struct Task {
     pub stage: u32,
     /// How far the file system is with its part; 0 when that begins.
     pub part: u32,
-    /// The files that it is about, and where a write begins.
+    /// The files that it is about, and the bytes from where to where a write goes.
     pub files: [u32; 2],
     pub offset: u64,
+    pub until: u64,
     /// Whether nothing but freeing its files is left.
     pub ended: bool,
     /// The next page of a read or write, or a file system's number.
@@ -84,6 +87,7 @@ impl Task {
             files: [NONE; 2],
             ended: false,
             offset: 0,
+            until: 0,
             cursor: 0,
             reserved: 0,
             bytes: 0,

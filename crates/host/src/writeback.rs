@@ -34,8 +34,17 @@ impl Round {
     }
 }
 
-/// Submits dirty pages of a file. True where a page is both dirty and on its way, so that it has to be written again.
-pub(crate) fn write_pages<F: Filesystem + ?Sized>(core: &mut Core, fs: &mut F, inode: u32, round: &Round) -> bool {
+/// What is left of a file after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// There are more dirty pages than the round had.
+    pub more: bool,
+    /// A page is dirty and on its way, so that it has to be written once more.
+    pub again: bool,
+}
+
+/// Submits dirty pages of a file.
+pub(crate) fn write_pages<F: Filesystem + ?Sized>(core: &mut Core, fs: &mut F, inode: u32, round: &Round) -> Left {
     if let Some(task) = round.waiter {
         let Core { cache, queue, tasks, .. } = core;
         cache.writing(inode, |bio| {
@@ -70,7 +79,22 @@ pub(crate) fn write_pages<F: Filesystem + ?Sized>(core: &mut Core, fs: &mut F, i
             left = left.saturating_sub(placed);
         }
     }
-    again
+    Left { more: left == 0 && core.cache.next_dirty(inode, at).is_some(), again }
+}
+
+/// Writes all dirty pages of a file for a task that waits for them, and awaits those on their way. `None` where the file system is not
+/// ready; else whether a page has to be written once more.
+pub(crate) fn write_all(core: &mut Core, fs: &mut dyn Filesystem, inode: u32, task: TaskId) -> Option<bool> {
+    let round = Round { waiter: Some(task), pages: TURN, ..Round::all(core.cause(task)) };
+    loop {
+        if fs.prepare(core, task, inode) != Step::Done {
+            return None;
+        }
+        let left = write_pages(core, fs, inode, &round);
+        if !left.more {
+            return Some(left.again);
+        }
+    }
 }
 
 fn submit(core: &mut Core, inode: u32, page: u64, sector: u64, pages: u64, round: &Round) {
@@ -112,11 +136,8 @@ impl Flusher {
 
     /// Begins to run where too much is dirty, and looks at the clock where something is.
     pub fn look(&mut self, core: &mut Core, mounts: &[Box<dyn Filesystem>]) {
-        let dirty = core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some());
-        match self.next {
-            None if dirty => self.next = Some(core.now + core.config.writeback_interval()),
-            Some(_) if !dirty => self.next = None,
-            _ => {}
+        if self.next.is_none() && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some())) {
+            self.next = Some(core.now + core.config.writeback_interval());
         }
         if core.cache.dirty() > core.config.background_pages() {
             self.run(core);
@@ -137,10 +158,16 @@ impl Flusher {
         }
         self.next = Some(core.now + core.config.writeback_interval());
         let until = core.now.saturating_sub(core.config.expire());
+        let mut dirty = core.cache.dirty() > 0;
         for fs in mounts {
-            if fs.oldest_dirty().is_some_and(|since| since <= until) {
+            let oldest = fs.oldest_dirty();
+            dirty |= oldest.is_some();
+            if oldest.is_some_and(|since| since <= until) {
                 fs.write_back(core, until);
             }
+        }
+        if !dirty {
+            self.next = None;
         }
         if core.cache.oldest_dirty().is_some_and(|since| since <= until) {
             if self.files.is_empty() {

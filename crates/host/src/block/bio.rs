@@ -42,7 +42,7 @@ pub(crate) struct BioRequest {
     pub class: FileClass,
     pub cause: Cause,
     pub content: Content,
-    /// What the sectors of a write are to a file system with roles.
+    /// What the sectors of a write are.
     pub note: Option<BlockNote>,
 }
 

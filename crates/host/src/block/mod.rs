@@ -118,9 +118,16 @@ impl Queue {
         self.max_sectors
     }
 
+    /// The sector of the device of a sector of a mount.
+    pub fn device_sector(&self, mount: u16, sector: u64) -> u64 {
+        self.bases[usize::from(mount)] + sector
+    }
+
     /// Submits a bio into the plug.
     pub fn submit(&mut self, mut asked: BioRequest, now: Nanos) -> BioId {
-        asked.sector += self.bases[usize::from(asked.mount)];
+        if asked.op != Op::Flush {
+            asked.sector = self.device_sector(asked.mount, asked.sector);
+        }
         let drain =
             self.barrier == Barrier::Drain && (asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH));
         if self.barrier == Barrier::Drain {
@@ -305,7 +312,6 @@ impl Queue {
             && entry.sectors + sectors <= self.max_sectors
             && first.mount == asked.mount
             && first.class == asked.class
-            && first.note.is_some() == asked.note.is_some()
     }
 
     /// Makes a bio a part of a request in the plug.

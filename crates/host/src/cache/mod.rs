@@ -91,6 +91,8 @@ pub(crate) struct Cache {
     writeback: u64,
     /// Files with dirty pages, by the time when the first of them was made dirty.
     dirty_inodes: BTreeSet<(Nanos, u32)>,
+    /// Files with pages on their way to the device.
+    writing_inodes: BTreeSet<u32>,
 }
 
 impl Cache {
@@ -107,6 +109,7 @@ impl Cache {
             dirty: 0,
             writeback: 0,
             dirty_inodes: BTreeSet::new(),
+            writing_inodes: BTreeSet::new(),
         }
     }
 
@@ -163,6 +166,12 @@ impl Cache {
     /// The files with dirty pages of before `until`, the oldest ones first.
     pub fn dirty_before(&self, until: Nanos, out: &mut VecDeque<u32>) {
         out.extend(self.dirty_inodes.iter().take_while(|(at, _)| *at <= until).map(|(_, inode)| *inode));
+    }
+
+    /// The files with pages that are dirty or on their way to the device.
+    pub fn unwritten_files(&self, out: &mut VecDeque<u32>) {
+        self.dirty_before(Nanos::MAX, out);
+        out.extend(&self.writing_inodes);
     }
 
     /// When the oldest dirty page became dirty.
@@ -285,6 +294,9 @@ impl Cache {
         let file = &mut self.inodes[inode as usize];
         file.pages.tag(index, Tag::Dirty, false);
         file.pages.tag(index, Tag::Writing, true);
+        if file.writeback == 0 {
+            self.writing_inodes.insert(inode);
+        }
         file.writeback += 1;
         file.dirty -= 1;
         if file.dirty == 0 {
@@ -303,6 +315,9 @@ impl Cache {
                 self.writeback -= 1;
                 let file = &mut self.inodes[inode as usize];
                 file.writeback -= 1;
+                if file.writeback == 0 {
+                    self.writing_inodes.remove(&inode);
+                }
                 file.pages.tag(index, Tag::Writing, false);
             }
             if page.state & BUSY == 0 {

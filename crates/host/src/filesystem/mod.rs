@@ -6,12 +6,17 @@
 //! Methods that give a [`Step`] may be called again after a wait: they change nothing before they give [`Step::Done`], but for those
 //! of syncs, which count their parts in [`crate::task::Task::part`].
 
+mod buffers;
 mod ext4;
+mod fat32;
 mod free;
+mod lfs;
+mod segments;
+mod yaffs2;
 
 use std::ops::Range;
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Nanos, Result};
 
 use crate::config::HostConfig;
 use crate::core::Core;
@@ -45,6 +50,16 @@ pub(crate) trait Filesystem {
     /// Nobody has the file open any more.
     fn closed(&mut self, inode: u32);
 
+    /// Whether a file may have pages without a place between others; else a write behind the end fills what lies before it.
+    fn has_holes(&self) -> bool {
+        true
+    }
+
+    /// Whether a write of a page or more goes to the device before it ends.
+    fn writes_through(&self) -> bool {
+        false
+    }
+
     /// What has to be there before a write to the file.
     fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
@@ -55,7 +70,9 @@ pub(crate) trait Filesystem {
     fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)>;
 
     /// Gives a page a place when it is written in memory already; false where that is done when it is written back.
-    fn place_at_once(&mut self, core: &mut Core, inode: u32, page: u64) -> bool;
+    fn place_at_once(&mut self, _: &mut Core, _: u32, _: u64) -> bool {
+        false
+    }
 
     /// What has to be there before dirty pages of the file are placed.
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
@@ -98,8 +115,8 @@ pub(crate) trait Filesystem {
 pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<Box<dyn Filesystem>> {
     match mount.filesystem {
         FilesystemKind::Ext4 => Ok(Box::new(ext4::Ext4::new(number, mount, config.commit_interval())?)),
-        FilesystemKind::Fat32 | FilesystemKind::Yaffs2 | FilesystemKind::Lfs => {
-            Err(Error::new(Kind::Config, "not there yet"))
-        }
+        FilesystemKind::Fat32 => Ok(Box::new(fat32::Fat32::new(number, mount)?)),
+        FilesystemKind::Yaffs2 => Ok(Box::new(yaffs2::Yaffs2::new(number, mount)?)),
+        FilesystemKind::Lfs => Ok(Box::new(lfs::Lfs::new(number, mount)?)),
     }
 }

@@ -8,12 +8,12 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 use rustc_hash::FxHashSet;
 
 use crate::block::Queue;
-use crate::cache::Cache;
+use crate::cache::{Cache, PAGE_BYTES};
 use crate::config::HostConfig;
 use crate::core::Core;
 use crate::filesystem::{self, Filesystem};
 use crate::finished::{Finished, FinishedOps};
-use crate::mount::Mount;
+use crate::mount::{Extent, Mount};
 use crate::operation::{CallerId, FileId, FileOp, FileSpec};
 use crate::request::{BlockRequestId, BlockRequests};
 use crate::task::{Step, TaskId, Tasks, Work};
@@ -84,9 +84,9 @@ impl Host {
             return Err(Error::new(Kind::Value, "the file exists").of_field("file", 0, file.0.to_string().as_bytes()));
         }
         let mount = usize::from(name.spec.mount.0);
-        self.check_room(mount, bytes.div_ceil(crate::cache::PAGE_BYTES))?;
+        self.check_room(mount, bytes.div_ceil(PAGE_BYTES))?;
         let inode = self.core.cache.add_inode(name.spec.mount.0, name.spec.folder, name.spec.class);
-        let pages = bytes.div_ceil(crate::cache::PAGE_BYTES);
+        let pages = bytes.div_ceil(PAGE_BYTES);
         self.core.cache.inode_mut(inode).end = bytes;
         if !self.mounts[mount].preload(&mut self.core, inode, pages) {
             self.core.cache.remove_inode(inode);
@@ -100,6 +100,24 @@ impl Host {
     /// The length of a file in bytes; `None` where the path names none.
     pub fn size(&self, file: FileId) -> Option<u64> {
         self.names.inode(file).ok().map(|inode| self.core.cache.inode(inode).size)
+    }
+
+    /// Where a file lies: runs of pages of 4 KB that have a place on the device, in order.
+    pub fn extents(&self, file: FileId) -> Vec<Extent> {
+        let Ok(inode) = self.names.inode(file) else { return Vec::new() };
+        let known = self.core.cache.inode(inode);
+        let mount = usize::from(known.mount);
+        let (mut found, mut page, end) = (Vec::new(), 0, known.end.div_ceil(PAGE_BYTES));
+        while page < end {
+            if let Some((sector, run)) = self.mounts[mount].map(inode, page) {
+                let (sector, pages) = (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
+                found.push(Extent { page, sector, pages });
+                page += pages;
+            } else {
+                page += 1;
+            }
+        }
+        found
     }
 
     /// Begins an operation of a caller. It may have ended when this returns.
@@ -236,7 +254,7 @@ impl Host {
         let task = &self.core.tasks[id];
         let from = self.finished.requests.len() as u32;
         self.finished.requests.extend_from_slice(&task.requests);
-        let pages = task.bytes.div_ceil(crate::cache::PAGE_BYTES);
+        let pages = task.bytes.div_ceil(PAGE_BYTES);
         self.finished.operations.push(Finished {
             caller,
             begun: task.begun,

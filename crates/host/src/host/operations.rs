@@ -9,7 +9,7 @@ use crate::cache::{Found, PAGE_BYTES};
 use crate::finished::Wait;
 use crate::operation::{FileId, FileOp};
 use crate::task::{Step, TaskId};
-use crate::writeback::{Round, write_pages};
+use crate::writeback::write_all;
 
 use super::Host;
 
@@ -24,13 +24,13 @@ pub(super) struct Prepared {
     replaced: u32,
     /// Pages to set space aside for.
     pages: u64,
-    /// Where an append begins, or whether an open makes the file.
-    number: u64,
+    /// Whether an open makes the file.
+    makes: bool,
 }
 
 impl Prepared {
     fn of(inode: u32) -> Self {
-        Self { inode, replaced: NONE, pages: 0, number: 0 }
+        Self { inode, replaced: NONE, pages: 0, makes: false }
     }
 }
 
@@ -47,7 +47,7 @@ impl Host {
                         .hint("close it before its path is used again")),
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
-                        Ok(Prepared { number: 1, ..of(NONE) })
+                        Ok(Prepared { makes: true, ..of(NONE) })
                     }
                     None => self.names.inode(file).map(of),
                 }
@@ -55,8 +55,7 @@ impl Host {
             FileOp::Write { file, offset, bytes } => self.check_write(file, offset, bytes),
             FileOp::Append { file, bytes } => {
                 let inode = self.usable(file)?;
-                let end = self.core.cache.inode(inode).end;
-                Ok(Prepared { number: end, ..self.check_write(file, end, bytes)? })
+                self.check_write(file, self.core.cache.inode(inode).end, bytes)
             }
             FileOp::Read { file, offset, bytes } => {
                 check_length(file, offset, bytes)?;
@@ -121,7 +120,10 @@ impl Host {
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &self.mounts[mount];
-        let (mut page, end) = (offset / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
+        // No hole may be left where the file system has none.
+        let file = self.core.cache.inode(inode);
+        let first = if fs.has_holes() { offset } else { offset.min(file.size) };
+        let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
         let mut pages = 0;
         while page < end {
             if let Some((_, run)) = fs.map(inode, page) {
@@ -132,31 +134,28 @@ impl Host {
             }
         }
         self.check_room(mount, pages)?;
-        Ok(Prepared { pages, number: offset, ..Prepared::of(inode) })
+        Ok(Prepared { pages, ..Prepared::of(inode) })
     }
 
     /// Notes what an operation begins with; from here on others see it.
     pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: Prepared) {
         let mut inode = prepared.inode;
         match *operation {
-            FileOp::Open { file, .. } if prepared.number == 1 => {
+            FileOp::Open { file, .. } if prepared.makes => {
                 if let Ok(name) = self.names.get(file) {
                     inode = self.core.cache.add_inode(name.spec.mount.0, name.spec.folder, name.spec.class);
                     self.core.cache.inode_mut(inode).making = true;
                     self.names.set(file, Some(inode));
                 }
             }
-            FileOp::Write { bytes, .. } | FileOp::Append { bytes, .. } => {
-                let file = self.core.cache.inode_mut(inode);
-                file.end = file.end.max(prepared.number + bytes);
-                let mount = usize::from(file.mount);
+            FileOp::Write { .. } | FileOp::Append { .. } => {
+                let mount = usize::from(self.core.cache.inode(inode).mount);
                 self.mounts[mount].set_aside(prepared.pages as i64);
-                self.core.tasks[task].cursor = prepared.number / PAGE_BYTES;
             }
             _ => {}
         }
         let state = &mut self.core.tasks[task];
-        (state.files, state.reserved, state.offset) = ([inode, prepared.replaced], prepared.pages, prepared.number);
+        (state.files, state.reserved) = ([inode, prepared.replaced], prepared.pages);
         for file in [inode, prepared.replaced] {
             if file != NONE {
                 self.core.cache.inode_mut(file).uses += 1;
@@ -193,13 +192,11 @@ impl Host {
 
     fn own_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
         let [inode, replaced] = self.core.tasks[task].files;
-        let offset = self.core.tasks[task].offset;
         match *operation {
             FileOp::Open { .. } => self.open_step(task, inode),
             FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
-            FileOp::Write { bytes, .. } | FileOp::Append { bytes, .. } => {
-                self.locked_write_step(task, inode, offset, bytes)
-            }
+            FileOp::Write { offset, bytes, .. } => self.locked_write_step(task, inode, Some(offset), bytes),
+            FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
             FileOp::FsyncFolder { mount, folder } => {
                 self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
@@ -259,7 +256,8 @@ impl Host {
         step
     }
 
-    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> Step {
+    /// Writes at an offset, or at the end that the file has when its lock is taken.
+    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> Step {
         if !self.lock(task, inode) {
             return Step::Wait(Wait::File);
         }
@@ -268,35 +266,59 @@ impl Host {
             if let Step::Wait(wait) = self.mounts[mount].begin_write(&mut self.core, task, inode) {
                 return Step::Wait(wait);
             }
-            self.core.tasks[task].stage = 1;
+            let size = self.core.cache.inode(inode).size;
+            let asked = offset.unwrap_or(size);
+            let first = if self.mounts[mount].has_holes() { asked } else { asked.min(size) };
+            let state = &mut self.core.tasks[task];
+            (state.stage, state.cursor) = (1, first / PAGE_BYTES);
+            (state.offset, state.until) = (first, asked + bytes);
+            let file = self.core.cache.inode_mut(inode);
+            file.end = file.end.max(asked + bytes);
         }
-        let step = self.write_step(task, inode, offset, bytes);
+        let (offset, end) = (self.core.tasks[task].offset, self.core.tasks[task].until);
+        if self.core.tasks[task].stage == 2 {
+            return self.write_through_step(task, inode);
+        }
+        let step = if bytes > 0 { self.write_step(task, inode, offset, end) } else { Step::Done };
         if step == Step::Done {
             let file = self.core.cache.inode_mut(inode);
-            let grew = offset + bytes > file.size;
-            file.size = file.size.max(offset + bytes);
+            let grew = bytes > 0 && end > file.size;
+            if grew {
+                file.size = end;
+            }
             let left = std::mem::take(&mut self.core.tasks[task].reserved);
             self.core.tasks[task].bytes = bytes;
-            let pages = offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES);
+            let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
             self.mounts[mount].set_aside(-(left as i64));
             if bytes > 0 {
                 self.mounts[mount].wrote(&mut self.core, inode, pages, grew);
+            }
+            if bytes >= PAGE_BYTES && self.mounts[mount].writes_through() {
+                self.core.tasks[task].stage = 2;
+                return self.write_through_step(task, inode);
             }
             self.unlock(inode);
         }
         step
     }
 
+    /// Of a file system without write-back, waits until what was written is on the device.
+    fn write_through_step(&mut self, task: TaskId, inode: u32) -> Step {
+        let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
+        let again = write_all(&mut self.core, &mut **fs, inode, task);
+        if again == Some(false) && !self.core.tasks.awaits(task) {
+            self.unlock(inode);
+            return Step::Done;
+        }
+        Step::Wait(Wait::SyncData)
+    }
+
     fn fsync_step(&mut self, task: TaskId, inode: u32, data_only: bool) -> Step {
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &mut self.mounts[mount];
         if self.core.tasks[task].stage == 0 {
-            if let Step::Wait(_) = fs.prepare(&mut self.core, task, inode) {
-                return Step::Wait(Wait::SyncData);
-            }
-            let round = Round { waiter: Some(task), ..Round::all(self.core.cause(task)) };
-            let again = write_pages(&mut self.core, &mut **fs, inode, &round);
-            self.core.tasks[task].stage = u32::from(!again);
+            let again = write_all(&mut self.core, &mut **fs, inode, task);
+            self.core.tasks[task].stage = u32::from(again == Some(false));
             return Step::Wait(Wait::SyncData);
         }
         fs.sync_file(&mut self.core, task, inode, data_only)
@@ -444,15 +466,14 @@ impl Host {
     fn sync_step(&mut self, task: TaskId) -> Step {
         if self.core.tasks[task].stage == 0 {
             let mut files = VecDeque::new();
-            self.core.cache.dirty_before(self.core.now, &mut files);
+            self.core.cache.unwritten_files(&mut files);
             let mut again = false;
             for inode in files {
                 let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
-                if let Step::Wait(_) = fs.prepare(&mut self.core, task, inode) {
-                    return Step::Wait(Wait::SyncData);
+                match write_all(&mut self.core, &mut **fs, inode, task) {
+                    None => return Step::Wait(Wait::SyncData),
+                    Some(once_more) => again |= once_more,
                 }
-                let round = Round { waiter: Some(task), ..Round::all(self.core.cause(task)) };
-                again |= write_pages(&mut self.core, &mut **fs, inode, &round);
             }
             self.core.tasks[task].stage = u32::from(!again);
             return Step::Wait(Wait::SyncData);

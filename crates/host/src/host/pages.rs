@@ -91,8 +91,7 @@ impl Host {
     }
 
     /// Writes pages in memory until the task has to wait. Its cursor is the next page.
-    pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> Step {
-        let end = offset + bytes;
+    pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, end: u64) -> Step {
         let last = end.div_ceil(PAGE_BYTES);
         let mount = usize::from(self.core.cache.inode(inode).mount);
         while self.core.tasks[task].cursor < last {

@@ -400,7 +400,7 @@ impl Ext4 {
                     let held = |block: &&u64| self.buffers.is_needed(core, **block, id);
                     let blocks: Vec<u64> = oldest.blocks.iter().filter(held).copied().collect();
                     for block in blocks {
-                        self.buffers.write_home(core, self.mount, block, Cause::Checkpoint, Some(task));
+                        self.buffers.write_home(core, block, Cause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
                     // All of the log is in transactions that are not committed.

@@ -4,7 +4,6 @@
 //! of access (mounted with `noatime`), blocks kept for root, names longer or shorter than 12 bytes.
 
 mod allocate;
-mod buffers;
 mod folders;
 mod journal;
 mod layout;
@@ -23,10 +22,10 @@ use crate::task::{Job, Step, TaskId};
 use crate::writeback::{Round, write_pages};
 
 use super::Filesystem;
+use super::buffers::Buffers;
 use super::free::FreeBlocks;
 
 use allocate::{File, GroupInodes, Run};
-use buffers::Buffers;
 use folders::Folders;
 use journal::Journal;
 use layout::{FLEX, GROUP_BLOCKS, Layout};
@@ -93,7 +92,7 @@ impl Ext4 {
             last_group: 0,
             fresh: vec![true; layout.groups as usize],
             shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
-            buffers: Buffers::default(),
+            buffers: Buffers::new(number, 8),
             journal: Journal::new(layout.journal, layout.journal_blocks),
             layout,
             opened: false,
@@ -123,7 +122,7 @@ impl Ext4 {
     fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
         let mut ready = true;
         for block in blocks {
-            ready &= self.buffers.make_ready(core, self.mount, task, *block);
+            ready &= self.buffers.make_ready(core, task, *block);
         }
         ready
     }
@@ -348,10 +347,6 @@ impl Filesystem for Ext4 {
         (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
     }
 
-    fn place_at_once(&mut self, _: &mut Core, _: u32, _: u64) -> bool {
-        false
-    }
-
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         let Some(page) = core.cache.next_delayed(inode) else { return Step::Done };
         let group = self.layout.group_of(self.goal(inode, u64::from(page)));
@@ -412,7 +407,7 @@ impl Filesystem for Ext4 {
             1 => {
                 core.tasks[task].part = 2;
                 let cause = core.cause(task);
-                self.buffers.write_all(core, self.mount, core.now, cause, Some(task));
+                self.buffers.write_all(core, core.now, cause, Some(task));
                 Step::Wait(Wait::SyncData)
             }
             _ => Step::Done,
@@ -443,6 +438,7 @@ impl Filesystem for Ext4 {
         match job {
             Job::Commit => self.commit_step(core, task),
             Job::Checkpoint => self.checkpoint_step(core, task),
+            Job::Clean => Step::Done,
         }
     }
 
@@ -451,6 +447,6 @@ impl Filesystem for Ext4 {
     }
 
     fn write_back(&mut self, core: &mut Core, until: Nanos) {
-        self.buffers.write_all(core, self.mount, until, Cause::WriteBack, None);
+        self.buffers.write_all(core, until, Cause::WriteBack, None);
     }
 }
