@@ -221,4 +221,5 @@ def requests_line(result: AppResult) -> str:
         if group["requests"]:
             line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
         parts.append(line)
-    return f"{'; '.join(parts)}; {counts['sync_points']:,} sync points"
+    syncs = f"{result['app']['file_syncs']:,} syncs of files"
+    return f"{'; '.join(parts)}; {syncs}; {counts['sync_points']:,} flushes and FUA writes"

@@ -16,17 +16,47 @@ const MOST_DEPTH: u32 = 64;
 pub(crate) enum Instruction {
     Cpu(Resolved),
     Think(Resolved),
-    Network { bytes: Resolved, round_trips: Resolved },
-    Pick { set: u32, pick: Pick },
-    Create { set: u32 },
-    Access { set: u32, kind: AccessKind, size: Resolved },
-    Fsync { set: u32, data_only: bool },
-    Delete { set: u32 },
-    Rename { from: u32, to: u32 },
-    Truncate { set: u32, size: Resolved },
+    Network {
+        bytes: Resolved,
+        round_trips: Resolved,
+    },
+    Pick {
+        set: u32,
+        pick: Pick,
+    },
+    Create {
+        set: u32,
+    },
+    Access {
+        set: u32,
+        kind: AccessKind,
+        size: Resolved,
+    },
+    Fsync {
+        set: u32,
+        data_only: bool,
+    },
+    Delete {
+        set: u32,
+    },
+    Rename {
+        from: u32,
+        to: u32,
+    },
+    Truncate {
+        set: u32,
+        size: Resolved,
+    },
     Sync,
-    Transaction { database: u32, pages: Resolved, new_pages: Resolved },
-    Query { database: u32, pages: Resolved },
+    Transaction {
+        database: u32,
+        pages: Resolved,
+        new_pages: Resolved,
+    },
+    Query {
+        database: u32,
+        pages: Resolved,
+    },
     Signal(u32),
     Wait(u32),
     Lock(u32),
@@ -34,11 +64,19 @@ pub(crate) enum Instruction {
     Start(u32),
     Join(u32),
     /// What follows, up to `end`, so often; for ever where it does not say how often.
-    Repeat { times: Option<Resolved>, end: u32 },
+    Repeat {
+        times: Option<Resolved>,
+        end: u32,
+    },
     /// The end of a repeated part.
-    Again { begin: u32 },
+    Again {
+        begin: u32,
+    },
     /// Goes on at `end`, but in so many of a million cases.
-    Maybe { millionths: u64, end: u32 },
+    Maybe {
+        millionths: u64,
+        end: u32,
+    },
 }
 
 /// What an access does.
@@ -146,17 +184,18 @@ impl<'a> Compiler<'a> {
         if self.total + self.out.len() > MOST_INSTRUCTIONS {
             return Err(Error::new(
                 Kind::Config,
-                format!("the program has more than {MOST_INSTRUCTIONS} steps once its procedures are put in place"),
+                format!(
+                    "the program has more than {MOST_INSTRUCTIONS} steps once its procedures are put in place"
+                ),
             )
             .hint("use `repeat` in place of procedures that call each other many times"));
         }
         match step {
             Step::Cpu { ms } => self.out.push(Instruction::Cpu(ms.resolved())),
             Step::Think { ms } => self.out.push(Instruction::Think(ms.resolved())),
-            Step::Network { size, round_trips } => self.out.push(Instruction::Network {
-                bytes: size.resolved(),
-                round_trips: round_trips.resolved(),
-            }),
+            Step::Network { size, round_trips } => self
+                .out
+                .push(Instruction::Network { bytes: size.resolved(), round_trips: round_trips.resolved() }),
             Step::Create { file } => self.out.push(Instruction::Create { set: self.set(file) }),
             Step::Read(access) => {
                 self.access(access, AccessKind::Read(access.place.unwrap_or(Place::Sequential)));

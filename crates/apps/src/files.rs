@@ -23,7 +23,8 @@ struct Set {
     existing: u32,
     /// The member that is made next.
     next: u32,
-    working_set: Option<u64>,
+    /// Bytes from the beginning that random and repeated accesses touch, where that is not all.
+    in_use: Option<u64>,
 }
 
 /// Where a thread is in a set of files.
@@ -74,9 +75,12 @@ impl Files {
             let mut members = Vec::with_capacity(set.count as usize);
             for _ in 0..set.count {
                 let size = sizes.as_ref().map(|sizes| sizes.draw(&mut draws));
-                out.declare(spec, size, host).map_err(|error| error.hint(format!(
-                    "the files `{}` do not fit into partition `{}`", set.name, set.partition
-                )))?;
+                out.declare(spec, size, host).map_err(|error| {
+                    error.hint(format!(
+                        "the files `{}` do not fit into partition `{}`",
+                        set.name, set.partition
+                    ))
+                })?;
                 members.push(size);
             }
             let existing = if set.size.is_some() { set.count } else { 0 };
@@ -86,7 +90,7 @@ impl Files {
                 members,
                 existing,
                 next: 0,
-                working_set: set.working_set.map(|size| size.0),
+                in_use: set.working_set.map(|size| size.0),
             });
         }
         for database in &program.databases {
@@ -200,7 +204,7 @@ impl Files {
         self.exists(set, cursor, draws)?;
         let files = &mut self.sets[set as usize];
         let file = files.file(cursor.member);
-        let working_set = files.working_set;
+        let in_use = files.in_use;
         let Some(Some(size)) = files.members.get_mut(cursor.member as usize) else { return Ok(None) };
         Ok(match kind {
             AccessKind::Append => {
@@ -214,7 +218,7 @@ impl Files {
                 Some(FileOp::Write { file, offset, bytes })
             }
             AccessKind::Read(place) | AccessKind::Overwrite(place) => {
-                let room = working_set.unwrap_or(*size).min(*size);
+                let room = in_use.unwrap_or(*size).min(*size);
                 let bytes = bytes.min(room);
                 if bytes == 0 {
                     return Ok(None);

@@ -175,7 +175,9 @@ impl HostSetup {
             return Ok(config);
         }
         let unreadable = |said: String| {
-            Error::new(Kind::Config, said).in_field("kernel").hint("see presets/hosts for the settings of a kernel")
+            Error::new(Kind::Config, said)
+                .in_field("kernel")
+                .hint("see presets/hosts for the settings of a kernel")
         };
         let mut table = toml::Table::try_from(&config).map_err(|error| unreadable(error.to_string()))?;
         put(&mut table, &self.kernel);
@@ -205,12 +207,15 @@ impl HostSetup {
             let left = sectors.saturating_sub(at) / 8 * 8;
             let length = partition.size.map_or(left, |size| size.sectors().div_ceil(8) * 8);
             if length == 0 || length > left {
-                return Err(Error::new(Kind::Config, format!(
-                    "the device is too small: partition `{}` needs {} of {} that are left",
-                    partition.name,
-                    partition.size.map_or_else(|| "a part".to_owned(), |size| size.to_string()),
-                    Size(left * emmclab_base::SECTOR_BYTES),
-                ))
+                return Err(Error::new(
+                    Kind::Config,
+                    format!(
+                        "the device is too small: partition `{}` needs {} of {} that are left",
+                        partition.name,
+                        partition.size.map_or_else(|| "a part".to_owned(), |size| size.to_string()),
+                        Size(left * emmclab_base::SECTOR_BYTES),
+                    ),
+                )
                 .hint("take a larger device, or `--capacity`"));
             }
             if let Some(filesystem) = partition.filesystem {

@@ -112,7 +112,8 @@ impl Counter {
     pub fn submit(&mut self, block: &BlockRequest, notes: &[BlockNote], now: Nanos) -> Counted {
         let request = &block.request;
         let op = request.op;
-        self.sync_points += u64::from(op == Op::Flush || request.flags.intersects(Flags::FUA | Flags::PREFLUSH));
+        self.sync_points +=
+            u64::from(op == Op::Flush || request.flags.intersects(Flags::FUA | Flags::PREFLUSH));
         self.flushes += u64::from(op == Op::Flush);
         self.discards += u64::from(matches!(op, Op::Discard | Op::SecureErase));
         *self.causes.entry(block.cause.name()).or_default() += 1;

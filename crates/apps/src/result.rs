@@ -109,6 +109,8 @@ pub struct AppResult {
     pub network_bytes: u64,
     /// File operations.
     pub file_operations: u64,
+    /// Those that ask for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
+    pub file_syncs: u64,
     /// Block requests.
     pub requests: RequestCounts,
     /// The run over time.
@@ -158,8 +160,12 @@ impl Attribution {
                 _ => (None, None),
             };
             let partition = place.map(|(_, mount)| partitions[usize::from(mount.0)].to_owned());
-            let spent = Spent { state, wait, class: place.map(|(class, _)| class.name()), partition, ns: time.0 };
-            match out.iter_mut().find(|other| (other.state, other.wait, other.class, &other.partition) == (spent.state, spent.wait, spent.class, &spent.partition)) {
+            let spent =
+                Spent { state, wait, class: place.map(|(class, _)| class.name()), partition, ns: time.0 };
+            match out.iter_mut().find(|other| {
+                (other.state, other.wait, other.class, &other.partition)
+                    == (spent.state, spent.wait, spent.class, &spent.partition)
+            }) {
                 Some(same) => same.ns += spent.ns,
                 None => out.push(spent),
             }

@@ -94,6 +94,7 @@ pub fn run<D: BlockDevice>(
         kernel_cpu_ns: outcome.kernel_cpu.0,
         network_bytes: outcome.network_bytes,
         file_operations: outcome.operations,
+        file_syncs: outcome.syncs,
         requests: outcome.counter.counts(),
         over_time: attribution.over_time,
     })

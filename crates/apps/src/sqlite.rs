@@ -149,7 +149,9 @@ impl Sqlite {
 
     fn look_at_touched(&mut self, out: &mut impl Extend<FileOp>) {
         let touched = std::mem::take(&mut self.touched);
-        touched.iter().for_each(|page| self.look_at(*page, out));
+        for page in &touched {
+            self.look_at(*page, out);
+        }
         self.touched = touched;
     }
 
@@ -327,7 +329,13 @@ mod tests {
         assert_eq!(words(&mut database, 2, 0), first);
         assert_eq!(words(&mut database, 2, 0), first, "each transaction makes the journal anew");
         let normal = words(&mut sqlite("synchronous = \"normal\""), 2, 0);
-        assert_eq!(normal, first.replace("10, sync journal, sync folder, write journal, sync journal", "11, sync journal, sync folder"));
+        assert_eq!(
+            normal,
+            first.replace(
+                "10, sync journal, sync folder, write journal, sync journal",
+                "11, sync journal, sync folder"
+            )
+        );
         assert!(!words(&mut sqlite("synchronous = \"off\""), 2, 0).contains("sync"));
     }
 
@@ -350,12 +358,18 @@ mod tests {
     #[test]
     fn a_write_ahead_log_is_synced_once_and_goes_to_the_database_at_its_checkpoint() {
         let mut full = sqlite("journal_mode = \"wal\"\ncheckpoint_pages = 6");
-        assert_eq!(words(&mut full, 2, 0), "open, write journal, sync journal, write journal 4, sync journal");
+        assert_eq!(
+            words(&mut full, 2, 0),
+            "open, write journal, sync journal, write journal 4, sync journal"
+        );
         assert_eq!(words(&mut full, 2, 0), "write journal 4, sync journal");
         let third = words(&mut full, 2, 0);
         assert!(third.starts_with("write journal 4, sync journal 2, write db"), "{third}");
         assert!(third.ends_with("sync db"), "{third}");
-        assert!(words(&mut full, 1, 0).starts_with("write journal, sync journal, write journal 2"), "it begins anew");
+        assert!(
+            words(&mut full, 1, 0).starts_with("write journal, sync journal, write journal 2"),
+            "it begins anew"
+        );
         let mut normal = sqlite("journal_mode = \"wal\"\nsynchronous = \"normal\"");
         words(&mut normal, 2, 0);
         assert_eq!(words(&mut normal, 2, 0), "write journal 4", "durable at the checkpoint only");

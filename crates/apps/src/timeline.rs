@@ -167,7 +167,9 @@ impl<'a> CriticalPath<'a> {
             at = end;
             match doing {
                 // Chains of waits end with a thread that does not wait; no chain is longer than there are threads.
-                Doing::Thread(other) if depth < self.threads.len() => self.follow(other, begin, end, depth + 1),
+                Doing::Thread(other) if depth < self.threads.len() => {
+                    self.follow(other, begin, end, depth + 1)
+                }
                 // A thread that waits for one that is not there waits for whoever starts it: that is not known here.
                 Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
                 doing => (self.found)(begin, end, doing),

@@ -18,7 +18,9 @@ fn step(kind: u8, value: u8) -> String {
         0 => format!("{{ cpu = {{ ms = 0.{:03} }} }}", value),
         1 => format!("{{ think = {{ ms = {} }} }}", value % 5),
         2 => format!("{{ network = {{ size = {}, round_trips = {} }} }}", value * 100, value % 3),
-        3 => format!("{{ read = {{ file = \"f\", size = \"4KB\", count = {}, pick = \"next\" }} }}", value % 4),
+        3 => {
+            format!("{{ read = {{ file = \"f\", size = \"4KB\", count = {}, pick = \"next\" }} }}", value % 4)
+        }
         4 => "{ overwrite = { file = \"f\", size = \"4KB\", pick = \"random\" } }".to_owned(),
         5 => "{ fsync = { file = \"f\" } }".to_owned(),
         6 => "{ create = { file = \"new\" } }, { append = { file = \"new\", size = \"10KB\" } }".to_owned(),
@@ -34,7 +36,9 @@ fn step(kind: u8, value: u8) -> String {
 
 /// A program of three threads; the user's one waits at its end for the signals that a worker gives for sure.
 fn random_program(steps: &[Vec<(u8, u8)>; 3]) -> String {
-    let list = |steps: &[(u8, u8)]| steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ");
+    let list = |steps: &[(u8, u8)]| {
+        steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ")
+    };
     let [ui, worker, third] = steps;
     let join = |steps: String| if steps.is_empty() { steps } else { format!("{steps}, ") };
     format!(
@@ -55,7 +59,10 @@ fn adds_up(result: &AppResult) {
         assert_eq!(parts.sum::<i64>(), result.states.get(state));
     }
     let waited = result.threads.iter().find(|thread| thread.name == result.user_waits_for).unwrap();
-    assert_eq!(waited.alive_ns, result.runtime_ns, "the user's thread is there from the beginning to the end");
+    assert_eq!(
+        waited.alive_ns, result.runtime_ns,
+        "the user's thread is there from the beginning to the end"
+    );
     for thread in &result.threads {
         assert!(thread.alive_ns <= result.runtime_ns);
     }
@@ -97,7 +104,9 @@ proptest! {
 
 #[test]
 fn the_files_and_partitions_of_waits_are_named() {
-    let steps = format!("{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]");
+    let steps = format!(
+        "{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]"
+    );
     let result = outcome(&steps, 1);
     let sync: Vec<_> = result.spent.iter().filter(|spent| spent.state == State::Fsync).collect();
     assert!(!sync.is_empty());
@@ -109,7 +118,9 @@ fn the_files_and_partitions_of_waits_are_named() {
 
 #[test]
 fn an_infinitely_fast_part_takes_its_share_of_the_time() {
-    let steps = format!("{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2, count = 9 }} }}, {{ cpu = {{ ms = 5 }} }}]");
+    let steps = format!(
+        "{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2, count = 9 }} }}, {{ cpu = {{ ms = 5 }} }}]"
+    );
     let program = program(&steps);
     let with = |parts: &[&str]| {
         let what_if = parts.iter().map(|part| part.parse().unwrap()).collect();

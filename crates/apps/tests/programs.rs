@@ -3,6 +3,7 @@
 mod support;
 
 use emmclab_apps::{HostSetup, Program, RunOptions, preset_names, preset_text, run};
+use proptest::prelude::*;
 use support::{FixedDevice, program};
 
 const HEAD: &str = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for = \"ui\"\n";
@@ -34,19 +35,40 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
         ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps for ever", Some(6)),
         (file, "{ read = { file = \"f\", size = 0 } }", "must be 1 at least", Some(11)),
-        (file, "{ append = { file = \"f\", size = 1, place = \"random\" } }", "of `read` and `overwrite` only", Some(11)),
+        (
+            file,
+            "{ append = { file = \"f\", size = 1, place = \"random\" } }",
+            "of `read` and `overwrite` only",
+            Some(11),
+        ),
         (file, "{ rename = { file = \"f\", to = \"f\" } }", "of its own set", Some(11)),
-        ("[[file]]\nname = \"f\"\npartition = \"data\"\nclass = \"metadata\"\n", "", "of the file system", Some(6)),
+        (
+            "[[file]]\nname = \"f\"\npartition = \"data\"\nclass = \"metadata\"\n",
+            "",
+            "of the file system",
+            Some(6),
+        ),
         ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 0\n", "", "`count` must be 1", Some(6)),
-        ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 4000000000\n", "", "`count` must be 1", Some(6)),
-        ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n", "", "power of two", Some(6)),
+        (
+            "[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 4000000000\n",
+            "",
+            "`count` must be 1",
+            Some(6),
+        ),
+        (
+            "[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n",
+            "",
+            "power of two",
+            Some(6),
+        ),
         ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = 5\n", "", "two pages at least", Some(6)),
     ] {
         let (said, at) = refused(rest, steps);
         assert!(said.contains(word), "{word}: {said}");
         assert_eq!(at, line, "{said}");
     }
-    let twice = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
+    let twice =
+        format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
     let error = Program::from_toml(&twice).unwrap_err();
     assert_eq!((error.line(), error.to_string().contains("two of this name")), (Some(9), true));
     let nobody = Program::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
@@ -117,5 +139,36 @@ fn impossible_hosts_are_refused() {
     ] {
         let said = host(more).unwrap_err().to_string();
         assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Lines that are missing, doubled or moved, and digits that are others.
+    #[test]
+    fn a_damaged_program_is_refused_or_runs(
+        preset in 0_usize..8,
+        changes in prop::collection::vec((any::<u16>(), any::<u16>(), 0_u8..4), 1..4),
+    ) {
+        let text = preset_text(preset_names().nth(preset).unwrap()).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (from, to, kind) in changes {
+            let (from, to) = (usize::from(from) % lines.len(), usize::from(to) % lines.len());
+            match kind {
+                0 => drop(lines.remove(from)),
+                1 => lines.swap(from, to),
+                2 => lines.insert(to, lines[from].clone()),
+                _ => lines[from] = lines[from].replace(['0', '1', '2'], "9"),
+            }
+        }
+        let outcome = Program::from_toml(&lines.join("\n")).and_then(|program| {
+            let mut device = FixedDevice::new(100, 100, 100);
+            let options = RunOptions { limit: emmclab_base::Nanos::from_secs(3), ..RunOptions::default() };
+            run(&program, &HostSetup::preset("nexusone")?, &mut device, &options)
+        });
+        if let Err(error) = outcome {
+            prop_assert!(error.hint_text().is_some(), "{}", error);
+        }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use emmclab_apps::{HostSetup, Program, RunOptions, WhatIf, preset_names, preset_text, run as run_program};
-use emmclab_replay::{ClosedLoop, ReplayOptions, Simulation};
 use emmclab_device::Quiet;
+use emmclab_replay::{ClosedLoop, ReplayOptions, Simulation};
 use emmclab_trace::{Error, Nanos};
 use pyo3::prelude::*;
 use serde::Deserialize;

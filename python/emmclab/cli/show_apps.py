@@ -11,7 +11,6 @@ from rich.text import Text
 from emmclab.apps import STATES, AppResult, dominating, requests_line
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
-from emmclab.measures import size_text
 
 _BAR = 32
 #: Parts of the time that are listed; the JSON has all.
@@ -83,7 +82,7 @@ def show_run(console: Console, result: AppResult) -> None:
     console.print(Text(f"requests: {requests_line(result)}"), soft_wrap=True)
     for name, counts in app["requests"]["classes"].items():
         groups = [(op, counts[op]) for op in ("read", "write") if counts[op]["requests"]]
-        parts = [f"{group['requests']:,} {op}s, {size_text(group['bytes'])}" for op, group in groups]
+        parts = [f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.2f} MB" for op, group in groups]
         console.print(Text(f"  {name.replace('_', ' ')}: {'; '.join(parts)}", "dim"), soft_wrap=True)
     cpu = f"{app['cpu_ns'] / 1e9:,.2f} s on cores, {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
     network = f"{app['network_bytes'] / 2**20:,.1f} MB over the network"
@@ -161,9 +160,10 @@ def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult
         table.add_row(run["app"]["what_if"][0], f"{run.runtime_s:,.2f}", f"{gain:+,.2f}", f"{share:.1f}")
     console.print()
     console.print(table)
-    best = min(faster, key=lambda run: run.runtime_s)
-    gain = result.runtime_s - best.runtime_s
-    console.print(
-        Text(f"{best['app']['what_if'][0]} dominates: without its time, {gain:,.2f} s less", "bold"),
-        soft_wrap=True,
-    )
+    best: dict[str, AppResult] = {}
+    for run in sorted(faster, key=lambda run: run.runtime_s):
+        best.setdefault(run["app"]["what_if"][0].partition("=")[0], run)
+    gains = [
+        f"{run['app']['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best.values()
+    ]
+    console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)

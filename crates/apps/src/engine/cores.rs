@@ -20,7 +20,7 @@ struct Core {
 /// All cores, and the threads that are ready for one.
 #[derive(Debug)]
 pub(super) struct Cores {
-    cores: Vec<Core>,
+    all: Vec<Core>,
     ready: VecDeque<u32>,
     quantum: Nanos,
     busy: Nanos,
@@ -29,7 +29,7 @@ pub(super) struct Cores {
 impl Cores {
     pub fn new(cores: u32, quantum: Nanos) -> Self {
         Self {
-            cores: vec![Core::default(); cores as usize],
+            all: vec![Core::default(); cores as usize],
             ready: VecDeque::new(),
             quantum: quantum.max(Nanos(1)),
             busy: Nanos::ZERO,
@@ -48,10 +48,10 @@ impl Cores {
 
     /// Gives a free core to the first thread that is ready: the core, the thread, and whether the core had another one before.
     pub fn take(&mut self) -> Option<(usize, u32, bool)> {
-        let core = self.cores.iter().position(|core| core.thread.is_none())?;
+        let core = self.all.iter().position(|core| core.thread.is_none())?;
         let thread = self.ready.pop_front()?;
         let quantum = self.quantum;
-        let place = &mut self.cores[core];
+        let place = &mut self.all[core];
         let another = place.last != Some(thread);
         (place.thread, place.last, place.left) = (Some(thread), Some(thread), quantum);
         Some((core, thread, another))
@@ -59,24 +59,24 @@ impl Cores {
 
     /// The thread of a core works on `owed`, or on as much as its quantum lets it.
     pub fn work(&mut self, core: usize, owed: Nanos, now: Nanos) {
-        let place = &mut self.cores[core];
+        let place = &mut self.all[core];
         (place.since, place.until) = (now, now + owed.min(place.left));
     }
 
     /// The thread of a core leaves it.
     pub fn leave(&mut self, core: usize) {
-        self.cores[core].thread = None;
+        self.all[core].thread = None;
     }
 
     /// When the next thread is done or its quantum is over.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.cores.iter().filter(|core| core.thread.is_some()).map(|core| core.until).min()
+        self.all.iter().filter(|core| core.thread.is_some()).map(|core| core.until).min()
     }
 
     /// A core whose thread is done or whose quantum is over by now, with the thread and the time that it worked.
     pub fn done(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
-        let core = self.cores.iter().position(|core| core.thread.is_some() && core.until <= now)?;
-        let place = &mut self.cores[core];
+        let core = self.all.iter().position(|core| core.thread.is_some() && core.until <= now)?;
+        let place = &mut self.all[core];
         let worked = place.until - place.since;
         place.left = Nanos(place.left.0 - worked.0);
         self.busy += worked;
@@ -85,7 +85,7 @@ impl Cores {
 
     /// Whether the thread of a core has to leave it to another one; else it has a new quantum where the old one is over.
     pub fn is_over(&mut self, core: usize) -> bool {
-        let place = &mut self.cores[core];
+        let place = &mut self.all[core];
         if place.left > Nanos::ZERO {
             return false;
         }
@@ -95,7 +95,7 @@ impl Cores {
 
     /// Adds the work of threads that are on a core at the end.
     pub fn finish(&mut self, now: Nanos) {
-        for core in self.cores.iter().filter(|core| core.thread.is_some()) {
+        for core in self.all.iter().filter(|core| core.thread.is_some()) {
             self.busy += now - core.since;
         }
     }

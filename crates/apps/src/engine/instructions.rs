@@ -153,9 +153,11 @@ impl<D: BlockDevice> Engine<'_, D> {
         if let FileOp::Close { file } = operation {
             self.files.closed(*file);
         }
+        let sync = matches!(operation, FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } | FileOp::Sync);
+        self.syncs += u64::from(sync);
         let guess = match operation {
             FileOp::Read { .. } => Wait::Read,
-            FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } | FileOp::Sync => Wait::SyncData,
+            _ if sync => Wait::SyncData,
             _ => Wait::DirtyLimit,
         };
         let spec = self.files.spec_of(operation).map(|spec| (spec.class, spec.mount));

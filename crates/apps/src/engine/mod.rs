@@ -85,6 +85,7 @@ pub(crate) struct Engine<'a, D> {
     under_way: FxHashMap<u64, Counted>,
     counter: Counter,
     operations: u64,
+    syncs: u64,
     at_once: u64,
     /// The thread that asks the host for something just now: it has its core still.
     asking: Option<u32>,
@@ -102,6 +103,7 @@ pub(crate) struct Outcome {
     pub timelines: Vec<Timeline>,
     pub counter: Counter,
     pub operations: u64,
+    pub syncs: u64,
     pub network_bytes: u64,
     pub cpu: Nanos,
     pub kernel_cpu: Nanos,
@@ -129,6 +131,7 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
             under_way: FxHashMap::default(),
             counter: Counter::default(),
             operations: 0,
+            syncs: 0,
             at_once: 0,
             asking: None,
             blocks: BlockRequests::default(),
@@ -373,7 +376,9 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
                     format!("waits for signal `{}`", self.fixed.code.signals[signal as usize])
                 }
                 Status::Lock(lock) => {
-                    let holder = self.locks[lock as usize].holder().map(|holder| format!(", which `{}` has", name(holder)));
+                    let holder = self.locks[lock as usize]
+                        .holder()
+                        .map(|holder| format!(", which `{}` has", name(holder)));
                     let lock = &self.fixed.code.locks[lock as usize];
                     format!("waits for lock `{lock}`{}", holder.unwrap_or_default())
                 }
@@ -408,6 +413,7 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
             timelines: self.threads.into_iter().map(|thread| thread.timeline).collect(),
             counter: self.counter,
             operations: self.operations,
+            syncs: self.syncs,
             network_bytes: self.link.bytes(),
             cpu: self.cores.busy(),
             kernel_cpu: Nanos((self.host.kernel_cpu_ns() * self.fixed.factor / 1_000_000) as i64),

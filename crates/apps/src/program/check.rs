@@ -54,7 +54,12 @@ impl Program {
             }
             if matches!(set.class, FileClass::Metadata | FileClass::FilesystemJournal) {
                 let problem = format!("`{}` is a class of blocks of the file system", set.class.name());
-                return fault("file.name", &set.name, problem, "write database, database_journal, cache or other");
+                return fault(
+                    "file.name",
+                    &set.name,
+                    problem,
+                    "write database, database_journal, cache or other",
+                );
             }
             if let Some(size) = &set.size {
                 amount("file.name", &set.name, "size", size, 0..=MOST_BYTES)?;
@@ -233,7 +238,11 @@ fn known(key: &'static str, name: &str, names: &[&str]) -> Checked {
     if names.contains(&name) {
         return Ok(());
     }
-    let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+    let there = if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
+    };
     fault(key, name, "there is nothing of this name", there)
 }
 

@@ -81,7 +81,12 @@ impl Layered {
 
     /// Layers that move data, whose next request has the number `next_id`, above disks whose next commands have these numbers.
     pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
-        Self { moves_data: true, keeps_done: true, owners: commands.map(Numbered::starting_at), ..Self::of(layers, next_id) }
+        Self {
+            moves_data: true,
+            keeps_done: true,
+            owners: commands.map(Numbered::starting_at),
+            ..Self::of(layers, next_id)
+        }
     }
 
     fn of(layers: Vec<Box<dyn Layer>>, next_id: u64) -> Self {
