@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from conftest import emmclab, emmclab_json
+from conftest import ROOT, emmclab, emmclab_json
 from emmclab.apps import STATES, applications, dominating, hosts, parts_of, run_application
+from emmclab.cli import application
 from emmclab.errors import ConfigError
 
 SMALL = """
@@ -213,3 +216,22 @@ def test_python_gives_what_the_command_line_prints(small: Path) -> None:
     assert json.dumps(result["app"]) == json.dumps(printed["app"])
     with pytest.raises(ConfigError):
         run_application("nothing", "nexus5")
+
+
+def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/apps.md").read_text()
+    [program] = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    path = tmp_path / "notes.toml"
+    path.write_text(program)
+    assert emmclab_json("apps", "run", path, "--json", *NEW)["app"]["program"] == "notes"
+    command: Any = typer.main.get_command(application())
+    options = {name for one in command.commands["apps"].params for name in one.opts}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", guide))
+    assert named and named <= options
+    steps = {
+        name
+        for row in re.findall(r"^\| (`[^|]*`) \|", guide, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    known = emmclab_json("apps", "schema")["$defs"]["Step"]["oneOf"]
+    assert steps == {key for step in known for key in step["properties"]}

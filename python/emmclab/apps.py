@@ -95,7 +95,7 @@ def hosts() -> list[dict[str, Any]]:
     """List the hosts that come with emmclab, with every setting of each.
 
     >>> [host["name"] for host in hosts()]
-    ['nexusone', 'phone-2020']
+    ['nexusone', 'nexusone-yaffs2', 'phone-2020']
     """
     return [json.loads(_core.HostSetup.preset(name).to_json()) for name in _core.host_presets()]
 

@@ -85,6 +85,7 @@ macro_rules! presets {
 
 presets! {
     "nexusone",
+    "nexusone-yaffs2",
     "phone-2020",
 }
 

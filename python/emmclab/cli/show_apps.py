@@ -55,7 +55,7 @@ def show_run(console: Console, result: AppResult) -> None:
     console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
     console.print(
         Text(
-            f"host {app['host']} ({app['era']}), seed {app['seed']}, before it the device held "
+            f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
             f"{result['options']['precondition']}; storage {result.storage_s:,.2f} s",
             "dim",
         ),

@@ -23,13 +23,13 @@ def path(rows: Rows) -> Chart:
     """Draw the share of each state in each bin of the time that the user waited."""
     return (
         chart_of(rows, 180)
-        .mark_bar(strokeWidth=0)
+        .mark_rect(strokeWidth=0)
         .encode(
             x=alt.X("from_s:Q", title="time, s", scale=alt.Scale(nice=False)),
             x2="to_s:Q",
-            y=alt.Y("share_pct:Q", title="share of the time, %", scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y("from_pct:Q", title="share of the time, %", scale=alt.Scale(domain=[0, 100])),
+            y2="to_pct:Q",
             color=_colours(rows),
-            order=alt.Order("order:Q"),
             tooltip=tooltip(rows),
         )
     )
@@ -74,8 +74,6 @@ FIGURES = (
         "Parts of the time that the user waited, along the critical path.",
         runtimes,
         wide=True,
-        each=True,
-        optional=True,
     ),
     Figure(
         "path",

@@ -30,7 +30,7 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult]) -> str:
         "applications.html.j2",
         figures,
         rows,
-        [*programs, *(name for name in names if name not in programs)],
+        list(dict.fromkeys(names)),
         title=", ".join(programs),
         headlines=[_headline(result) for result in results]
         if one
@@ -84,20 +84,20 @@ def _bins(result: AppResult, lane: dict[str, Any]) -> list[tuple[float, float, d
 def _path(result: AppResult) -> Rows:
     rows = []
     for begin, end, times in _bins(result, result["app"]["over_time"]["lanes"][0]):
-        whole = sum(times.values())
-        for state, nanoseconds in times.items():
-            label = STATES[state]
-            share = 100 * nanoseconds / whole
+        whole, below = sum(times.values()), 0
+        for state in sorted(times, key=lambda state: _ORDER[STATES[state]]):
+            bounds = (100 * below / whole, 100 * (below + times[state]) / whole)
             rows.append(
                 {
                     "trace": _name(result),
                     "from_s": begin,
                     "to_s": end,
-                    "state": label,
-                    "share_pct": share,
-                    "order": _ORDER[label],
+                    "state": STATES[state],
+                    "from_pct": bounds[0],
+                    "to_pct": bounds[1],
                 }
             )
+            below += times[state]
     return rows
 
 
@@ -129,8 +129,8 @@ def _runtimes(result: AppResult) -> Rows:
     app = result["app"]
     return [
         {
-            "trace": app["program"],
-            "run": result.run_name,
+            "trace": _name(result),
+            "run": _name(result),
             "state": label,
             "seconds": app["states"][state] / 1e9,
             "order": _ORDER[label],
