@@ -3,7 +3,8 @@
     .venv/bin/python benches/app_mixtures.py [DEVICE]
 
 Printed for each: share of writes, mean sizes of reads and writes in KB, and requests for each thing that the
-user does (a view, a message), which is taken to last so many seconds in the published trace as the table says.
+user does (a view, a message), which lasts so long in the published trace as
+the table says.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ impl<'a> CriticalPath<'a> {
             match doing {
                 // Chains of waits end with a thread that does not wait; no chain is longer than there are threads.
                 Doing::Thread(other) if depth < self.threads.len() => {
-                    self.follow(other, begin, end, depth + 1)
+                    self.follow(other, begin, end, depth + 1);
                 }
                 // A thread that waits for one that is not there waits for whoever starts it: that is not known here.
                 Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
@@ -206,7 +206,9 @@ mod tests {
 
     fn timeline(parts: &[(i64, Doing)]) -> Timeline {
         let mut out = Timeline::default();
-        parts.iter().for_each(|(end, doing)| out.push(*doing, Nanos(*end)));
+        for (end, doing) in parts {
+            out.push(*doing, Nanos(*end));
+        }
         out
     }
 
