@@ -124,6 +124,8 @@ pub(crate) struct Flusher {
     running: bool,
     /// Whether something was written since the round began.
     progress: bool,
+    /// Whether a round wrote nothing, since all that is dirty is on its way once already: another one comes after the next event.
+    stuck: bool,
     /// When it looks for expired data next; `None` while nothing is dirty.
     next: Option<Nanos>,
 }
@@ -134,12 +136,17 @@ impl Flusher {
         self.next
     }
 
+    /// Something happened: another round may find something to write.
+    pub fn wake(&mut self) {
+        self.stuck = false;
+    }
+
     /// Begins to run where too much is dirty, and looks at the clock where something is.
     pub fn look(&mut self, core: &mut Core, mounts: &[Box<dyn Filesystem>]) {
         if self.next.is_none() && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some())) {
             self.next = Some(core.now + core.config.writeback_interval());
         }
-        if core.cache.dirty() > core.config.background_pages() {
+        if core.cache.dirty() > core.config.background_pages() && !self.stuck {
             self.run(core);
         }
     }
@@ -187,7 +194,7 @@ impl Flusher {
             core.cache.dirty_before(core.now, &mut self.files);
         }
         let Some(&inode) = self.files.front() else {
-            self.running = false;
+            (self.running, self.stuck) = (false, !self.progress);
             return Step::Done;
         };
         if core.cache.next_dirty(inode, 0).is_some() {

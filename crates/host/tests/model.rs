@@ -88,7 +88,7 @@ struct Model {
     files: BTreeMap<FileId, Known>,
     under_way: BTreeMap<CallerId, (FileOp, u64, u64)>,
     seen: usize,
-    /// Files of appends beside which something else was under way.
+    /// Files of which it is not known what is written where, until nothing is under way.
     unclear: BTreeSet<FileId>,
 }
 
@@ -118,10 +118,15 @@ impl Model {
             FileOp::Write { offset, .. } => offset,
             _ => 0,
         };
-        // Where an append goes is known only if nothing else is under way on the file.
-        for (one, ..) in self.under_way.values().copied().collect::<Vec<_>>() {
-            if let (FileOp::Append { file, .. }, _) | (_, FileOp::Append { file, .. }) = (one, operation) {
-                self.unclear.insert(file);
+        // What an operation does is known only if nothing else under way changes what its file is, or where an append goes.
+        let one = Self::files_of(&operation);
+        for (other, ..) in self.under_way.values() {
+            let (two, changes) = (Self::files_of(other), |operation: &FileOp| {
+                matches!(operation, FileOp::Append { .. }) || one.iter().any(|file| Self::touches(operation, *file))
+            });
+            let meets = one.iter().any(|file| two.contains(file));
+            if meets && (changes(other) || changes(&operation)) {
+                self.unclear.extend(one.iter().chain(&two));
             }
         }
         self.under_way.insert(caller, (operation, from, self.bench.device.events));
@@ -150,6 +155,21 @@ impl Model {
         }
     }
 
+    fn files_of(operation: &FileOp) -> Vec<FileId> {
+        match *operation {
+            FileOp::Open { file, .. }
+            | FileOp::Read { file, .. }
+            | FileOp::Write { file, .. }
+            | FileOp::Append { file, .. }
+            | FileOp::Fsync { file, .. }
+            | FileOp::Truncate { file, .. }
+            | FileOp::Unlink { file }
+            | FileOp::Close { file } => vec![file],
+            FileOp::Rename { from, to } => vec![from, to],
+            FileOp::FsyncFolder { .. } | FileOp::Sync => Vec::new(),
+        }
+    }
+
     /// Looks at the operations that ended.
     fn look(&mut self) {
         let ended = self.bench.device.events;
@@ -157,14 +177,9 @@ impl Model {
             let caller = self.bench.finished[self.seen].caller;
             self.seen += 1;
             let Some((operation, from, event)) = self.under_way.remove(&caller) else { continue };
-            if self.under_way.is_empty() {
-                self.unclear.clear();
-            }
             match operation {
                 FileOp::Write { file, bytes, .. } | FileOp::Append { file, bytes } => {
-                    // Another operation may have shortened or replaced the file meanwhile.
-                    let unclear = matches!(operation, FileOp::Append { .. }) && self.unclear.contains(&file);
-                    if !unclear && self.under_way.values().all(|(other, ..)| !Self::touches(other, file)) {
+                    if !self.unclear.contains(&file) && self.under_way.values().all(|(other, ..)| !Self::touches(other, file)) {
                         let known = self.files.entry(file).or_default();
                         for page in from / 4096..(from + bytes).div_ceil(4096) {
                             known.written.insert(page, (event, ended));
@@ -194,6 +209,9 @@ impl Model {
                     }
                 }
                 _ => {}
+            }
+            if self.under_way.is_empty() {
+                self.unclear.clear();
             }
         }
     }
@@ -273,7 +291,7 @@ fn check(kind: FilesystemKind, config: &HostConfig, actions: &[Action]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ext4_keeps_its_promises(config in config(), actions in prop::collection::vec(action(), 1..120)) {

@@ -201,6 +201,7 @@ impl Host {
 
     /// Runs tasks until each waits.
     fn run(&mut self) {
+        self.flusher.wake();
         loop {
             while let Some(task) = self.core.tasks.next_ready(self.core.now) {
                 self.step(task);

@@ -399,7 +399,8 @@ impl Host {
             return Step::Wait(Wait::File);
         }
         let file = self.core.cache.inode(inode);
-        if file.linked {
+        // Another operation may have removed or renamed it meanwhile.
+        if file.linked && self.names.inode(path).is_ok_and(|named| named == inode) {
             let mount = usize::from(file.mount);
             if let Step::Wait(wait) = self.mounts[mount].unlink(&mut self.core, task, inode) {
                 return Step::Wait(wait);

@@ -14,13 +14,15 @@ pub struct Command {
     pub notes: Vec<BlockNote>,
     /// When it was submitted to the device, in events.
     pub issued: u64,
+    /// What a flush makes durable: pages, and when the write of each was submitted.
+    covers: Vec<(u64, u64)>,
 }
 
 /// What a page of eight sectors holds on the device, as the times of the writes to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// When the last write that is complete was issued, and when it was completed.
-    written: Option<(u64, u64)>,
+    /// When the last write that is complete was issued.
+    written: Option<u64>,
     /// When the last durable write was issued.
     durable: Option<u64>,
 }
@@ -73,14 +75,20 @@ impl Device {
         host.take_requests(&mut requests);
         for request in &requests.requests {
             self.events += 1;
-            let command =
-                Command { request: request.clone(), notes: requests.notes(request).to_vec(), issued: self.events };
+            let flushes = request.request.op == Op::Flush || request.request.flags.contains(Flags::PREFLUSH);
+            let covers = if flushes { self.complete_pages() } else { Vec::new() };
+            let notes = requests.notes(request).to_vec();
+            let command = Command { request: request.clone(), notes, issued: self.events, covers };
             self.check(&command);
             let asked = &request.request;
             self.log.push((now, asked.op, asked.sector.0, asked.sectors, asked.flags.0));
             self.under_way.push(command);
             assert!(self.under_way.len() <= self.depth, "more requests than the driver takes");
         }
+    }
+
+    fn complete_pages(&self) -> Vec<(u64, u64)> {
+        self.pages.iter().filter_map(|(number, page)| Some((*number, page.written?))).collect()
     }
 
     fn check(&mut self, command: &Command) {
@@ -154,20 +162,14 @@ impl Device {
         let command = self.under_way.remove(at);
         self.events += 1;
         let asked = &command.request.request;
-        let flushes = asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH);
-        if flushes {
-            for page in self.pages.values_mut() {
-                if let Some((issued, completed)) = page.written
-                    && completed < command.issued
-                {
-                    page.durable = page.durable.max(Some(issued));
-                }
-            }
+        for (page, issued) in &command.covers {
+            let page = self.pages.entry(*page).or_default();
+            page.durable = page.durable.max(Some(*issued));
         }
         if asked.op == Op::Write {
             for page in asked.sector.0 / 8..asked.end().0.div_ceil(8) {
                 let page = self.pages.entry(page).or_default();
-                page.written = Some((command.issued, self.events));
+                page.written = Some(command.issued);
                 if asked.flags.contains(Flags::FUA) || self.plain {
                     page.durable = Some(command.issued);
                 }

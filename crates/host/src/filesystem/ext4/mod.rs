@@ -397,15 +397,12 @@ impl Filesystem for Ext4 {
 
     fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
         match core.tasks[task].part {
-            0 => {
-                core.tasks[task].part = 1;
-                let Some(id) = self.last_transaction() else { return self.flush(core, task) };
-                let own = self.request_commit(core, id);
-                self.await_commit(core, task, id);
-                Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+            0 | 1 => {
+                let id = self.last_transaction().unwrap_or(0);
+                self.sync_transaction(core, task, id)
             }
-            1 => {
-                core.tasks[task].part = 2;
+            2 => {
+                core.tasks[task].part = 3;
                 let cause = core.cause(task);
                 self.buffers.write_all(core, core.now, cause, Some(task));
                 Step::Wait(Wait::SyncData)
