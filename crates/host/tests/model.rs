@@ -68,9 +68,10 @@ fn config() -> impl Strategy<Value = HostConfig> {
 /// Two partitions, so that addresses are not those of the device.
 fn mounts(kind: FilesystemKind) -> Vec<Mount> {
     let options = match kind {
-        FilesystemKind::Ext4 => MountOptions { journal_mb: Some(4), ..MountOptions::default() },
+        FilesystemKind::Ext4 => MountOptions { journal_mb: Some(4), discard: true, ..MountOptions::default() },
+        FilesystemKind::Fat32 => MountOptions { discard: true, ..MountOptions::default() },
         FilesystemKind::Lfs => MountOptions { segment_kb: Some(256), ..MountOptions::default() },
-        _ => MountOptions::default(),
+        FilesystemKind::Yaffs2 => MountOptions::default(),
     };
     let mount = |first_sector| Mount { filesystem: kind, first_sector, sectors: 96 << 11, options };
     vec![mount(8), mount(100 << 11)]

@@ -286,14 +286,15 @@ impl Ext4 {
                 self.journal.commit_sent = true;
                 self.write_commit_block(core, task);
             }
-            3 => {
+            3 => self.discard_freed(core, task),
+            4 => {
                 self.commit_done(core, task);
                 let tail = self.clean(core);
                 let freed = self.journal.tail.map_or(0, |(_, old)| self.journal.distance(old, tail.1));
                 core.tasks[task].part = 0;
                 if freed >= self.journal.largest_transaction() && self.journal.checkpoint_task.is_none() {
                     self.write_tail(core, task, tail, Flags::FUA, Cause::Commit);
-                    core.tasks[task].part = 4;
+                    core.tasks[task].part = 5;
                 }
             }
             _ => {
@@ -360,6 +361,15 @@ impl Ext4 {
         core.submit_for(write, task);
     }
 
+    /// Discards what a durable transaction freed; it is used again after that.
+    fn discard_freed(&mut self, core: &mut Core, task: TaskId) {
+        let Some(transaction) = self.journal.committing.as_ref().filter(|_| self.discard) else { return };
+        for (from, to) in &transaction.freed {
+            let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, Cause::Commit);
+            core.submit_for(bio, task);
+        }
+    }
+
     fn commit_done(&mut self, core: &mut Core, task: TaskId) {
         let Some(transaction) = self.journal.committing.take() else { return };
         self.journal.commit_sent = false;
@@ -372,10 +382,6 @@ impl Ext4 {
         for (from, to) in transaction.freed {
             self.free.give(from, to);
             self.used -= to - from;
-            if self.discard {
-                let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, Cause::Commit);
-                core.submit(bio);
-            }
         }
         self.journal.committed.push_back(Committed { id, first, blocks: transaction.blocks });
         let mut waiting = std::mem::take(&mut self.journal.waiting_for_commit);
