@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use emmclab_base::{Flags, Nanos, Op};
 use emmclab_host::{
-    BlockRequestId, BlockRequests, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FinishedOps, FolderId,
-    Host, HostConfig, Mount, MountId, MountOptions,
+    BlockRequestId, BlockRequests, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind,
+    FinishedOps, FolderId, Host, HostConfig, Mount, MountId, MountOptions,
 };
 
 /// A device that serves requests one after the other.
@@ -144,7 +144,9 @@ impl Run {
 }
 
 fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    let [era, filesystem, sectors, rest @ ..] = arguments else { return Err("play ERA FILESYSTEM SECTORS".into()) };
+    let [era, filesystem, sectors, rest @ ..] = arguments else {
+        return Err("play ERA FILESYSTEM SECTORS".into());
+    };
     let filesystem = match filesystem.as_str() {
         "ext4" => FilesystemKind::Ext4,
         "fat32" => FilesystemKind::Fat32,
@@ -160,12 +162,15 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from);
+        let number = |at: usize| {
+            words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from)
+        };
         let file = |at: usize| number(at).map(|number| FileId(number as u32));
         let operation = match *words.first().ok_or("an empty line")? {
             "file" => {
                 let folder = FolderId(number(2)? as u32);
-                run.host.declare(file(1)?, FileSpec { mount: MountId(0), folder, class: FileClass::Other })?;
+                run.host
+                    .declare(file(1)?, FileSpec { mount: MountId(0), folder, class: FileClass::Other })?;
                 continue;
             }
             "preload" => {
@@ -208,6 +213,9 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What is measured: its name, how many operations, and which one comes at each place.
+type Kind = (&'static str, usize, Box<dyn FnMut(usize) -> FileOp>);
+
 /// Millions of operations a second of one caller, each kind by itself, with the device's events.
 fn speed() -> Result<(), Box<dyn Error>> {
     println!("{:<10} {:<34} {:>12} {:>14}", "system", "operation", "operations", "ns/operation");
@@ -228,7 +236,7 @@ fn speed() -> Result<(), Box<dyn Error>> {
             (state >> 33) % pages * 4096
         };
         let file = FileId(0);
-        let mut kinds: Vec<(&str, usize, Box<dyn FnMut(usize) -> FileOp>)> = vec![
+        let mut kinds: Vec<Kind> = vec![
             ("read of 4 KB in order", 131_072, Box::new(|at| read(0, at as u64 * 4096))),
             ("read of 4 KB from memory", 3_000_000, Box::new(|at| read(0, at as u64 % 60_000 * 4096))),
         ];
@@ -239,7 +247,11 @@ fn speed() -> Result<(), Box<dyn Error>> {
             "write of 4 KB, fsync each second",
             200_000,
             Box::new(move |at| {
-                if at % 2 == 0 { write(1, again[at]) } else { FileOp::Fsync { file: FileId(1), data_only: false } }
+                if at % 2 == 0 {
+                    write(1, again[at])
+                } else {
+                    FileOp::Fsync { file: FileId(1), data_only: false }
+                }
             }),
         ));
         kinds.push((

@@ -1,13 +1,15 @@
 //! Random operations of several callers, on a device that completes requests in any order: rules that hold always.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::Nanos;
 use emmclab_host::{
-    CallerId, Elevator, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, Mount, MountId,
-    MountOptions,
+    CallerId, Elevator, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, Mount,
+    MountId, MountOptions,
 };
 use proptest::prelude::*;
 
@@ -25,7 +27,8 @@ enum Action {
 
 fn operation() -> impl Strategy<Value = FileOp> {
     let file = (0..FILES).prop_map(FileId);
-    let length = prop_oneof![3 => 1..9_000_u64, 2 => 1..200_000_u64, 1 => Just(4096_u64), 1 => 1..3_000_000_u64];
+    let length =
+        prop_oneof![3 => 1..9_000_u64, 2 => 1..200_000_u64, 1 => Just(4096_u64), 1 => 1..3_000_000_u64];
     let offset = prop_oneof![Just(0_u64), 0..40_000_u64, 0..1_500_000_u64];
     prop_oneof![
         3 => file.clone().prop_map(|file| FileOp::Open { file, create: true }),
@@ -68,7 +71,9 @@ fn config() -> impl Strategy<Value = HostConfig> {
 /// Two partitions, so that addresses are not those of the device.
 fn mounts(kind: FilesystemKind) -> Vec<Mount> {
     let options = match kind {
-        FilesystemKind::Ext4 => MountOptions { journal_mb: Some(4), discard: true, ..MountOptions::default() },
+        FilesystemKind::Ext4 => {
+            MountOptions { journal_mb: Some(4), discard: true, ..MountOptions::default() }
+        }
         FilesystemKind::Fat32 => MountOptions { discard: true, ..MountOptions::default() },
         FilesystemKind::Lfs => MountOptions { segment_kb: Some(256), ..MountOptions::default() },
         FilesystemKind::Yaffs2 => MountOptions::default(),
@@ -110,7 +115,14 @@ impl Model {
         }
         bench.host.preload(FileId(0), 300_000).unwrap();
         bench.host.preload(FileId(5), 2_000_000).unwrap();
-        Self { bench, files: BTreeMap::new(), under_way: BTreeMap::new(), seen: 0, moves, unclear: BTreeSet::new() }
+        Self {
+            bench,
+            files: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            seen: 0,
+            moves,
+            unclear: BTreeSet::new(),
+        }
     }
 
     fn begin(&mut self, caller: CallerId, operation: FileOp) {
@@ -126,7 +138,8 @@ impl Model {
         let one = Self::files_of(&operation);
         for (other, ..) in self.under_way.values() {
             let (two, changes) = (Self::files_of(other), |operation: &FileOp| {
-                matches!(operation, FileOp::Append { .. }) || one.iter().any(|file| Self::touches(operation, *file))
+                matches!(operation, FileOp::Append { .. })
+                    || one.iter().any(|file| Self::touches(operation, *file))
             });
             let meets = one.iter().any(|file| two.contains(file));
             if meets && (changes(other) || changes(&operation)) {
@@ -153,7 +166,9 @@ impl Model {
 
     fn touches(operation: &FileOp, file: FileId) -> bool {
         match *operation {
-            FileOp::Truncate { file: one, .. } | FileOp::Unlink { file: one } | FileOp::Close { file: one } => one == file,
+            FileOp::Truncate { file: one, .. }
+            | FileOp::Unlink { file: one }
+            | FileOp::Close { file: one } => one == file,
             FileOp::Rename { from, to } => from == file || to == file,
             _ => false,
         }
@@ -182,12 +197,13 @@ impl Model {
             self.seen += 1;
             let Some((operation, from, event)) = self.under_way.remove(&caller) else { continue };
             match operation {
-                FileOp::Write { file, bytes, .. } | FileOp::Append { file, bytes } => {
-                    if !self.unclear.contains(&file) && self.under_way.values().all(|(other, ..)| !Self::touches(other, file)) {
-                        let known = self.files.entry(file).or_default();
-                        for page in from / 4096..(from + bytes).div_ceil(4096) {
-                            known.written.insert(page, (event, ended));
-                        }
+                FileOp::Write { file, bytes, .. } | FileOp::Append { file, bytes }
+                    if !self.unclear.contains(&file)
+                        && self.under_way.values().all(|(other, ..)| !Self::touches(other, file)) =>
+                {
+                    let known = self.files.entry(file).or_default();
+                    for page in from / 4096..(from + bytes).div_ceil(4096) {
+                        known.written.insert(page, (event, ended));
                     }
                 }
                 FileOp::Fsync { file, .. } => self.check_durable(file, event),

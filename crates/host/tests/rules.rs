@@ -1,11 +1,13 @@
 //! What single operations send, and what they wait for.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use emmclab_base::{Flags, Nanos, Op, Role};
 use emmclab_host::{
-    Barrier, CallerId, Cause, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, Host, HostConfig, Mount,
-    MountId, MountOptions, Wait, WaitGroup,
+    Barrier, CallerId, Cause, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, Host,
+    HostConfig, Mount, MountId, MountOptions, Wait, WaitGroup,
 };
 
 use support::Bench;
@@ -102,7 +104,8 @@ fn a_sync_joins_the_commit_that_another_began() {
     let of = |caller| bench.finished.iter().rfind(|one| one.caller == CallerId(caller)).unwrap();
     assert!(of(1).waited[Wait::SyncCommit] > Nanos::ZERO && of(2).waited[Wait::SyncJoined] > Nanos::ZERO);
     assert_eq!(of(2).waited.group(WaitGroup::Fsync), of(2).waited.total());
-    let requests = &bench.waited_for[bench.finished.iter().rposition(|one| one.caller == CallerId(2)).unwrap()];
+    let requests =
+        &bench.waited_for[bench.finished.iter().rposition(|one| one.caller == CallerId(2)).unwrap()];
     assert!(requests.len() >= 3, "those of the commit are among what it waited for: {requests:?}");
 }
 
@@ -287,14 +290,24 @@ fn space_comes_back_when_the_transaction_that_freed_it_is_durable() {
         bench.perform(&FileOp::Unlink { file: FILE });
         bench.perform(&FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(0) });
     }
-    let discarded: u32 =
-        bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Discard).map(|(_, _, _, sectors, _)| sectors).sum();
+    let discarded: u32 = bench
+        .device
+        .log
+        .iter()
+        .filter(|(_, op, ..)| *op == Op::Discard)
+        .map(|(_, _, _, sectors, _)| sectors)
+        .sum();
     assert_eq!(discarded, 6 * (30 << 11));
 }
 
 #[test]
 fn the_limit_of_requests_holds_a_sync_back_and_counts_as_such() {
-    let config = HostConfig { nr_requests: 2, device_depth: 1, max_request_kb: 4, ..HostConfig::era("linux-6").unwrap() };
+    let config = HostConfig {
+        nr_requests: 2,
+        device_depth: 1,
+        max_request_kb: 4,
+        ..HostConfig::era("linux-6").unwrap()
+    };
     let mut bench = bench_with(config, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
     bench.perform(&create(FILE));
     bench.perform(&FileOp::Append { file: FILE, bytes: 40_960 });
@@ -371,7 +384,11 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
         (era(|_| {}), vec![Mount { sectors: u64::MAX, ..good }], "sectors"),
         (
             era(|_| {}),
-            vec![mount(FilesystemKind::Ext4, 1024, MountOptions { journal_mb: Some(2_000), ..MountOptions::default() })],
+            vec![mount(
+                FilesystemKind::Ext4,
+                1024,
+                MountOptions { journal_mb: Some(2_000), ..MountOptions::default() },
+            )],
             "sectors",
         ),
     ];
@@ -387,5 +404,39 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
         let text = toml::to_string(&config).unwrap();
         assert_eq!(toml::from_str::<HostConfig>(&text).unwrap(), config);
         assert!(toml::from_str::<HostConfig>(&format!("{text}\nmore = 1")).is_err());
+    }
+}
+
+#[test]
+fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
+    for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
+        let config = HostConfig { page_cache_mb: 1, ..HostConfig::era("linux-6").unwrap() };
+        let mut bench = bench_with(config, mount(kind, 256, MountOptions::default()));
+        bench.perform(&create(FILE));
+        bench.perform(&FileOp::Append { file: FILE, bytes: 20 * 4096 });
+        bench.perform(&fsync(FILE));
+        // Background write-back begins; the second write comes while the first one is under way.
+        let pages = |bench: &Bench| bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Write).count();
+        bench.begin(CallerId(1), &FileOp::Write { file: FILE, offset: 0, bytes: 40 * 4096 }).unwrap();
+        while bench.is_busy(CallerId(1))
+            || !bench.device.under_way.iter().any(|one| one.request.class == FileClass::Database)
+        {
+            assert!(!bench.device.under_way.is_empty(), "{kind:?}: write-back is under way");
+            bench.complete(0, Nanos::from_micros(10));
+        }
+        bench.begin(CallerId(1), &FileOp::Write { file: FILE, offset: 0, bytes: 8 * 4096 }).unwrap();
+        assert!(!bench.is_busy(CallerId(1)));
+        let event = bench.device.events;
+        let before = pages(&bench);
+        bench.perform(&fsync(FILE));
+        assert!(pages(&bench) > before);
+        for extent in bench.host.extents(FILE) {
+            for page in 0..extent.pages.min(8_u64.saturating_sub(extent.page)) {
+                assert!(
+                    bench.device.is_durable_since(extent.sector + 8 * page, event),
+                    "{kind:?}: {extent:?}"
+                );
+            }
+        }
     }
 }

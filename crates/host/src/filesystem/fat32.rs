@@ -357,7 +357,14 @@ impl Filesystem for Fat32 {
         Step::Done
     }
 
-    fn rename(&mut self, core: &mut Core, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> Step {
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
         let old = self.files[inode as usize].name;
         if !self.ready(core, task, &[old]) {
             return Step::Wait(Wait::Read);

@@ -32,7 +32,9 @@ impl Names {
                 .hint(format!("there are {mounts}, numbered from 0")));
         }
         if file.0 >= MOST {
-            return Err(fault("the number of the file is too high", file).hint(format!("use less than {MOST}")));
+            return Err(
+                fault("the number of the file is too high", file).hint(format!("use less than {MOST}"))
+            );
         }
         let at = file.0 as usize;
         if self.0.len() <= at {

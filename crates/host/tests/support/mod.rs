@@ -1,10 +1,13 @@
 //! A device that completes what it likes, and what of it would survive a cut of power.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
 use emmclab_host::{
-    BlockRequest, BlockRequestId, BlockRequests, CallerId, FileOp, Finished, FinishedOps, Host, HostConfig, Mount,
+    BlockRequest, BlockRequestId, BlockRequests, CallerId, FileOp, Finished, FinishedOps, Host, HostConfig,
+    Mount,
 };
 
 /// A command at the device.
@@ -142,9 +145,13 @@ impl Device {
                 // Home blocks of what the journal forgets are durable, unless a later transaction holds them.
                 for (forgotten, transaction) in transactions.range(..id) {
                     for home in &transaction.homes {
-                        let later = transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
+                        let later =
+                            transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
                         let durable = self.pages.get(&(home / 8)).is_some_and(|page| page.durable.is_some());
-                        assert!(later || durable, "the journal forgets block {home} of transaction {forgotten}");
+                        assert!(
+                            later || durable,
+                            "the journal forgets block {home} of transaction {forgotten}"
+                        );
                     }
                 }
                 transactions.retain(|one, _| *one >= id);
@@ -176,7 +183,9 @@ impl Device {
             }
             let transactions = &mut self.transactions[usize::from(command.request.mount.0)];
             for note in &command.notes {
-                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else { continue };
+                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else {
+                    continue;
+                };
                 match note.role {
                     Role::Descriptor | Role::Logged | Role::Revoke => transaction.under_way -= 1,
                     Role::Commit => {

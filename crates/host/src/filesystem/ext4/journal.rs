@@ -220,7 +220,8 @@ impl Ext4 {
 
     /// Writes the journal's superblock with the tail to be.
     fn write_tail(&mut self, core: &mut Core, task: TaskId, tail: (u32, u64), flags: Flags, cause: Cause) {
-        let mut write = BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
+        let mut write =
+            BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
         write.flags |= flags;
         let (id, block) = tail;
         write.note = Some(BlockNote {
@@ -315,7 +316,12 @@ impl Ext4 {
         let mut at = self.journal.head;
         let mut revoke_blocks = transaction.revoked.div_ceil(REVOKES);
         while revoke_blocks > 0 {
-            self.write_log(core, task, at, BlockNote { transaction: Some(id), ..BlockNote::new(Role::Revoke, 8) });
+            self.write_log(
+                core,
+                task,
+                at,
+                BlockNote { transaction: Some(id), ..BlockNote::new(Role::Revoke, 8) },
+            );
             at = self.journal.after(at, 1);
             revoke_blocks -= 1;
         }
@@ -435,7 +441,8 @@ impl Ext4 {
             }
             _ => {
                 self.tail_written();
-                if self.journal.free >= self.journal.promised() + CREDITS + self.journal.largest_transaction() {
+                if self.journal.free >= self.journal.promised() + CREDITS + self.journal.largest_transaction()
+                {
                     self.journal.checkpoint_task = None;
                     for waiter in self.journal.waiting_for_room.drain(..) {
                         core.tasks.arrived(waiter, None);
