@@ -344,6 +344,8 @@ fn an_operation_that_cannot_be_is_refused_and_changes_nothing() {
     bench.perform(&create(FILE));
     let refused = [
         (FileOp::Append { file: FILE, bytes: 2 << 30 }, "no space"),
+        (FileOp::Append { file: FILE, bytes: 4 << 40 }, "no space"),
+        (FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(u32::MAX) }, "folder"),
         (FileOp::Write { file: FILE, offset: u64::MAX, bytes: 2 }, "too long"),
         (FileOp::Rename { from: FILE, to: FILE }, "cannot be renamed"),
     ];
@@ -382,6 +384,7 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
         (era(|_| {}), vec![Mount { filesystem: FilesystemKind::Lfs, ..small }], "sectors"),
         (era(|_| {}), vec![Mount { filesystem: FilesystemKind::Yaffs2, ..small }], "sectors"),
         (era(|_| {}), vec![Mount { sectors: u64::MAX, ..good }], "sectors"),
+        (era(|_| {}), vec![Mount { sectors: 1 << 30, filesystem: FilesystemKind::Lfs, ..good }], "too large"),
         (
             era(|_| {}),
             vec![mount(

@@ -14,6 +14,8 @@ use crate::task::TaskId;
 const NODE: u32 = 1 << 31;
 /// Segments that stay free beside what one turn of write-back takes: one for each log, and two for cleaning.
 const SPARE: u64 = 5;
+/// Sectors of the largest partition, 128 GB: the owner of each page is kept in memory.
+const LARGEST: u64 = 1 << 28;
 /// Pages that are placed between two looks at the free segments.
 const TURN: u64 = 1024;
 
@@ -82,6 +84,11 @@ impl Segments {
     pub fn new(number: u16, mount: &Mount, first: u64, pages: u64) -> Result<Self> {
         let count = (mount.sectors / PAGE_SECTORS).saturating_sub(first) / pages;
         let least = 4 * (SPARE + TURN.div_ceil(pages));
+        if mount.sectors > LARGEST {
+            return Err(Error::new(Kind::Config, "too large for a log of segments")
+                .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
+                .hint(format!("use a partition of at most {LARGEST} sectors")));
+        }
         if count < least {
             return Err(Error::new(Kind::Config, "too small for a log of segments")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())

@@ -305,12 +305,12 @@ fn check_mounts(mounts: &[Mount]) -> Result<()> {
                 "use a multiple of 8",
             );
         }
-        if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 52) {
+        if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 40 || mount.sectors > 1 << 31) {
             return fault(
                 "sectors",
                 mount.sectors,
                 format!("mount {number} is too large"),
-                "end it before 2 EB",
+                "use at most 1 TB",
             );
         }
         let meets = |other: &Mount| {

@@ -12,6 +12,7 @@ use crate::task::{Step, TaskId};
 use crate::writeback::write_all;
 
 use super::Host;
+use super::names::check_folder;
 
 /// The longest file, in bytes.
 const LONGEST: u64 = 1 << 43;
@@ -104,7 +105,8 @@ impl Host {
                     mount.0.to_string().as_bytes(),
                 ))
             }
-            FileOp::FsyncFolder { .. } | FileOp::Sync => Ok(of(NONE)),
+            FileOp::FsyncFolder { folder, .. } => check_folder(folder).map(|()| of(NONE)),
+            FileOp::Sync => Ok(of(NONE)),
         }
     }
 
@@ -133,6 +135,10 @@ impl Host {
             } else {
                 pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
                 page += 1;
+                // A write that is far too long is not counted to its end.
+                if pages > fs.free_pages() {
+                    break;
+                }
             }
         }
         self.check_room(mount, pages)?;
