@@ -13,11 +13,12 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::BufRead;
+use std::time::Instant;
 
 use emmclab_base::{Flags, Nanos, Op};
 use emmclab_host::{
-    BlockRequestId, BlockRequests, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FinishedOps, FolderId,
-    Host, HostConfig, Mount, MountId, MountOptions,
+    BlockRequestId, BlockRequests, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind,
+    FinishedOps, FolderId, Host, HostConfig, Mount, MountId, MountOptions,
 };
 
 /// A device that serves requests one after the other.
@@ -143,7 +144,9 @@ impl Run {
 }
 
 fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    let [era, filesystem, sectors, rest @ ..] = arguments else { return Err("play ERA FILESYSTEM SECTORS".into()) };
+    let [era, filesystem, sectors, rest @ ..] = arguments else {
+        return Err("play ERA FILESYSTEM SECTORS".into());
+    };
     let filesystem = match filesystem.as_str() {
         "ext4" => FilesystemKind::Ext4,
         "fat32" => FilesystemKind::Fat32,
@@ -159,12 +162,15 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from);
+        let number = |at: usize| {
+            words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from)
+        };
         let file = |at: usize| number(at).map(|number| FileId(number as u32));
         let operation = match *words.first().ok_or("an empty line")? {
             "file" => {
                 let folder = FolderId(number(2)? as u32);
-                run.host.declare(file(1)?, FileSpec { mount: MountId(0), folder, class: FileClass::Other })?;
+                run.host
+                    .declare(file(1)?, FileSpec { mount: MountId(0), folder, class: FileClass::Other })?;
                 continue;
             }
             "preload" => {
@@ -207,8 +213,81 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What is measured: its name, how many operations, and which one comes at each place.
+type Kind = (&'static str, usize, Box<dyn FnMut(usize) -> FileOp>);
+
+/// Millions of operations a second of one caller, each kind by itself, with the device's events.
 fn speed() -> Result<(), Box<dyn Error>> {
+    println!("{:<10} {:<34} {:>12} {:>14}", "system", "operation", "operations", "ns/operation");
+    let kinds = [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Yaffs2, FilesystemKind::Lfs];
+    for (name, filesystem) in ["ext4", "fat32", "yaffs2", "lfs"].into_iter().zip(kinds) {
+        let mount = Mount { filesystem, first_sector: 0, sectors: 4 << 21, options: MountOptions::default() };
+        let mut run = Run::new(HostConfig::era("linux-6")?, mount)?;
+        let spec = |class| FileSpec { mount: MountId(0), folder: FolderId(0), class };
+        for file in 0..2 {
+            run.host.declare(FileId(file), spec(FileClass::Other))?;
+            run.host.preload(FileId(file), 512 << 20)?;
+            run.perform(&FileOp::Open { file: FileId(file), create: false })?;
+        }
+        run.host.declare(FileId(2), spec(FileClass::Other))?;
+        let mut state = 1_u64;
+        let mut random = move |pages: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % pages * 4096
+        };
+        let file = FileId(0);
+        let mut kinds: Vec<Kind> = vec![
+            ("read of 4 KB in order", 131_072, Box::new(|at| read(0, at as u64 * 4096))),
+            ("read of 4 KB from memory", 3_000_000, Box::new(|at| read(0, at as u64 % 60_000 * 4096))),
+        ];
+        let mut places: Vec<u64> = (0..4_000_000).map(|_| random(16_000)).collect();
+        let again = places.split_off(2_000_000);
+        kinds.push(("write of 4 KB at random", 2_000_000, Box::new(move |at| write(0, places[at]))));
+        kinds.push((
+            "write of 4 KB, fsync each second",
+            200_000,
+            Box::new(move |at| {
+                if at % 2 == 0 {
+                    write(1, again[at])
+                } else {
+                    FileOp::Fsync { file: FileId(1), data_only: false }
+                }
+            }),
+        ));
+        kinds.push((
+            "create, append, fsync, close, unlink",
+            200_000,
+            Box::new(|at| {
+                let file = FileId(2);
+                match at % 5 {
+                    0 => FileOp::Open { file, create: true },
+                    1 => FileOp::Append { file, bytes: 4096 },
+                    2 => FileOp::Fsync { file, data_only: false },
+                    3 => FileOp::Close { file },
+                    _ => FileOp::Unlink { file },
+                }
+            }),
+        ));
+        run.perform(&FileOp::Fsync { file, data_only: false })?;
+        for (what, count, mut operation) in kinds {
+            let begin = Instant::now();
+            for at in 0..count {
+                run.perform(&operation(at))?;
+                run.wait(Nanos::from_micros(1));
+            }
+            let ns = begin.elapsed().as_nanos() as f64 / count as f64;
+            println!("{name:<10} {what:<34} {count:>12} {ns:>14.0}");
+        }
+    }
     Ok(())
+}
+
+fn read(file: u32, offset: u64) -> FileOp {
+    FileOp::Read { file: FileId(file), offset, bytes: 4096 }
+}
+
+fn write(file: u32, offset: u64) -> FileOp {
+    FileOp::Write { file: FileId(file), offset, bytes: 4096 }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -172,9 +172,12 @@ impl HostConfig {
             }
         }
         if self.dirty_background_pct >= self.dirty_pct {
-            return Err(Error::new(Kind::Config, "background write-back would begin at the limit of writers")
-                .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
-                .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));
+            return Err(Error::new(
+                Kind::Config,
+                "background write-back would begin at the limit of writers",
+            )
+            .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
+            .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));
         }
         Ok(())
     }

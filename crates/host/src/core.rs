@@ -57,19 +57,27 @@ impl Core {
         }
     }
 
-    /// A bio of pages of a file.
-    pub fn page_bio(&self, op: Op, inode: u32, page: u64, sector: u64, pages: u64, flags: Flags, cause: Cause) -> BioRequest {
+    /// A bio of pages of a file, from page `first` on, that lie at a sector.
+    pub fn page_bio(
+        &self,
+        op: Op,
+        (inode, first): (u32, u64),
+        sector: u64,
+        pages: u64,
+        cause: Cause,
+    ) -> BioRequest {
         let file = self.cache.inode(inode);
+        let sectors = (pages * PAGE_SECTORS) as u32;
         BioRequest {
             op,
-            flags,
+            flags: Flags::empty(),
             sector,
-            sectors: (pages * PAGE_SECTORS) as u32,
+            sectors,
             mount: file.mount,
             class: file.class,
             cause,
-            content: Content::Pages { inode, page: page as u32 },
-            note: (op == Op::Write).then(|| BlockNote::new(Role::Data, (pages * PAGE_SECTORS) as u32)),
+            content: Content::Pages { inode, page: first as u32 },
+            note: (op == Op::Write).then(|| BlockNote::new(Role::Data, sectors)),
         }
     }
 }

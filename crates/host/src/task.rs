@@ -118,7 +118,7 @@ impl Task {
 /// All tasks, and those whose next step is due.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    tasks: Vec<Task>,
+    all: Vec<Task>,
     idle: Vec<TaskId>,
     ready: VecDeque<TaskId>,
 }
@@ -127,10 +127,10 @@ impl Tasks {
     /// Begins a task; its first step is due.
     pub fn begin(&mut self, work: Work, now: Nanos) -> TaskId {
         let id = self.idle.pop().unwrap_or_else(|| {
-            self.tasks.push(Task::new());
-            self.tasks.len() as TaskId - 1
+            self.all.push(Task::new());
+            self.all.len() as TaskId - 1
         });
-        let task = &mut self.tasks[id as usize];
+        let task = &mut self.all[id as usize];
         let mut requests = std::mem::take(&mut task.requests);
         requests.clear();
         *task = Task { work, requests, begun: now, since: now, ..Task::new() };
@@ -141,13 +141,13 @@ impl Tasks {
     /// The next task whose step is due; its time up to now is counted.
     pub fn next_ready(&mut self, now: Nanos) -> Option<TaskId> {
         let id = self.ready.pop_front()?;
-        self.tasks[id as usize].settle(now);
+        self.all[id as usize].settle(now);
         Some(id)
     }
 
     /// The task waits for what it awaits by now.
     pub fn wait(&mut self, id: TaskId, wait: Wait) {
-        let task = &mut self.tasks[id as usize];
+        let task = &mut self.all[id as usize];
         task.wait = wait;
         if task.pending == 0 {
             self.ready.push_back(id);
@@ -156,27 +156,27 @@ impl Tasks {
 
     /// There is no next step.
     pub fn end(&mut self, id: TaskId) {
-        self.tasks[id as usize].work = Work::Idle;
+        self.all[id as usize].work = Work::Idle;
         self.idle.push(id);
     }
 
     /// The task awaits one thing more, which the limit of requests holds back or not.
     pub fn await_one(&mut self, id: TaskId, held: bool) {
-        let task = &mut self.tasks[id as usize];
+        let task = &mut self.all[id as usize];
         task.pending += 1;
         task.held += u32::from(held);
     }
 
     /// One thing that was held back is no longer.
     pub fn admitted(&mut self, id: TaskId, now: Nanos) {
-        let task = &mut self.tasks[id as usize];
+        let task = &mut self.all[id as usize];
         task.settle(now);
         task.held -= 1;
     }
 
     /// One thing that it awaits is there, with the request that brought it.
     pub fn arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
-        let task = &mut self.tasks[id as usize];
+        let task = &mut self.all[id as usize];
         if let Some(request) = request
             && matches!(task.work, Work::Operation(..) | Work::Filesystem(..))
             && task.requests.last() != Some(&request)
@@ -191,9 +191,9 @@ impl Tasks {
 
     /// What others waited for counts for this task, too.
     pub fn share_requests(&mut self, from: TaskId, to: TaskId) {
-        let mut theirs = std::mem::take(&mut self.tasks[to as usize].requests);
-        theirs.extend_from_slice(&self.tasks[from as usize].requests);
-        self.tasks[to as usize].requests = theirs;
+        let mut theirs = std::mem::take(&mut self.all[to as usize].requests);
+        theirs.extend_from_slice(&self.all[from as usize].requests);
+        self.all[to as usize].requests = theirs;
     }
 
     /// Whether the next step of a task is due.
@@ -203,19 +203,19 @@ impl Tasks {
 
     /// Whether it awaits something.
     pub fn awaits(&self, id: TaskId) -> bool {
-        self.tasks[id as usize].pending > 0
+        self.all[id as usize].pending > 0
     }
 }
 
 impl std::ops::Index<TaskId> for Tasks {
     type Output = Task;
     fn index(&self, id: TaskId) -> &Task {
-        &self.tasks[id as usize]
+        &self.all[id as usize]
     }
 }
 
 impl std::ops::IndexMut<TaskId> for Tasks {
     fn index_mut(&mut self, id: TaskId) -> &mut Task {
-        &mut self.tasks[id as usize]
+        &mut self.all[id as usize]
     }
 }

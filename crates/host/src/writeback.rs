@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use emmclab_base::{Flags, Nanos, Op};
 
-use crate::block::BioId;
 use crate::cache::PAGE_SECTORS;
 use crate::core::Core;
 use crate::filesystem::Filesystem;
@@ -44,7 +43,12 @@ pub(crate) struct Left {
 }
 
 /// Submits dirty pages of a file.
-pub(crate) fn write_pages<F: Filesystem + ?Sized>(core: &mut Core, fs: &mut F, inode: u32, round: &Round) -> Left {
+pub(crate) fn write_pages<F: Filesystem + ?Sized>(
+    core: &mut Core,
+    fs: &mut F,
+    inode: u32,
+    round: &Round,
+) -> Left {
     if let Some(task) = round.waiter {
         let Core { cache, queue, tasks, .. } = core;
         cache.writing(inode, |bio| {
@@ -56,7 +60,7 @@ pub(crate) fn write_pages<F: Filesystem + ?Sized>(core: &mut Core, fs: &mut F, i
         && let Some(first) = core.cache.next_dirty(inode, at)
     {
         let mut end = first;
-        while u64::from(end - first) < left && core.cache.dirty_state(inode, end) == Some(None) {
+        while u64::from(end - first) < left && core.cache.is_writable(inode, end) {
             end += 1;
         }
         if end == first {
@@ -104,8 +108,10 @@ fn submit(core: &mut Core, inode: u32, page: u64, sector: u64, pages: u64, round
     while done < pages {
         let count = (pages - done).min(most);
         let first = page + done;
-        let bio = core.page_bio(Op::Write, inode, first, sector + done * PAGE_SECTORS, count, flags, round.cause);
-        let id: BioId = core.submit(bio);
+        let mut bio =
+            core.page_bio(Op::Write, (inode, first), sector + done * PAGE_SECTORS, count, round.cause);
+        bio.flags = flags;
+        let id = core.submit(bio);
         for index in first..first + count {
             core.cache.begin_write(inode, index as u32, id);
         }
@@ -124,6 +130,8 @@ pub(crate) struct Flusher {
     running: bool,
     /// Whether something was written since the round began.
     progress: bool,
+    /// Whether a round wrote nothing, since all that is dirty is on its way once already: another one comes after the next event.
+    stuck: bool,
     /// When it looks for expired data next; `None` while nothing is dirty.
     next: Option<Nanos>,
 }
@@ -134,12 +142,19 @@ impl Flusher {
         self.next
     }
 
+    /// Something happened: another round may find something to write.
+    pub fn wake(&mut self) {
+        self.stuck = false;
+    }
+
     /// Begins to run where too much is dirty, and looks at the clock where something is.
     pub fn look(&mut self, core: &mut Core, mounts: &[Box<dyn Filesystem>]) {
-        if self.next.is_none() && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some())) {
+        if self.next.is_none()
+            && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some()))
+        {
             self.next = Some(core.now + core.config.writeback_interval());
         }
-        if core.cache.dirty() > core.config.background_pages() {
+        if core.cache.dirty() > core.config.background_pages() && !self.stuck {
             self.run(core);
         }
     }
@@ -187,7 +202,7 @@ impl Flusher {
             core.cache.dirty_before(core.now, &mut self.files);
         }
         let Some(&inode) = self.files.front() else {
-            self.running = false;
+            (self.running, self.stuck) = (false, !self.progress);
             return Step::Done;
         };
         if core.cache.next_dirty(inode, 0).is_some() {

@@ -128,8 +128,8 @@ impl Queue {
         if asked.op != Op::Flush {
             asked.sector = self.device_sector(asked.mount, asked.sector);
         }
-        let drain =
-            self.barrier == Barrier::Drain && (asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH));
+        let drain = self.barrier == Barrier::Drain
+            && (asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH));
         if self.barrier == Barrier::Drain {
             asked.flags -= Flags::PREFLUSH | Flags::FUA;
         }
@@ -161,15 +161,12 @@ impl Queue {
             pool: u8::from(op != Op::Read && !flags.contains(Flags::SYNC)),
             drain,
         };
-        let request = match self.free_entries.pop() {
-            Some(free) => {
-                self.entries[free as usize] = entry;
-                free
-            }
-            None => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
-            }
+        let request = if let Some(free) = self.free_entries.pop() {
+            self.entries[free as usize] = entry;
+            free
+        } else {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
         };
         self.bios[slot as usize].request = request;
         self.plug.push(request);
@@ -220,7 +217,9 @@ impl Queue {
         for pool in 0..2 {
             while let Some(&request) = self.held[pool].front() {
                 // A merge needs no request.
-                if self.behind.is_empty() && !self.entries[request as usize].drain && self.merge(request, tasks, now)
+                if self.behind.is_empty()
+                    && !self.entries[request as usize].drain
+                    && self.merge(request, tasks, now)
                 {
                     self.held[pool].pop_front();
                     continue;
@@ -299,7 +298,9 @@ impl Queue {
 
     fn mergeable(&self, one: u32, other: u32) -> bool {
         let (one, other) = (&self.entries[one as usize], &self.entries[other as usize]);
-        one.op == other.op && self.fits(one, &self.bios[other.first as usize].asked, other.sectors) && !other.drain
+        one.op == other.op
+            && self.fits(one, &self.bios[other.first as usize].asked, other.sectors)
+            && !other.drain
     }
 
     /// Whether a run of sectors may be a part of the request: equal operation, mount, class of contents, no order asked for.
@@ -350,7 +351,8 @@ impl Queue {
         else {
             return false;
         };
-        let (first, last, sectors, sync) = (entry.first, entry.last, entry.sectors, entry.flags & Flags::SYNC);
+        let (first, last, sectors, sync) =
+            (entry.first, entry.last, entry.sectors, entry.flags & Flags::SYNC);
         self.tell_admitted(first, tasks, now);
         let mut at = first;
         while at != NONE {

@@ -276,11 +276,10 @@ impl Cache {
         None
     }
 
-    /// Whether a page is dirty; where it is also on its way to the device, the bio.
-    pub fn dirty_state(&self, inode: u32, index: u32) -> Option<Option<BioId>> {
-        let slot = self.inodes[inode as usize].pages.get(index)?;
-        let page = &self.pages[slot as usize];
-        (page.state & DIRTY != 0).then(|| (page.state & WRITEBACK != 0).then_some(page.bio))
+    /// Whether a page is dirty and not on its way to the device.
+    pub fn is_writable(&self, inode: u32, index: u32) -> bool {
+        let slot = self.inodes[inode as usize].pages.get(index);
+        slot.is_some_and(|slot| self.pages[slot as usize].state & (DIRTY | WRITEBACK) == DIRTY)
     }
 
     /// A dirty page goes to the device with this bio.

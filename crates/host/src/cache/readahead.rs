@@ -22,8 +22,10 @@ pub(crate) struct Window {
 impl ReadAhead {
     /// The window for a page that is missing, of which `asked` pages are wanted. `most` pages make the largest window.
     pub fn missing(&mut self, page: u64, asked: u64, most: u64) -> Window {
-        let sequential = page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
-        let expected = self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
+        let sequential =
+            page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
+        let expected =
+            self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
         if expected && page != 0 {
             return self.next(most);
         }

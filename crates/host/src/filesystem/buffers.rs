@@ -56,7 +56,10 @@ impl Buffers {
             let home = core.await_bio(buffer.home, task);
             return !core.await_bio(buffer.copy, task) && !home;
         }
-        let home = core.submit_for(BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)), task);
+        let home = core.submit_for(
+            BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)),
+            task,
+        );
         self.blocks.insert(block, Buffer { home, ..Buffer::new(Role::Metadata) });
         false
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use emmclab_base::{Error, Kind, Nanos, Ranges, Result, Role};
 
-use crate::block::BioRequest;
+use crate::block::{BioId, BioRequest};
 use crate::core::Core;
 use crate::finished::Wait;
 use crate::mount::Mount;
@@ -58,6 +58,8 @@ pub(super) struct Fat32 {
     mount: u16,
     barrier: bool,
     discard: bool,
+    /// Clusters that are free when their discard is complete.
+    discarding: Vec<(u64, u64, BioId)>,
     /// Pages of a cluster.
     cluster: u64,
     /// Sectors of a table, and the first page of the first cluster.
@@ -98,6 +100,7 @@ impl Fat32 {
             mount: number,
             barrier: !mount.options.no_barrier,
             discard: mount.options.discard,
+            discarding: Vec::new(),
             cluster,
             table,
             data,
@@ -191,13 +194,27 @@ impl Fat32 {
         file.extents.remove(from, u64::MAX);
         file.pages = file.pages.min(from);
         for (from, to) in runs {
-            self.free.give(from, to);
             self.change_table(core.now, from..to);
             if self.discard {
                 let (sector, sectors) = (self.page_of(from) * 8, ((to - from) * self.cluster * 8) as u32);
-                core.submit(BioRequest::discard(self.mount, sector, sectors, Cause::WriteBack));
+                let bio = core.submit(BioRequest::discard(self.mount, sector, sectors, Cause::WriteBack));
+                self.discarding.push((from, to, bio));
+            } else {
+                self.free.give(from, to);
             }
         }
+    }
+
+    /// Clusters whose discard is complete can be used again.
+    fn reclaim(&mut self, core: &Core) {
+        let free = &mut self.free;
+        self.discarding.retain(|(from, to, bio)| {
+            let waits = core.queue.in_flight(*bio);
+            if !waits {
+                free.give(*from, *to);
+            }
+            waits
+        });
     }
 
     fn note_change(&mut self, inode: u32, now: Nanos, length: bool) {
@@ -317,6 +334,7 @@ impl Filesystem for Fat32 {
     }
 
     fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        self.reclaim(core);
         let name = self.files[inode as usize].name;
         if !self.ready(core, task, &[name]) {
             return Step::Wait(Wait::Read);
@@ -339,7 +357,14 @@ impl Filesystem for Fat32 {
         Step::Done
     }
 
-    fn rename(&mut self, core: &mut Core, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> Step {
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
         let old = self.files[inode as usize].name;
         if !self.ready(core, task, &[old]) {
             return Step::Wait(Wait::Read);
@@ -362,6 +387,7 @@ impl Filesystem for Fat32 {
     }
 
     fn begin_write(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
+        self.reclaim(core);
         let entry = self.next_entry();
         if self.ready(core, task, &[entry]) { Step::Done } else { Step::Wait(Wait::Read) }
     }

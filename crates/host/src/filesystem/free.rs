@@ -39,7 +39,11 @@ impl FreeBlocks {
 
     /// How many blocks from this one on are free, at most `most`.
     pub fn free_at(&self, block: u64, most: u64) -> u64 {
-        self.runs.find(block, block + most).next().filter(|(from, ..)| *from == block).map_or(0, |(from, to, ())| to - from)
+        self.runs
+            .find(block, block + most)
+            .next()
+            .filter(|(from, ..)| *from == block)
+            .map_or(0, |(from, to, ())| to - from)
     }
 
     /// The lowest block in `low..high` of the smallest buddy that holds `want` blocks. Buddies are aligned runs of a power of two, into which
@@ -99,7 +103,10 @@ mod tests {
         assert_eq!(free.find(5, 16, 16), Some((32, 16)));
         assert_eq!(free.find(50, 16, 16), Some((32, 16)));
         assert_eq!(free.find(0, 100, 4), Some((20, 40)));
-        assert_eq!((free.find_buddy(0, 64, 4), free.find_buddy(0, 64, 16), free.find_buddy(0, 64, 33)), (Some(4), Some(32), None));
+        assert_eq!(
+            (free.find_buddy(0, 64, 4), free.find_buddy(0, 64, 16), free.find_buddy(0, 64, 33)),
+            (Some(4), Some(32), None)
+        );
         free.take(20, 60);
         assert_eq!((free.find(30, 4, 1), free.free_at(4, 100), free.len()), (Some((3, 4)), 6, 7));
     }

@@ -191,7 +191,8 @@ impl Lfs {
 
     /// A block of a table or of the pack, by page of the partition.
     fn write_page(&mut self, core: &mut Core, task: TaskId, page: u64, role: Role, flags: Flags) {
-        let mut write = BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
+        let mut write =
+            BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
         write.flags |= Flags::SYNC | flags;
         write.note = Some(BlockNote::new(role, PAGE_SECTORS as u32));
         core.submit_for(write, task);
@@ -221,8 +222,10 @@ impl Lfs {
             }
             1 => {
                 if self.changed_nodes.len() > PACK_ADDRESSES {
-                    let hashed = |(object, node): &(u32, u32)| u64::from(object & !OWN) + (u64::from(*node) << 20);
-                    let blocks: BTreeSet<u64> = self.changed_nodes.iter().map(|one| hashed(one) / ADDRESSES).collect();
+                    let hashed =
+                        |(object, node): &(u32, u32)| u64::from(object & !OWN) + (u64::from(*node) << 20);
+                    let blocks: BTreeSet<u64> =
+                        self.changed_nodes.iter().map(|one| hashed(one) / ADDRESSES).collect();
                     let size = (self.log.len() * self.segment_pages).div_ceil(ADDRESSES);
                     let blocks: BTreeSet<u64> = blocks.into_iter().map(|block| block % size).collect();
                     for block in blocks {
@@ -231,7 +234,8 @@ impl Lfs {
                     self.changed_nodes.clear();
                 }
                 if self.changed_segments.len() > PACK_SEGMENTS {
-                    let blocks: BTreeSet<u64> = self.changed_segments.iter().map(|at| at / SEGMENTS).collect();
+                    let blocks: BTreeSet<u64> =
+                        self.changed_segments.iter().map(|at| at / SEGMENTS).collect();
                     for block in blocks {
                         let page = (self.table + block).min(self.addresses - 1);
                         self.write_page(core, task, page, Role::Metadata, Flags::empty());
@@ -368,7 +372,14 @@ impl Filesystem for Lfs {
         Step::Done
     }
 
-    fn rename(&mut self, core: &mut Core, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> Step {
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
         if !self.has_free(core, task) {
             return Step::Wait(Wait::Journal);
         }

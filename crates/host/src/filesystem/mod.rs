@@ -45,7 +45,14 @@ pub(crate) trait Filesystem {
     fn truncate(&mut self, core: &mut Core, task: TaskId, inode: u32, pages: u64) -> Step;
 
     /// Moves a name from one folder to another, which is that of the file by then; a file of that name loses it.
-    fn rename(&mut self, core: &mut Core, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> Step;
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step;
 
     /// Nobody has the file open any more.
     fn closed(&mut self, inode: u32);

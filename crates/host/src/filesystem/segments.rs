@@ -14,6 +14,8 @@ use crate::task::TaskId;
 const NODE: u32 = 1 << 31;
 /// Segments that stay free beside what one turn of write-back takes: one for each log, and two for cleaning.
 const SPARE: u64 = 5;
+/// Sectors of the largest partition, 128 GB: the owner of each page is kept in memory.
+const LARGEST: u64 = 1 << 28;
 /// Pages that are placed between two looks at the free segments.
 const TURN: u64 = 1024;
 
@@ -62,7 +64,7 @@ pub(super) struct Segments {
     /// First page of the log on the partition, pages of a segment.
     first: u64,
     pages: u64,
-    segments: Vec<Segment>,
+    all: Vec<Segment>,
     owners: Vec<Owner>,
     free: VecDeque<u32>,
     heads: [Option<u32>; 3],
@@ -82,16 +84,24 @@ impl Segments {
     pub fn new(number: u16, mount: &Mount, first: u64, pages: u64) -> Result<Self> {
         let count = (mount.sectors / PAGE_SECTORS).saturating_sub(first) / pages;
         let least = 4 * (SPARE + TURN.div_ceil(pages));
+        if mount.sectors > LARGEST {
+            return Err(Error::new(Kind::Config, "too large for a log of segments")
+                .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
+                .hint(format!("use a partition of at most {LARGEST} sectors")));
+        }
         if count < least {
             return Err(Error::new(Kind::Config, "too small for a log of segments")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
-                .hint(format!("use a partition of {} sectors or more", (first + least * pages) * PAGE_SECTORS)));
+                .hint(format!(
+                    "use a partition of {} sectors or more",
+                    (first + least * pages) * PAGE_SECTORS
+                )));
         }
         Ok(Self {
             mount: number,
             first,
             pages,
-            segments: vec![Segment::default(); count as usize],
+            all: vec![Segment::default(); count as usize],
             owners: vec![NOBODY; (count * pages) as usize],
             free: (0..count as u32).collect(),
             heads: [None; 3],
@@ -105,7 +115,7 @@ impl Segments {
 
     /// How many segments there are.
     pub fn len(&self) -> u64 {
-        self.segments.len() as u64
+        self.all.len() as u64
     }
 
     /// Pages that may be alive beside those that are, so that cleaning always finds room.
@@ -148,19 +158,20 @@ impl Segments {
 
     /// The next pages of a head, at most `count`.
     fn append(&mut self, head: Head, count: u64) -> (u64, u64) {
-        let open = self.heads[head as usize].filter(|at| u64::from(self.segments[*at as usize].written) < self.pages);
+        let open =
+            self.heads[head as usize].filter(|at| u64::from(self.all[*at as usize].written) < self.pages);
         let at = open.unwrap_or_else(|| {
             if let Some(full) = self.heads[head as usize] {
-                self.segments[full as usize].open = false;
+                self.all[full as usize].open = false;
             }
             let next = self.free.pop_front();
             assert!(next.is_some(), "segments are kept free for every turn of write-back");
             let next = next.unwrap_or(0);
-            self.segments[next as usize] = Segment { open: true, ..Segment::default() };
+            self.all[next as usize] = Segment { open: true, ..Segment::default() };
             self.heads[head as usize] = Some(next);
             next
         });
-        let segment = &mut self.segments[at as usize];
+        let segment = &mut self.all[at as usize];
         let taken = count.min(self.pages - u64::from(segment.written));
         let from = u64::from(at) * self.pages + u64::from(segment.written);
         segment.written += taken as u32;
@@ -172,7 +183,7 @@ impl Segments {
     /// A page of the log is no longer needed.
     fn drop_page(&mut self, page: u64) {
         self.owners[page as usize] = NOBODY;
-        self.segments[(page / self.pages) as usize].live -= 1;
+        self.all[(page / self.pages) as usize].live -= 1;
         self.live -= 1;
     }
 
@@ -237,10 +248,15 @@ impl Segments {
     /// Chooses the segment with the least alive and reads that. False where no segment is worth it.
     pub fn begin_clean(&mut self, core: &mut Core, task: TaskId) -> bool {
         let full = |segment: &Segment| {
-            !segment.open && !segment.retired && u64::from(segment.written) == self.pages && u64::from(segment.live) < self.pages
+            !segment.open
+                && !segment.retired
+                && u64::from(segment.written) == self.pages
+                && u64::from(segment.live) < self.pages
         };
-        let candidates = self.segments.iter().enumerate().filter(|(_, segment)| full(segment));
-        let Some((victim, _)) = candidates.min_by_key(|(at, segment)| (segment.live, *at)) else { return false };
+        let candidates = self.all.iter().enumerate().filter(|(_, segment)| full(segment));
+        let Some((victim, _)) = candidates.min_by_key(|(at, segment)| (segment.live, *at)) else {
+            return false;
+        };
         self.victim = Some(victim as u32);
         let from = victim as u64 * self.pages;
         self.moving.clear();
@@ -253,7 +269,10 @@ impl Segments {
                     continue;
                 }
                 let cause = core.cause(task);
-                core.submit_for(BioRequest::read(self.mount, self.sector(page), PAGE_SECTORS as u32, cause), task);
+                core.submit_for(
+                    BioRequest::read(self.mount, self.sector(page), PAGE_SECTORS as u32, cause),
+                    task,
+                );
             }
         }
         true
@@ -286,9 +305,13 @@ impl Segments {
     pub fn retire(&mut self) -> Vec<(u64, u32)> {
         self.victim = None;
         let mut retired = Vec::new();
-        for at in 0..self.segments.len() {
-            let segment = &mut self.segments[at];
-            if segment.live == 0 && u64::from(segment.written) == self.pages && !segment.open && !segment.retired {
+        for at in 0..self.all.len() {
+            let segment = &mut self.all[at];
+            if segment.live == 0
+                && u64::from(segment.written) == self.pages
+                && !segment.open
+                && !segment.retired
+            {
                 segment.retired = true;
                 retired.push((self.sector(at as u64 * self.pages), (self.pages * PAGE_SECTORS) as u32));
             }
@@ -298,7 +321,7 @@ impl Segments {
 
     /// Retired segments may be used again.
     pub fn release(&mut self) {
-        for (at, segment) in self.segments.iter_mut().enumerate() {
+        for (at, segment) in self.all.iter_mut().enumerate() {
             if segment.retired {
                 *segment = Segment::default();
                 self.free.push_back(at as u32);
@@ -308,7 +331,13 @@ impl Segments {
 }
 
 /// Appends pages of a file to the data head; those that had no place come out of what was set aside.
-pub(super) fn place_counted(log: &mut Segments, reserved: &mut u64, inode: u32, page: u64, count: u64) -> (u64, u64) {
+pub(super) fn place_counted(
+    log: &mut Segments,
+    reserved: &mut u64,
+    inode: u32,
+    page: u64,
+    count: u64,
+) -> (u64, u64) {
     let live = log.live;
     let placed = log.place(Head::Data, inode, page, count);
     *reserved = reserved.saturating_sub(log.live - live);

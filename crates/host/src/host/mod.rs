@@ -81,7 +81,11 @@ impl Host {
     pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
         let name = self.names.get(file)?;
         if name.inode.is_some() {
-            return Err(Error::new(Kind::Value, "the file exists").of_field("file", 0, file.0.to_string().as_bytes()));
+            return Err(Error::new(Kind::Value, "the file exists").of_field(
+                "file",
+                0,
+                file.0.to_string().as_bytes(),
+            ));
         }
         let mount = usize::from(name.spec.mount.0);
         self.check_room(mount, bytes.div_ceil(PAGE_BYTES))?;
@@ -110,7 +114,8 @@ impl Host {
         let (mut found, mut page, end) = (Vec::new(), 0, known.end.div_ceil(PAGE_BYTES));
         while page < end {
             if let Some((sector, run)) = self.mounts[mount].map(inode, page) {
-                let (sector, pages) = (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
+                let (sector, pages) =
+                    (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
                 found.push(Extent { page, sector, pages });
                 page += pages;
             } else {
@@ -201,6 +206,7 @@ impl Host {
 
     /// Runs tasks until each waits.
     fn run(&mut self) {
+        self.flusher.wake();
         loop {
             while let Some(task) = self.core.tasks.next_ready(self.core.now) {
                 self.step(task);
@@ -210,7 +216,9 @@ impl Host {
             while let Some(completed) = self.core.queue.drained(&mut self.core.tasks, self.core.now) {
                 self.core.finish(completed);
             }
-            if !self.throttled.is_empty() && self.core.cache.unwritten() < self.core.config.dirty_pages() * 15 / 16 {
+            if !self.throttled.is_empty()
+                && self.core.cache.unwritten() < self.core.config.dirty_pages() * 15 / 16
+            {
                 for task in self.throttled.drain(..) {
                     self.core.tasks.arrived(task, None);
                 }
@@ -272,8 +280,11 @@ impl Host {
 
     fn full(&self, mount: usize, pages: u64) -> Error {
         let free = self.mounts[mount].free_pages() * 4;
-        Error::new(Kind::Value, format!("no space: mount {mount} has {free} KB free, and {} KB are needed", pages * 4))
-            .hint("use a larger partition, or less data")
+        Error::new(
+            Kind::Value,
+            format!("no space: mount {mount} has {free} KB free, and {} KB are needed", pages * 4),
+        )
+        .hint("use a larger partition, or less data")
     }
 }
 
@@ -287,12 +298,24 @@ fn check_mounts(mounts: &[Mount]) -> Result<()> {
     for (number, mount) in mounts.iter().enumerate() {
         let first = mount.first_sector;
         if !first.is_multiple_of(8) {
-            return fault("first_sector", first, format!("mount {number} begins inside a page"), "use a multiple of 8");
+            return fault(
+                "first_sector",
+                first,
+                format!("mount {number} begins inside a page"),
+                "use a multiple of 8",
+            );
         }
-        if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 52) {
-            return fault("sectors", mount.sectors, format!("mount {number} is too large"), "end it before 2 EB");
+        if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 40 || mount.sectors > 1 << 31) {
+            return fault(
+                "sectors",
+                mount.sectors,
+                format!("mount {number} is too large"),
+                "use at most 1 TB",
+            );
         }
-        let meets = |other: &Mount| first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors;
+        let meets = |other: &Mount| {
+            first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors
+        };
         if let Some(other) = mounts[..number].iter().position(meets) {
             let problem = format!("mount {number} overlaps mount {other}");
             return fault("first_sector", first, problem, "give each mount sectors of its own");

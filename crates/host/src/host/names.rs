@@ -2,10 +2,23 @@
 
 use emmclab_base::{Error, Kind, Result};
 
-use crate::operation::{FileId, FileSpec, MountId};
+use crate::operation::{FileId, FileSpec, FolderId, MountId};
 
 /// The most paths that a host knows.
 const MOST: u32 = 1 << 24;
+
+/// The most folders of a mount.
+const FOLDERS: u32 = 1 << 16;
+
+/// Checks the number of a folder.
+pub(super) fn check_folder(folder: FolderId) -> Result<()> {
+    if folder.0 < FOLDERS {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Value, "the number of the folder is too high")
+        .of_field("folder", 0, folder.0.to_string().as_bytes())
+        .hint(format!("use less than {FOLDERS}")))
+}
 
 /// A path.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +45,11 @@ impl Names {
                 .hint(format!("there are {mounts}, numbered from 0")));
         }
         if file.0 >= MOST {
-            return Err(fault("the number of the file is too high", file).hint(format!("use less than {MOST}")));
+            return Err(
+                fault("the number of the file is too high", file).hint(format!("use less than {MOST}"))
+            );
         }
+        check_folder(spec.folder)?;
         let at = file.0 as usize;
         if self.0.len() <= at {
             self.0.resize(at + 1, None);

@@ -12,6 +12,7 @@ use crate::task::{Step, TaskId};
 use crate::writeback::write_all;
 
 use super::Host;
+use super::names::check_folder;
 
 /// The longest file, in bytes.
 const LONGEST: u64 = 1 << 43;
@@ -68,7 +69,7 @@ impl Host {
             FileOp::Fsync { file, .. } => self.usable(file).map(of),
             FileOp::Unlink { file } => {
                 let inode = self.usable(file)?;
-                if self.core.cache.inode(inode).linked { Ok(of(inode)) } else { Err(self.gone(file)) }
+                if self.core.cache.inode(inode).linked { Ok(of(inode)) } else { Err(gone(file)) }
             }
             FileOp::Close { file } => {
                 let inode = self.names.inode(file)?;
@@ -81,7 +82,7 @@ impl Host {
                 let inode = self.usable(from)?;
                 let (source, target) = (self.names.get(from)?, self.names.get(to)?);
                 if !self.core.cache.inode(inode).linked {
-                    return Err(self.gone(from));
+                    return Err(gone(from));
                 }
                 if source.spec.mount != target.spec.mount || from == to {
                     return Err(fault("the file cannot be renamed to this path", to)
@@ -90,20 +91,23 @@ impl Host {
                 if let Some(replaced) = target.inode {
                     self.usable(to)?;
                     if self.core.cache.inode(replaced).opens > 0 {
-                        return Err(fault("the file that a rename would replace is open", to).hint("close it first"));
+                        return Err(
+                            fault("the file that a rename would replace is open", to).hint("close it first")
+                        );
                     }
                 }
                 Ok(Prepared { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
             }
             FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => {
-                Err(Error::new(Kind::Value, "there is no such mount").of_field("mount", 0, mount.0.to_string().as_bytes()))
+                Err(Error::new(Kind::Value, "there is no such mount").of_field(
+                    "mount",
+                    0,
+                    mount.0.to_string().as_bytes(),
+                ))
             }
-            FileOp::FsyncFolder { .. } | FileOp::Sync => Ok(of(NONE)),
+            FileOp::FsyncFolder { folder, .. } => check_folder(folder).map(|()| of(NONE)),
+            FileOp::Sync => Ok(of(NONE)),
         }
-    }
-
-    fn gone(&self, file: FileId) -> Error {
-        fault("the file was removed", file).hint("create it first")
     }
 
     /// The file that a path names, unless another caller is just making it.
@@ -131,6 +135,10 @@ impl Host {
             } else {
                 pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
                 page += 1;
+                // A write that is far too long is not counted to its end.
+                if pages > fs.free_pages() {
+                    break;
+                }
             }
         }
         self.check_room(mount, pages)?;
@@ -245,8 +253,11 @@ impl Host {
             return Step::Done;
         }
         let (making, fs) = (file.making, &mut self.mounts[usize::from(file.mount)]);
-        let step =
-            if making { fs.create(&mut self.core, task, inode) } else { fs.lookup(&mut self.core, task, inode) };
+        let step = if making {
+            fs.create(&mut self.core, task, inode)
+        } else {
+            fs.lookup(&mut self.core, task, inode)
+        };
         if step == Step::Done {
             let file = self.core.cache.inode_mut(inode);
             file.making = false;
@@ -399,7 +410,8 @@ impl Host {
             return Step::Wait(Wait::File);
         }
         let file = self.core.cache.inode(inode);
-        if file.linked {
+        // Another operation may have removed or renamed it meanwhile.
+        if file.linked && self.names.inode(path).is_ok_and(|named| named == inode) {
             let mount = usize::from(file.mount);
             if let Step::Wait(wait) = self.mounts[mount].unlink(&mut self.core, task, inode) {
                 return Step::Wait(wait);
@@ -492,6 +504,10 @@ impl Host {
 
 fn fault(problem: &str, file: FileId) -> Error {
     Error::new(Kind::Value, problem).of_field("file", 0, file.0.to_string().as_bytes())
+}
+
+fn gone(file: FileId) -> Error {
+    fault("the file was removed", file).hint("create it first")
 }
 
 fn check_length(file: FileId, offset: u64, bytes: u64) -> Result<()> {

@@ -81,7 +81,8 @@ impl Host {
             };
             let run = run.min(end - at).min(most);
             let missing = (1..run).find(|step| self.core.cache.has(inode, (at + step) as u32)).unwrap_or(run);
-            let bio = self.core.page_bio(Op::Read, inode, at, sector, missing, flags, cause);
+            let mut bio = self.core.page_bio(Op::Read, (inode, at), sector, missing, cause);
+            bio.flags = flags;
             let id = self.core.submit(bio);
             for page in at..at + missing {
                 self.core.cache.insert(inode, page as u32, Some(id));
@@ -140,6 +141,8 @@ impl Host {
     /// Whether a write to a part of a page needs what the device has of it.
     pub(super) fn must_be_read(&self, inode: u32, page: u64, whole: bool) -> bool {
         let file = self.core.cache.inode(inode);
-        !whole && page * PAGE_BYTES < file.size && self.mounts[usize::from(file.mount)].map(inode, page).is_some()
+        !whole
+            && page * PAGE_BYTES < file.size
+            && self.mounts[usize::from(file.mount)].map(inode, page).is_some()
     }
 }

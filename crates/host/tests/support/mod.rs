@@ -1,10 +1,13 @@
 //! A device that completes what it likes, and what of it would survive a cut of power.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
 use emmclab_host::{
-    BlockRequest, BlockRequestId, BlockRequests, CallerId, FileOp, Finished, FinishedOps, Host, HostConfig, Mount,
+    BlockRequest, BlockRequestId, BlockRequests, CallerId, FileOp, Finished, FinishedOps, Host, HostConfig,
+    Mount,
 };
 
 /// A command at the device.
@@ -14,13 +17,15 @@ pub struct Command {
     pub notes: Vec<BlockNote>,
     /// When it was submitted to the device, in events.
     pub issued: u64,
+    /// What a flush makes durable: pages, and when the write of each was submitted.
+    covers: Vec<(u64, u64)>,
 }
 
 /// What a page of eight sectors holds on the device, as the times of the writes to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// When the last write that is complete was issued, and when it was completed.
-    written: Option<(u64, u64)>,
+    /// When the last write that is complete was issued.
+    written: Option<u64>,
     /// When the last durable write was issued.
     durable: Option<u64>,
 }
@@ -73,14 +78,20 @@ impl Device {
         host.take_requests(&mut requests);
         for request in &requests.requests {
             self.events += 1;
-            let command =
-                Command { request: request.clone(), notes: requests.notes(request).to_vec(), issued: self.events };
+            let flushes = request.request.op == Op::Flush || request.request.flags.contains(Flags::PREFLUSH);
+            let covers = if flushes { self.complete_pages() } else { Vec::new() };
+            let notes = requests.notes(request).to_vec();
+            let command = Command { request: request.clone(), notes, issued: self.events, covers };
             self.check(&command);
             let asked = &request.request;
             self.log.push((now, asked.op, asked.sector.0, asked.sectors, asked.flags.0));
             self.under_way.push(command);
             assert!(self.under_way.len() <= self.depth, "more requests than the driver takes");
         }
+    }
+
+    fn complete_pages(&self) -> Vec<(u64, u64)> {
+        self.pages.iter().filter_map(|(number, page)| Some((*number, page.written?))).collect()
     }
 
     fn check(&mut self, command: &Command) {
@@ -134,9 +145,13 @@ impl Device {
                 // Home blocks of what the journal forgets are durable, unless a later transaction holds them.
                 for (forgotten, transaction) in transactions.range(..id) {
                     for home in &transaction.homes {
-                        let later = transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
+                        let later =
+                            transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
                         let durable = self.pages.get(&(home / 8)).is_some_and(|page| page.durable.is_some());
-                        assert!(later || durable, "the journal forgets block {home} of transaction {forgotten}");
+                        assert!(
+                            later || durable,
+                            "the journal forgets block {home} of transaction {forgotten}"
+                        );
                     }
                 }
                 transactions.retain(|one, _| *one >= id);
@@ -154,27 +169,23 @@ impl Device {
         let command = self.under_way.remove(at);
         self.events += 1;
         let asked = &command.request.request;
-        let flushes = asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH);
-        if flushes {
-            for page in self.pages.values_mut() {
-                if let Some((issued, completed)) = page.written
-                    && completed < command.issued
-                {
-                    page.durable = page.durable.max(Some(issued));
-                }
-            }
+        for (page, issued) in &command.covers {
+            let page = self.pages.entry(*page).or_default();
+            page.durable = page.durable.max(Some(*issued));
         }
         if asked.op == Op::Write {
             for page in asked.sector.0 / 8..asked.end().0.div_ceil(8) {
                 let page = self.pages.entry(page).or_default();
-                page.written = Some((command.issued, self.events));
+                page.written = Some(command.issued);
                 if asked.flags.contains(Flags::FUA) || self.plain {
                     page.durable = Some(command.issued);
                 }
             }
             let transactions = &mut self.transactions[usize::from(command.request.mount.0)];
             for note in &command.notes {
-                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else { continue };
+                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else {
+                    continue;
+                };
                 match note.role {
                     Role::Descriptor | Role::Logged | Role::Revoke => transaction.under_way -= 1,
                     Role::Commit => {
@@ -187,6 +198,14 @@ impl Device {
         }
         host.completed(command.request.id, now);
         self.take(host, now);
+    }
+
+    /// Whether a write of this sector is under way.
+    pub fn is_writing(&self, sector: u64) -> bool {
+        self.under_way.iter().any(|one| {
+            let asked = &one.request.request;
+            asked.op == Op::Write && (asked.sector.0..asked.end().0).contains(&sector)
+        })
     }
 
     /// Whether a durable write of this page was issued at `event` or later.
@@ -273,10 +292,10 @@ impl Bench {
         }
     }
 
-    /// Performs one operation alone.
+    /// Performs one operation, and all that are under way.
     pub fn perform(&mut self, operation: &FileOp) -> Finished {
         self.begin(CallerId(1_000), operation).unwrap();
         self.drain();
-        self.finished.last().unwrap().clone()
+        self.finished.iter().rfind(|one| one.caller == CallerId(1_000)).unwrap().clone()
     }
 }

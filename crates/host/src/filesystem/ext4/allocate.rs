@@ -8,7 +8,7 @@ use emmclab_base::{Ranges, Role};
 use crate::core::Core;
 
 use super::Ext4;
-use super::layout::GROUP_BLOCKS;
+use super::layout::{GROUP_BLOCKS, Layout};
 
 /// Files up to this many blocks share a run (`mb_stream_req`).
 const SMALL: u64 = 16;
@@ -85,21 +85,24 @@ impl Ext4 {
     pub(super) fn inode_group(&self, group: u64) -> u64 {
         let groups = self.layout.groups;
         let candidates = (0..groups).map(|step| (group + step) % groups);
-        candidates.into_iter().find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group).unwrap_or(group)
+        candidates
+            .into_iter()
+            .find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group)
+            .unwrap_or(group)
     }
 
     /// Where data of files of this file's folder begins.
     fn data_start(&self, inode: u32) -> u64 {
-        self.layout.group_start(self.layout.data_group(self.files[inode as usize].group))
+        Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
     }
 
     /// A free run of `want` blocks, or the longest one there is: the smallest buddy that holds it in the first group from `from` on that has
     /// one.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
-        let first = self.layout.group_of(from);
+        let first = Layout::group_of(from);
         for step in 0..groups {
-            let start = self.layout.group_start((first + step) % groups);
+            let start = Layout::group_start((first + step) % groups);
             if let Some(block) = self.free.find_buddy(start, start + GROUP_BLOCKS, want) {
                 return (block, want);
             }
@@ -110,7 +113,8 @@ impl Ext4 {
     /// The first block of the run for a page: behind the page before it, else where files of its folder are.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
-        let before = page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
+        let before =
+            page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
         before.map_or_else(|| self.data_start(inode), |block| block as u64 + 1)
     }
 
@@ -137,10 +141,10 @@ impl Ext4 {
             (goal, want)
         } else {
             // Streams go where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
-            self.find(self.layout.group_start(self.last_group), want)
+            self.find(Layout::group_start(self.last_group), want)
         };
         // A run ends with its group.
-        let end = (self.layout.group_of(from) + 1) * GROUP_BLOCKS;
+        let end = (Layout::group_of(from) + 1) * GROUP_BLOCKS;
         let run = Run { from, to: (from + length).min(end) };
         self.free.take(run.from, run.to);
         let taken = Run { from, to: run.to.min(from + count) };
@@ -152,17 +156,17 @@ impl Ext4 {
     }
 
     fn take_shared(&mut self, goal: u64, count: u64) -> Run {
-        let flex = (self.layout.group_of(goal) / super::layout::FLEX) as usize;
+        let flex = (Layout::group_of(goal) / super::layout::FLEX) as usize;
         let run = self.shared[flex];
         if run.to - run.from < count {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
             // The first allocation in a group sets nothing aside: its bitmap was not read when the run was sought.
-            let fresh = std::mem::take(&mut self.fresh[self.layout.group_of(goal) as usize]);
+            let fresh = std::mem::take(&mut self.fresh[Layout::group_of(goal) as usize]);
             let want = if fresh { count } else { SHARED_RUN.max(count) };
             let (from, length) = self.find(goal, want);
-            let end = (self.layout.group_of(from) + 1) * GROUP_BLOCKS;
+            let end = (Layout::group_of(from) + 1) * GROUP_BLOCKS;
             let run = Run { from, to: (from + length).min(end) };
             self.free.take(run.from, run.to);
             self.shared[flex] = run;
@@ -205,12 +209,12 @@ impl Ext4 {
         }
         assert!(run.from < run.to, "space was set aside for every page");
         let taken = run.to - run.from;
-        self.last_group = self.layout.group_of(run.from);
+        self.last_group = Layout::group_of(run.from);
         self.used += taken;
         let file = &mut self.files[inode as usize];
         file.extents.set(page, page + taken, run.from as i64 - page as i64);
         if logged {
-            let group = self.layout.group_of(run.from);
+            let group = Layout::group_of(run.from);
             self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
             self.log_descriptor(core, group);
             self.grow_leaves(core, inode);
@@ -232,7 +236,7 @@ impl Ext4 {
             self.used += 1;
             self.buffers.add(run.from, Role::Metadata);
             self.files[inode as usize].leaves.push(run.from);
-            self.log(core, self.layout.block_bitmap(self.layout.group_of(run.from)), Role::BlockBitmap);
+            self.log(core, self.layout.block_bitmap(Layout::group_of(run.from)), Role::BlockBitmap);
         }
         if needed > 0
             && let Some(leaf) = self.files[inode as usize].leaves.last().copied()
@@ -247,7 +251,10 @@ impl Ext4 {
         let runs: Vec<(u64, u64)> = {
             let block = |page: u64, delta: i64| (page as i64 + delta) as u64;
             let file = &self.files[inode as usize];
-            file.extents.find(page, u64::MAX).map(|(from, to, delta)| (block(from, *delta), block(to, *delta))).collect()
+            file.extents
+                .find(page, u64::MAX)
+                .map(|(from, to, delta)| (block(from, *delta), block(to, *delta)))
+                .collect()
         };
         self.files[inode as usize].extents.remove(page, u64::MAX);
         for (from, to) in runs {
@@ -263,7 +270,7 @@ impl Ext4 {
 
     fn free_run(&mut self, core: &Core, from: u64, to: u64) {
         self.journal.running.freed.push((from, to));
-        let (first, last) = (self.layout.group_of(from), self.layout.group_of(to - 1));
+        let (first, last) = (Layout::group_of(from), Layout::group_of(to - 1));
         for group in first..=last {
             self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
             self.log_descriptor(core, group);

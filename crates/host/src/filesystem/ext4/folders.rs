@@ -5,7 +5,7 @@ use emmclab_base::Role;
 use crate::core::Core;
 use crate::operation::FolderId;
 
-use super::layout::FLEX;
+use super::layout::{FLEX, Layout};
 use super::{Ext4, GROUP_BLOCKS};
 
 /// Names in a block: a name of 12 bytes takes 20.
@@ -140,7 +140,7 @@ impl Ext4 {
         for block in added {
             self.buffers.add(block, Role::Directory);
             self.log(core, block, Role::Directory);
-            let group = self.layout.group_of(block);
+            let group = Layout::group_of(block);
             self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
             self.log_descriptor(core, group);
         }

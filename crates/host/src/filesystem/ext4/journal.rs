@@ -220,7 +220,8 @@ impl Ext4 {
 
     /// Writes the journal's superblock with the tail to be.
     fn write_tail(&mut self, core: &mut Core, task: TaskId, tail: (u32, u64), flags: Flags, cause: Cause) {
-        let mut write = BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
+        let mut write =
+            BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
         write.flags |= flags;
         let (id, block) = tail;
         write.note = Some(BlockNote {
@@ -286,14 +287,15 @@ impl Ext4 {
                 self.journal.commit_sent = true;
                 self.write_commit_block(core, task);
             }
-            3 => {
+            3 => self.discard_freed(core, task),
+            4 => {
                 self.commit_done(core, task);
                 let tail = self.clean(core);
                 let freed = self.journal.tail.map_or(0, |(_, old)| self.journal.distance(old, tail.1));
                 core.tasks[task].part = 0;
                 if freed >= self.journal.largest_transaction() && self.journal.checkpoint_task.is_none() {
                     self.write_tail(core, task, tail, Flags::FUA, Cause::Commit);
-                    core.tasks[task].part = 4;
+                    core.tasks[task].part = 5;
                 }
             }
             _ => {
@@ -314,7 +316,12 @@ impl Ext4 {
         let mut at = self.journal.head;
         let mut revoke_blocks = transaction.revoked.div_ceil(REVOKES);
         while revoke_blocks > 0 {
-            self.write_log(core, task, at, BlockNote { transaction: Some(id), ..BlockNote::new(Role::Revoke, 8) });
+            self.write_log(
+                core,
+                task,
+                at,
+                BlockNote { transaction: Some(id), ..BlockNote::new(Role::Revoke, 8) },
+            );
             at = self.journal.after(at, 1);
             revoke_blocks -= 1;
         }
@@ -360,6 +367,15 @@ impl Ext4 {
         core.submit_for(write, task);
     }
 
+    /// Discards what a durable transaction freed; it is used again after that.
+    fn discard_freed(&mut self, core: &mut Core, task: TaskId) {
+        let Some(transaction) = self.journal.committing.as_ref().filter(|_| self.discard) else { return };
+        for (from, to) in &transaction.freed {
+            let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, Cause::Commit);
+            core.submit_for(bio, task);
+        }
+    }
+
     fn commit_done(&mut self, core: &mut Core, task: TaskId) {
         let Some(transaction) = self.journal.committing.take() else { return };
         self.journal.commit_sent = false;
@@ -372,10 +388,6 @@ impl Ext4 {
         for (from, to) in transaction.freed {
             self.free.give(from, to);
             self.used -= to - from;
-            if self.discard {
-                let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, Cause::Commit);
-                core.submit(bio);
-            }
         }
         self.journal.committed.push_back(Committed { id, first, blocks: transaction.blocks });
         let mut waiting = std::mem::take(&mut self.journal.waiting_for_commit);
@@ -429,7 +441,8 @@ impl Ext4 {
             }
             _ => {
                 self.tail_written();
-                if self.journal.free >= self.journal.promised() + CREDITS + self.journal.largest_transaction() {
+                if self.journal.free >= self.journal.promised() + CREDITS + self.journal.largest_transaction()
+                {
                     self.journal.checkpoint_task = None;
                     for waiter in self.journal.waiting_for_room.drain(..) {
                         core.tasks.arrived(waiter, None);

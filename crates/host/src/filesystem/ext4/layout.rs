@@ -37,13 +37,20 @@ impl Layout {
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
         // Room for growing a thousandfold, in one block of addresses.
-        let kept = (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
+        let kept =
+            (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
         let journal_blocks = match mount.options.journal_mb {
             Some(mb) => u64::from(mb) << 8,
             None => default_journal(blocks),
         };
-        let mut layout =
-            Self { blocks, groups, inodes_per_group, descriptors: kept.max(descriptors), journal: 0, journal_blocks };
+        let mut layout = Self {
+            blocks,
+            groups,
+            inodes_per_group,
+            descriptors: kept.max(descriptors),
+            journal: 0,
+            journal_blocks,
+        };
         let needed = layout.first_data() + journal_blocks + 64;
         if blocks < needed || journal_blocks < 1024 {
             let least = needed.max(2048) * 8;
@@ -54,7 +61,7 @@ impl Layout {
         // In the middle, behind the tables of its flex group.
         let group = groups / 2 / FLEX * FLEX;
         layout.journal = if groups > 2 * FLEX {
-            layout.group_start(group + 1) + layout.overhead(group + 1)
+            Layout::group_start(group + 1) + layout.overhead(group + 1)
         } else {
             layout.first_data() + 5
         };
@@ -64,11 +71,11 @@ impl Layout {
         Ok(layout)
     }
 
-    pub fn group_start(&self, group: u64) -> u64 {
+    pub fn group_start(group: u64) -> u64 {
         group * GROUP_BLOCKS
     }
 
-    pub fn group_of(&self, block: u64) -> u64 {
+    pub fn group_of(block: u64) -> u64 {
         block / GROUP_BLOCKS
     }
 
@@ -91,7 +98,7 @@ impl Layout {
     fn tables(&self, group: u64) -> (u64, u64) {
         let flex = Self::flex_of(group);
         let groups = (self.groups - flex).min(FLEX);
-        (self.group_start(flex) + self.overhead(flex), groups)
+        (Self::group_start(flex) + self.overhead(flex), groups)
     }
 
     /// The block with a group's descriptor.
@@ -128,7 +135,7 @@ impl Layout {
     pub fn taken(&self) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
         for group in 0..self.groups {
-            let start = self.group_start(group);
+            let start = Self::group_start(group);
             taken.push((start, start + self.overhead(group)));
             if group % FLEX == 0 {
                 let (first, groups) = self.tables(group);

@@ -246,7 +246,8 @@ impl Filesystem for Ext4 {
 
     fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         let folder = core.cache.inode(inode).folder;
-        let blocks = [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
+        let blocks =
+            [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
             return Step::Wait(Wait::Journal);
         }
@@ -287,7 +288,14 @@ impl Filesystem for Ext4 {
         Step::Done
     }
 
-    fn rename(&mut self, core: &mut Core, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> Step {
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
         let from = core.cache.inode(inode).folder;
         self.open_folder(to);
         let mut blocks = vec![
@@ -349,7 +357,7 @@ impl Filesystem for Ext4 {
 
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         let Some(page) = core.cache.next_delayed(inode) else { return Step::Done };
-        let group = self.layout.group_of(self.goal(inode, u64::from(page)));
+        let group = Layout::group_of(self.goal(inode, u64::from(page)));
         let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
             return Step::Wait(Wait::Journal);
@@ -397,15 +405,12 @@ impl Filesystem for Ext4 {
 
     fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
         match core.tasks[task].part {
-            0 => {
-                core.tasks[task].part = 1;
-                let Some(id) = self.last_transaction() else { return self.flush(core, task) };
-                let own = self.request_commit(core, id);
-                self.await_commit(core, task, id);
-                Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+            0 | 1 => {
+                let id = self.last_transaction().unwrap_or(0);
+                self.sync_transaction(core, task, id)
             }
-            1 => {
-                core.tasks[task].part = 2;
+            2 => {
+                core.tasks[task].part = 3;
                 let cause = core.cause(task);
                 self.buffers.write_all(core, core.now, cause, Some(task));
                 Step::Wait(Wait::SyncData)
