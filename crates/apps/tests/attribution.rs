@@ -1,4 +1,5 @@
 //! Where the time of a run goes: exact to the nanosecond, whatever the program.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
 
@@ -15,7 +16,7 @@ const FILES: &str = "[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 3\nsi
 fn step(kind: u8, value: u8) -> String {
     let value = u64::from(value);
     match kind % 14 {
-        0 => format!("{{ cpu = {{ ms = 0.{:03} }} }}", value),
+        0 => format!("{{ cpu = {{ ms = 0.{value:03} }} }}"),
         1 => format!("{{ think = {{ ms = {} }} }}", value % 5),
         2 => format!("{{ network = {{ size = {}, round_trips = {} }} }}", value * 100, value % 3),
         3 => {

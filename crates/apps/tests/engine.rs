@@ -1,4 +1,5 @@
 //! Threads, cores, network and waits: times that can be worked out by hand.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
 

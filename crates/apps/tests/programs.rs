@@ -1,4 +1,5 @@
 //! Program and host files: what is refused, and how the fault is named.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! A run that callers drive request by request completes requests when a replay of the same requests does.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
 use emmclab_layers::LayerConfig;
@@ -6,8 +7,10 @@ use emmclab_replay::{ClosedLoop, Mode, ReplayOptions, Simulation};
 use emmclab_trace::{Nanos, Op, Request, Sector};
 use proptest::prelude::*;
 
-/// Settings and layers of the runs.
-const RUNS: [(&[(&str, &str)], &[&str]); 6] = [
+/// Settings, and names of layers.
+type Run = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+
+const RUNS: [Run; 6] = [
     (&[], &[]),
     (&[("controller.scheduling", "read_first")], &[]),
     (&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64"), ("host.packed_writes", "8")], &[]),
@@ -16,7 +19,7 @@ const RUNS: [(&[(&str, &str)], &[&str]); 6] = [
     (&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")], &["pass-through", "pass-through"]),
 ];
 
-fn simulation((settings, layers): (&[(&str, &str)], &[&str])) -> Simulation {
+fn simulation((settings, layers): Run) -> Simulation {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config.set("geometry.block_groups.0.pages_per_block", "16").unwrap();
     config.set_all(settings).unwrap();

@@ -1,4 +1,5 @@
 //! A device of fixed times, and programs from a few lines.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::VecDeque;
 
