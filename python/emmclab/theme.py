@@ -19,6 +19,18 @@ CRASH_COLOURS = {
     "complete": "#3b7dd8",
 }
 
+#: States of a thread: what the device causes is red to yellow.
+STATE_COLOURS = {
+    "fsync": "#d1483b",
+    "read": "#e07b39",
+    "writes held back": "#a58b1f",
+    "network": "#3b7dd8",
+    "running": "#2a9d74",
+    "waiting for a core": "#38a3b8",
+    "waiting for a thread": "#7b6bd6",
+    "pause": "#7d8797",
+}
+
 _CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 

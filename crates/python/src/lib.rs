@@ -6,6 +6,7 @@
     reason = "Python hands arguments over by value, and its protocols say which methods have a self"
 )]
 
+mod apps;
 mod batch;
 mod benchmark;
 mod calibrate;
@@ -30,6 +31,8 @@ use pyo3::prelude::*;
 /// The compiled core of emmclab.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::apps::{PyHostSetup, PyProgram, app_presets, app_schema, app_text, host_presets, run_app};
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]

@@ -3,6 +3,7 @@
 //! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
 
 mod bandwidth;
+mod closed_loop;
 mod direct;
 mod disk;
 mod disks;
@@ -29,6 +30,7 @@ mod tap;
 mod wrap_addresses;
 
 pub use bandwidth::{Bandwidth, CommandTimes, Sync, Transfers, UsedDevice, bandwidth};
+pub use closed_loop::ClosedLoop;
 pub use direct::DirectIo;
 pub use fitted::{FittedFigure, fitted_figures};
 pub use host::{DriverCounts, HostCounts};

@@ -4,6 +4,7 @@
     reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed"
 )]
 
+mod by_request;
 mod open_loop;
 
 use std::ops::Range;

@@ -30,6 +30,7 @@ COMMANDS = (
     "formats",
     "simulate",
     "compare",
+    "apps",
     "serve",
     "control",
     "crash",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from emmclab.apps import AppResult
 from emmclab.device import Device
 from emmclab.files import write_whole
 from emmclab.probe import Probe
 from emmclab.profile import Profile
-from emmclab.report import probed, simulation
+from emmclab.report import applications, probed, simulation
 from emmclab.report.page import render
 from emmclab.result import Result
 
-__all__ = ["render", "write_probe_report", "write_report", "write_simulation_report"]
+__all__ = ["render", "write_apps_report", "write_probe_report", "write_report", "write_simulation_report"]
 
 
 def write_report(profiles: Sequence[Profile], path: str | Path) -> None:
@@ -29,3 +30,8 @@ def write_simulation_report(results: Sequence[Result], devices: Sequence[Device]
 def write_probe_report(probe: Probe, path: str | Path) -> None:
     """Write the page for a probed device; the file appears when it is whole, and never otherwise."""
     write_whole(path, probed.render(probe))
+
+
+def write_apps_report(results: Sequence[AppResult], faster: Sequence[AppResult], path: str | Path) -> None:
+    """Write the page for runs of applications; the file appears when it is whole, and never otherwise."""
+    write_whole(path, applications.render(results, faster))

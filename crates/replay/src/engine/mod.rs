@@ -7,6 +7,7 @@
 mod in_order;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
@@ -19,6 +20,7 @@ use crate::host::HostCounts;
 use crate::layered::Layered;
 
 use in_order::InOrder;
+use watched::Watched;
 
 /// One or two devices and the software above them.
 pub(crate) struct Engine {
@@ -32,6 +34,8 @@ pub(crate) struct Engine {
     known: Vec<RequestCompleted>,
     /// The completion that became known last; with layers, when the latest did.
     completed: Nanos,
+    /// Completions as soon as they are known, where a caller waits for them.
+    watched: Option<Box<Watched>>,
 }
 
 impl Engine {
@@ -54,6 +58,7 @@ impl Engine {
             in_order: InOrder::default(),
             known: Vec::new(),
             completed: Nanos::ZERO,
+            watched: None,
         }
     }
 
@@ -183,7 +188,12 @@ impl Engine {
     ) -> Result<bool> {
         if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
-            layers.submit(command, notes.to_vec(), &mut Disks { main: &mut self.main, second, observer })?;
+            let disks = &mut Disks { main: &mut self.main, second, observer };
+            let id = layers.submit(command, notes.to_vec(), disks)?;
+            if let Some(watched) = &mut self.watched {
+                watched.submitted(id);
+                watched.take(layers);
+            }
         } else {
             self.main.advance(command.arrival, observer)?;
             self.main.submit(std::slice::from_ref(command), observer)?;
@@ -226,6 +236,9 @@ impl Engine {
         self.main.take_completed(&mut self.known);
         for event in self.known.drain(..) {
             self.completed = event.complete;
+            if let Some(watched) = &mut self.watched {
+                watched.known(&event);
+            }
             self.in_order.put(event);
         }
         while let Some(event) = self.in_order.pop() {

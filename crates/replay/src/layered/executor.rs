@@ -46,7 +46,8 @@ pub(crate) struct Layered {
     pub(super) first_wanted: u32,
     /// Whether requests have data, which goes with the commands.
     pub(super) moves_data: bool,
-    /// Requests of the workload that are complete, where data is moved.
+    /// Whether requests of the workload that are complete are kept for [`Layered::take_done`].
+    pub(super) keeps_done: bool,
     pub(super) done: Vec<Done>,
     /// Data of a command on its way to or from a disk, kept to reuse its memory.
     pub(super) buffer: Vec<u8>,
@@ -54,13 +55,13 @@ pub(crate) struct Layered {
     pub(super) pack: Vec<Command>,
 }
 
-/// A request of the workload that is complete, on a stack that moves data.
+/// A request of the workload that is complete.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// The number that [`Layered::submit_data`] gave it.
+    /// The number that it was given when it came.
     pub id: u64,
     pub event: RequestCompleted,
-    /// The data of a read or write.
+    /// The data of a read or write, on a stack that moves data.
     pub data: Vec<u8>,
     /// Whether data could not be read.
     pub failed: bool,
@@ -80,7 +81,12 @@ impl Layered {
 
     /// Layers that move data, whose next request has the number `next_id`, above disks whose next commands have these numbers.
     pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
-        Self { moves_data: true, owners: commands.map(Numbered::starting_at), ..Self::of(layers, next_id) }
+        Self {
+            moves_data: true,
+            keeps_done: true,
+            owners: commands.map(Numbered::starting_at),
+            ..Self::of(layers, next_id)
+        }
     }
 
     fn of(layers: Vec<Box<dyn Layer>>, next_id: u64) -> Self {
@@ -103,6 +109,7 @@ impl Layered {
             first_writes: Vec::new(),
             first_wanted: 0,
             moves_data: false,
+            keeps_done: false,
             done: Vec::new(),
             buffer: Vec::new(),
             pack: Vec::new(),
@@ -124,24 +131,25 @@ impl Layered {
         self.levels[0].layer.reads_notes()
     }
 
-    /// Takes a request of the workload, after everything that happens before it.
+    /// Keeps requests of the workload that are complete, for [`Layered::take_done`].
+    pub fn keep_done(&mut self) {
+        self.keeps_done = true;
+    }
+
+    /// Takes a request of the workload, after everything that happens before it; returns its number ([`Done::id`]).
     pub fn submit<O: Observer>(
         &mut self,
         command: &Command,
         notes: Vec<BlockNote>,
         disks: &mut Disks<'_, O>,
-    ) -> Result<()> {
-        let at = command.arrival;
+    ) -> Result<u64> {
         if !self.started {
-            self.start(at - START, disks)?;
+            self.start(command.arrival - START, disks)?;
         }
-        while self.step(at, disks)? {}
-        self.now = self.now.max(at);
-        self.open += 1;
-        self.enter(0, command, None, (notes, Vec::new()), disks)
+        self.submit_data(command, (notes, Vec::new()), disks)
     }
 
-    /// Takes a request with notes on its blocks and its data, after everything that happens before it; returns its number ([`Done::id`]).
+    /// The same with its data.
     pub fn submit_data<O: Observer>(
         &mut self,
         command: &Command,

@@ -171,7 +171,7 @@ impl Layered {
                 self.tasks[parent].failed |= failed;
                 self.child_done(parent, &event);
             } else {
-                if self.moves_data {
+                if self.keeps_done {
                     self.done.push(Done { id: request.id, event, data, failed });
                 }
                 self.open -= 1;

@@ -1,0 +1,208 @@
+//! What the instructions of a thread do.
+
+use emmclab_base::{Nanos, Result};
+use emmclab_host::{CallerId, FileOp, Wait};
+
+use super::thread::{FOR_EVER, Status};
+use super::{Engine, Later};
+use crate::block_device::BlockDevice;
+use crate::code::Instruction;
+use crate::timeline::Doing;
+
+impl<D: BlockDevice> Engine<'_, D> {
+    /// Does the next instruction of a thread, which has a core and owes nothing; false where it leaves the core.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(super) fn instruct(&mut self, number: u32) -> Result<bool> {
+        self.at_once += 1;
+        self.check_progress()?;
+        let thread = &mut self.threads[number as usize];
+        if let Some(operation) = thread.queue.pop_front() {
+            return self.operate(number, &operation);
+        }
+        let code = self.fixed.code;
+        let Some(instruction) = code.threads[number as usize].get(thread.next) else {
+            return Ok(self.end(number));
+        };
+        thread.next += 1;
+        match instruction {
+            Instruction::Cpu(time) => {
+                let ns = u128::from(time.draw(&mut thread.draws)) * u128::from(self.fixed.factor) / 1_000_000;
+                thread.owed = Nanos(ns as i64);
+                Ok(true)
+            }
+            Instruction::Think(time) => {
+                let ns = time.draw(&mut thread.draws);
+                thread.status = Status::Think;
+                self.make(self.now.saturating_add(Nanos(ns as i64)), Later::Think(number));
+                Ok(false)
+            }
+            Instruction::Network { bytes, round_trips } => {
+                let bytes = bytes.draw(&mut thread.draws);
+                let trips = round_trips.draw(&mut thread.draws) as i64;
+                thread.status = Status::Network;
+                let after = Nanos(self.fixed.round_trip.0.saturating_mul(trips));
+                self.make(self.now.saturating_add(after), Later::Transfer(number, bytes));
+                Ok(false)
+            }
+            Instruction::Signal(signal) => {
+                if let Some(other) = self.signals[*signal as usize].give() {
+                    self.wake(other, Doing::Thread(number));
+                }
+                Ok(true)
+            }
+            Instruction::Wait(signal) => {
+                let goes_on = self.signals[*signal as usize].take(number);
+                Ok(self.goes_on_or(number, goes_on, Status::Signal(*signal)))
+            }
+            Instruction::Lock(lock) => {
+                let goes_on = self.locks[*lock as usize].take(number);
+                Ok(self.goes_on_or(number, goes_on, Status::Lock(*lock)))
+            }
+            Instruction::Unlock(lock) => {
+                if let Some(other) = self.locks[*lock as usize].release() {
+                    self.wake(other, Doing::Thread(number));
+                }
+                Ok(true)
+            }
+            Instruction::Start(other) => self.start(*other).map(|()| true),
+            Instruction::Join(other) => {
+                let target = &mut self.threads[*other as usize];
+                let goes_on = target.status == Status::Absent;
+                if !goes_on {
+                    target.joiners.push(number);
+                }
+                Ok(self.goes_on_or(number, goes_on, Status::Join(*other)))
+            }
+            Instruction::Repeat { times, end } => {
+                let times = times.as_ref().map_or(FOR_EVER, |times| times.draw(&mut thread.draws));
+                if times == 0 {
+                    thread.next = *end as usize;
+                } else {
+                    thread.loops.push(times);
+                }
+                Ok(true)
+            }
+            Instruction::Again { begin } => {
+                if thread.again() {
+                    thread.next = *begin as usize;
+                }
+                Ok(true)
+            }
+            Instruction::Maybe { millionths, end } => {
+                if thread.draws.below(1_000_000) >= *millionths {
+                    thread.next = *end as usize;
+                }
+                Ok(true)
+            }
+            instruction => self.prepare(number, instruction).map(|()| true),
+        }
+    }
+
+    /// Puts the file operations of an instruction into the queue of its thread.
+    fn prepare(&mut self, number: u32, instruction: &Instruction) -> Result<()> {
+        let super::thread::Thread { draws, cursors, queue, .. } = &mut self.threads[number as usize];
+        let files = &mut self.files;
+        let named = |error: emmclab_base::Error| {
+            let thread = &self.fixed.program.threads[number as usize].name;
+            error.hint(format!("it is thread `{thread}` that does"))
+        };
+        match instruction {
+            Instruction::Pick { set, pick } => {
+                files.pick(*set, *pick, &mut cursors[*set as usize], draws).map_err(named)?;
+            }
+            Instruction::Create { set } => files.create(*set, &mut cursors[*set as usize], queue),
+            Instruction::Access { set, kind, size } => {
+                let bytes = size.draw(draws);
+                let cursor = &mut cursors[*set as usize];
+                queue.extend(files.access(*set, *kind, bytes, cursor, draws).map_err(named)?);
+            }
+            Instruction::Fsync { set, data_only } => {
+                let file = files.current(*set, &mut cursors[*set as usize], draws).map_err(named)?;
+                queue.push_back(FileOp::Fsync { file, data_only: *data_only });
+            }
+            Instruction::Delete { set } => {
+                queue.push_back(files.delete(*set, &mut cursors[*set as usize], draws).map_err(named)?);
+            }
+            Instruction::Truncate { set, size } => {
+                let bytes = size.draw(draws);
+                let cursor = &mut cursors[*set as usize];
+                queue.push_back(files.truncate(*set, bytes, cursor, draws).map_err(named)?);
+            }
+            Instruction::Rename { from, to } => {
+                queue.push_back(files.rename((*from, *to), cursors, draws).map_err(named)?);
+            }
+            Instruction::Sync => queue.push_back(FileOp::Sync),
+            Instruction::Transaction { database, pages, new_pages } => {
+                let (pages, new_pages) = (pages.draw(draws), new_pages.draw(draws));
+                files.databases[*database as usize].transaction(pages, new_pages, draws, queue);
+            }
+            Instruction::Query { database, pages } => {
+                let pages = pages.draw(draws);
+                files.databases[*database as usize].query(pages, draws, queue);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Begins a file operation; false where the thread waits for it.
+    fn operate(&mut self, number: u32, operation: &FileOp) -> Result<bool> {
+        self.operations += 1;
+        if let FileOp::Close { file } = operation {
+            self.files.closed(*file);
+        }
+        let sync = matches!(operation, FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } | FileOp::Sync);
+        self.syncs += u64::from(sync);
+        let guess = match operation {
+            FileOp::Read { .. } => Wait::Read,
+            _ if sync => Wait::SyncData,
+            _ => Wait::DirtyLimit,
+        };
+        let spec = self.files.spec_of(operation).map(|spec| (spec.class, spec.mount));
+        self.threads[number as usize].status = Status::Storage(guess, spec);
+        self.host.begin(CallerId(number), self.now, operation).map_err(|error| {
+            let thread = &self.fixed.program.threads[number as usize].name;
+            error.hint(format!("thread `{thread}` asked for it at {}; see the sizes of its files", self.now))
+        })?;
+        self.asking = Some(number);
+        self.pump()?;
+        self.asking = None;
+        Ok(self.threads[number as usize].status == Status::Running)
+    }
+
+    /// A thread that has to wait leaves its core.
+    fn goes_on_or(&mut self, number: u32, goes_on: bool, status: Status) -> bool {
+        if !goes_on {
+            self.threads[number as usize].status = status;
+        }
+        goes_on
+    }
+
+    /// Starts a thread.
+    fn start(&mut self, number: u32) -> Result<()> {
+        let thread = &mut self.threads[number as usize];
+        if thread.status != Status::Absent {
+            let name = &self.fixed.program.threads[number as usize].name;
+            return Err(emmclab_base::Error::new(
+                emmclab_base::Kind::Config,
+                format!("a thread is started at {} while it still runs", self.now),
+            )
+            .of_field("thread", 0, name.as_bytes())
+            .hint("`join` it before"));
+        }
+        thread.begin(self.now);
+        self.cores.make_ready(number);
+        Ok(())
+    }
+
+    /// A thread is at its end; those that wait for that go on.
+    fn end(&mut self, number: u32) -> bool {
+        self.threads[number as usize].status = Status::Absent;
+        for other in std::mem::take(&mut self.threads[number as usize].joiners) {
+            self.wake(other, Doing::Thread(number));
+        }
+        false
+    }
+}

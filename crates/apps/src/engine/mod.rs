@@ -1,0 +1,422 @@
+//! The run of a program: discrete events in integer nanoseconds.
+//!
+//! Threads run on cores, wait for transfers, for each other, and for the host, whose block requests the device completes. Everything
+//! that happens at one time is settled before time goes on. Events of the same time come in the order in which they were
+//! made, so that a run is the same everywhere.
+
+mod cores;
+mod instructions;
+mod thread;
+mod waits;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use emmclab_base::{Error, Kind, Nanos, Result, interrupt};
+use emmclab_host::{BlockRequestId, BlockRequests, CallerId, FinishedOps, Host, Wait};
+
+use rustc_hash::FxHashMap;
+
+use crate::block_device::BlockDevice;
+use crate::code::Code;
+use crate::files::Files;
+use crate::network::Link;
+use crate::program::Program;
+use crate::requests::{Counted, Counter};
+use crate::timeline::{Doing, Timeline};
+use crate::what_if::WhatIf;
+
+use cores::Cores;
+use thread::{Status, Thread};
+use waits::{Lock, Signal};
+
+/// Instructions and free requests at one time before a run is given up: none that lets time pass has so many.
+const MOST_AT_ONCE: u64 = 10_000_000;
+/// Rounds between two looks for an interruption.
+const INTERRUPT_EVERY: u64 = 4096;
+
+/// What is fixed for a run, beside program and files.
+pub(crate) struct Fixed<'a> {
+    pub program: &'a Program,
+    pub code: &'a Code,
+    /// Names of the mounts.
+    pub partitions: Vec<&'a str>,
+    pub cores: u32,
+    pub quantum: Nanos,
+    pub switch: Nanos,
+    /// CPU factor in millionths.
+    pub factor: u64,
+    pub bits_per_s: u64,
+    pub round_trip: Nanos,
+    pub limit: Nanos,
+    pub what_if: &'a [WhatIf],
+    pub seed: u64,
+    /// The thread that the user waits for.
+    pub waited: u32,
+}
+
+/// Something that was made to happen later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Later {
+    /// A pause is over.
+    Think(u32),
+    /// Round trips are over, and so many bytes flow.
+    Transfer(u32, u64),
+    /// A request of this number is complete.
+    Request(u64),
+}
+
+/// A run.
+pub(crate) struct Engine<'a, D> {
+    fixed: Fixed<'a>,
+    device: &'a mut D,
+    host: Host,
+    files: Files,
+    threads: Vec<Thread>,
+    cores: Cores,
+    link: Link,
+    signals: Vec<Signal>,
+    locks: Vec<Lock>,
+    later: BinaryHeap<Reverse<(Nanos, u64, Later)>>,
+    /// Events made so far, which orders those of the same time.
+    made: u64,
+    now: Nanos,
+    /// Requests in the device.
+    under_way: FxHashMap<u64, Counted>,
+    counter: Counter,
+    operations: u64,
+    syncs: u64,
+    at_once: u64,
+    /// The thread that asks the host for something just now: it has its core still.
+    asking: Option<u32>,
+    /// What was taken last, kept to reuse the memory.
+    blocks: BlockRequests,
+    finished: FinishedOps,
+    known: Vec<(u64, Nanos)>,
+    transferred: Vec<u32>,
+    free: Vec<(BlockRequestId, Counted)>,
+}
+
+/// What a run leaves.
+pub(crate) struct Outcome {
+    pub end: Nanos,
+    pub timelines: Vec<Timeline>,
+    pub counter: Counter,
+    pub operations: u64,
+    pub syncs: u64,
+    pub network_bytes: u64,
+    pub cpu: Nanos,
+    pub kernel_cpu: Nanos,
+}
+
+impl<'a, D: BlockDevice> Engine<'a, D> {
+    pub fn new(fixed: Fixed<'a>, device: &'a mut D, host: Host, files: Files) -> Self {
+        let sets = files.sets();
+        let threads = (0..fixed.program.threads.len() as u32)
+            .map(|thread| Thread::new(crate::draw::Draws::of_thread(fixed.seed, thread), sets))
+            .collect();
+        Self {
+            cores: Cores::new(fixed.cores, fixed.quantum),
+            link: Link::new(fixed.bits_per_s),
+            signals: vec![Signal::default(); fixed.code.signals.len()],
+            locks: vec![Lock::default(); fixed.code.locks.len()],
+            threads,
+            fixed,
+            device,
+            host,
+            files,
+            later: BinaryHeap::new(),
+            made: 0,
+            now: Nanos::ZERO,
+            under_way: FxHashMap::default(),
+            counter: Counter::default(),
+            operations: 0,
+            syncs: 0,
+            at_once: 0,
+            asking: None,
+            blocks: BlockRequests::default(),
+            finished: FinishedOps::default(),
+            known: Vec::new(),
+            transferred: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Runs up to the end of the thread that the user waits for.
+    ///
+    /// # Errors
+    /// For a deadlock, a run beyond its limit, an operation that the host refuses, and a device that stops.
+    pub fn run(mut self) -> Result<Outcome> {
+        for (thread, written) in (0..).zip(&self.fixed.program.threads) {
+            if written.at_begin {
+                self.threads[thread as usize].begin(self.now);
+                self.cores.make_ready(thread);
+            }
+        }
+        let mut rounds = 0_u64;
+        loop {
+            if rounds.is_multiple_of(INTERRUPT_EVERY) {
+                interrupt::check()?;
+            }
+            rounds += 1;
+            self.settle()?;
+            if self.threads[self.fixed.waited as usize].status == Status::Absent {
+                return Ok(self.outcome());
+            }
+            let next = self.next_event().ok_or_else(|| self.deadlock())?;
+            if next > self.fixed.limit {
+                return Err(self.beyond_limit());
+            }
+            if next > self.now {
+                self.at_once = 0;
+            }
+            self.now = next.max(self.now);
+            self.happen()?;
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let later = self.later.peek().map(|Reverse((at, ..))| *at);
+        let host = self.host.next_event();
+        [later, host, self.device.next_event(), self.link.next_event(), self.cores.next_event()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does what happens now by itself: completions, transfers and pauses that end, timers of the host, turns on cores.
+    fn happen(&mut self) -> Result<()> {
+        self.device.advance(self.now)?;
+        self.learn();
+        let mut ended = std::mem::take(&mut self.transferred);
+        self.link.advance(self.now, &mut ended);
+        ended.drain(..).for_each(|thread| self.wake(thread, Doing::Network));
+        self.transferred = ended;
+        while let Some(Reverse((at, _, later))) = self.later.peek().copied() {
+            if at > self.now {
+                break;
+            }
+            self.later.pop();
+            match later {
+                Later::Think(thread) => self.wake(thread, Doing::Think),
+                Later::Transfer(thread, 0) => self.wake(thread, Doing::Network),
+                Later::Transfer(thread, bytes) => self.link.begin(thread, bytes),
+                Later::Request(number) => self.complete(number)?,
+            }
+        }
+        if self.host.next_event().is_some_and(|at| at <= self.now) {
+            self.host.advance(self.now);
+            self.pump()?;
+        }
+        while let Some((core, thread, worked)) = self.cores.done(self.now) {
+            self.turn(core, thread, worked)?;
+        }
+        Ok(())
+    }
+
+    /// The thread of a core has worked: it goes on, or leaves the core to another one.
+    fn turn(&mut self, core: usize, number: u32, worked: Nanos) -> Result<()> {
+        let now = self.now;
+        let thread = &mut self.threads[number as usize];
+        thread.owed = thread.owed - worked;
+        thread.timeline.push(Doing::Running, now);
+        if self.cores.is_over(core) {
+            self.threads[number as usize].status = Status::Ready;
+            self.cores.leave(core);
+            self.cores.make_ready(number);
+            return Ok(());
+        }
+        self.go_on(core, number)
+    }
+
+    /// The thread of a core does instructions until it owes work or waits.
+    fn go_on(&mut self, core: usize, thread: u32) -> Result<()> {
+        while self.threads[thread as usize].owed == Nanos::ZERO {
+            if !self.instruct(thread)? {
+                self.cores.leave(core);
+                return Ok(());
+            }
+        }
+        self.cores.work(core, self.threads[thread as usize].owed, self.now);
+        Ok(())
+    }
+
+    /// Gives cores to threads that are ready, until there are no more of either.
+    fn settle(&mut self) -> Result<()> {
+        while let Some((core, number, another)) = self.cores.take() {
+            let thread = &mut self.threads[number as usize];
+            thread.timeline.push(Doing::Core, self.now);
+            thread.status = Status::Running;
+            if another {
+                thread.owed += self.fixed.switch;
+            }
+            self.go_on(core, number)?;
+        }
+        Ok(())
+    }
+
+    /// A thread that waited is ready; it did this until now.
+    fn wake(&mut self, number: u32, doing: Doing) {
+        let thread = &mut self.threads[number as usize];
+        thread.timeline.push(doing, self.now);
+        thread.status = Status::Ready;
+        self.cores.make_ready(number);
+    }
+
+    fn make(&mut self, at: Nanos, later: Later) {
+        self.made += 1;
+        self.later.push(Reverse((at, self.made, later)));
+    }
+
+    /// Hands on what the host gave out: requests to the device, and operations that ended to their threads.
+    fn pump(&mut self) -> Result<()> {
+        loop {
+            let mut blocks = std::mem::take(&mut self.blocks);
+            self.host.take_requests(&mut blocks);
+            let sent = blocks.requests.iter().try_for_each(|block| {
+                let counted = self.counter.submit(block, blocks.notes(block), self.now);
+                let partition = self.fixed.partitions[usize::from(block.mount.0)];
+                if self.fixed.what_if.iter().any(|part| part.takes(block, partition)) {
+                    self.free.push((block.id, counted));
+                    return Ok(());
+                }
+                self.under_way.insert(block.id.0, counted);
+                self.device.submit(self.now, block.id.0, &block.request, blocks.notes(block))
+            });
+            blocks.clear();
+            self.blocks = blocks;
+            sent?;
+            self.learn();
+            self.end_operations()?;
+            if self.free.is_empty() {
+                return Ok(());
+            }
+            self.at_once += self.free.len() as u64;
+            self.check_progress()?;
+            let mut free = std::mem::take(&mut self.free);
+            for (id, counted) in free.drain(..) {
+                self.counter.complete(counted, self.now);
+                self.host.completed(id, self.now);
+            }
+            self.free = free;
+        }
+    }
+
+    /// Takes note of completions that have become known.
+    fn learn(&mut self) {
+        let mut known = std::mem::take(&mut self.known);
+        self.device.take_completed(&mut known);
+        for (number, at) in known.drain(..) {
+            self.make(at.max(self.now), Later::Request(number));
+        }
+        self.known = known;
+    }
+
+    /// A request is complete.
+    fn complete(&mut self, number: u64) -> Result<()> {
+        let Some(counted) = self.under_way.remove(&number) else { return Ok(()) };
+        self.counter.complete(counted, self.now);
+        self.host.completed(BlockRequestId(number), self.now);
+        self.pump()
+    }
+
+    /// Lets the threads go on whose operations ended.
+    fn end_operations(&mut self) -> Result<()> {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.host.take_finished(&mut finished);
+        for operation in &finished.operations {
+            let CallerId(number) = operation.caller;
+            let thread = &mut self.threads[number as usize];
+            let Status::Storage(_, spec) = thread.status else { continue };
+            let mut at = operation.begun;
+            for wait in Wait::ALL {
+                at += operation.waited[wait];
+                thread.timeline.push(Doing::Storage(wait, spec), at);
+            }
+            if at != self.now {
+                return Err(Error::new(Kind::Value, "the parts of an operation do not add up to its time")
+                    .hint("this is a defect of the host model"));
+            }
+            thread.owed += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
+            if self.asking == Some(number) {
+                thread.status = Status::Running;
+            } else {
+                thread.status = Status::Ready;
+                self.cores.make_ready(number);
+            }
+        }
+        finished.clear();
+        self.finished = finished;
+        Ok(())
+    }
+
+    /// Refuses to go on where too much happens at one time.
+    fn check_progress(&self) -> Result<()> {
+        if self.at_once < MOST_AT_ONCE {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::Config,
+            format!("the program does not let time pass at {}: {}", self.now, self.all_doing().join(", ")),
+        )
+        .hint("put `cpu` or `think` into steps that are repeated"))
+    }
+
+    /// What each thread is doing, in words.
+    fn all_doing(&self) -> Vec<String> {
+        let name = |thread: u32| &self.fixed.program.threads[thread as usize].name;
+        let describe = |(number, thread): (u32, &Thread)| {
+            let what = match thread.status {
+                Status::Absent => return None,
+                Status::Ready | Status::Running => "runs".to_owned(),
+                Status::Network => "waits for the network".to_owned(),
+                Status::Storage(..) => "waits for the device".to_owned(),
+                Status::Think => "pauses".to_owned(),
+                Status::Signal(signal) => {
+                    format!("waits for signal `{}`", self.fixed.code.signals[signal as usize])
+                }
+                Status::Lock(lock) => {
+                    let holder = self.locks[lock as usize]
+                        .holder()
+                        .map(|holder| format!(", which `{}` has", name(holder)));
+                    let lock = &self.fixed.code.locks[lock as usize];
+                    format!("waits for lock `{lock}`{}", holder.unwrap_or_default())
+                }
+                Status::Join(thread) => format!("waits for the end of `{}`", name(thread)),
+            };
+            Some(format!("thread `{}` {what}", name(number)))
+        };
+        (0..).zip(&self.threads).filter_map(describe).collect()
+    }
+
+    fn deadlock(&self) -> Error {
+        let all = self.all_doing().join(", ");
+        Error::new(Kind::Config, format!("the program is in a deadlock at {}: {all}", self.now))
+            .hint("give the signal that is waited for, or take locks in the same order everywhere")
+    }
+
+    fn beyond_limit(&self) -> Error {
+        let (limit, all) = (self.fixed.limit, self.all_doing().join(", "));
+        Error::new(Kind::Config, format!("the program has not ended after {limit}: {all}"))
+            .hint("look for a wait that never ends, or raise the limit")
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let now = self.now;
+        self.cores.finish(now);
+        for thread in &mut self.threads {
+            let doing = thread.doing();
+            thread.timeline.push(doing, now);
+        }
+        Outcome {
+            end: now,
+            timelines: self.threads.into_iter().map(|thread| thread.timeline).collect(),
+            counter: self.counter,
+            operations: self.operations,
+            syncs: self.syncs,
+            network_bytes: self.link.bytes(),
+            cpu: self.cores.busy(),
+            kernel_cpu: Nanos((self.host.kernel_cpu_ns() * self.fixed.factor / 1_000_000) as i64),
+        }
+    }
+}

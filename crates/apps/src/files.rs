@@ -1,0 +1,322 @@
+//! The files of a program: which of a set exist, how long they are, and what an access means for them.
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_host::{FileId, FileOp, FileSpec, FolderId, Host, MountId};
+
+use crate::code::AccessKind;
+use crate::draw::Draws;
+use crate::program::{Pick, Place, Program};
+use crate::sqlite::Sqlite;
+
+/// Accesses at random places begin at multiples of this, or of their own size where that is less.
+const ALIGNMENT: u64 = 4096;
+/// The generator of the sizes that files have beforehand: no thread has this number.
+const SIZES: u32 = u32::MAX - 1;
+
+/// The files of one sort.
+#[derive(Debug)]
+struct Set {
+    name: String,
+    first: u32,
+    members: Vec<Option<u64>>,
+    /// How many of them exist.
+    existing: u32,
+    /// The member that is made next.
+    next: u32,
+    /// Bytes from the beginning that random and repeated accesses touch, where that is not all.
+    in_use: Option<u64>,
+}
+
+/// Where a thread is in a set of files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    member: u32,
+    position: u64,
+}
+
+/// All files of a program.
+#[derive(Debug)]
+pub(crate) struct Files {
+    sets: Vec<Set>,
+    pub(crate) databases: Vec<Sqlite>,
+    specs: Vec<FileSpec>,
+}
+
+impl Files {
+    /// The files that there are when a program begins, made on the host. Each set and each database has a folder of its own.
+    ///
+    /// # Errors
+    /// For a partition that is not there, and for files that it has no room for.
+    pub fn new(
+        program: &Program,
+        seed: u64,
+        mount: impl Fn(&str) -> Option<MountId>,
+        host: &mut Host,
+    ) -> Result<Self> {
+        let mut out = Self { sets: Vec::new(), databases: Vec::new(), specs: Vec::new() };
+        let mut draws = Draws::of_thread(seed, SIZES);
+        let mounted = |owner: &str, name: &str| {
+            mount(name).ok_or_else(|| {
+                Error::new(Kind::Config, format!("`{owner}` is on a partition that the host does not have"))
+                    .of_field("partition", 0, name.as_bytes())
+                    .hint("name a partition of the host; `emmclab apps hosts` lists them")
+            })
+        };
+        let mut folder = 0;
+        for set in &program.files {
+            folder += 1;
+            let spec = FileSpec {
+                mount: mounted(&set.name, &set.partition)?,
+                folder: FolderId(folder),
+                class: set.class,
+            };
+            let sizes = set.size.as_ref().map(crate::draw::Amount::resolved);
+            let first = out.specs.len() as u32;
+            let mut members = Vec::with_capacity(set.count as usize);
+            for _ in 0..set.count {
+                let size = sizes.as_ref().map(|sizes| sizes.draw(&mut draws));
+                out.declare(spec, size, host).map_err(|error| {
+                    error.hint(format!(
+                        "the files `{}` do not fit into partition `{}`",
+                        set.name, set.partition
+                    ))
+                })?;
+                members.push(size);
+            }
+            let existing = if set.size.is_some() { set.count } else { 0 };
+            out.sets.push(Set {
+                name: set.name.clone(),
+                first,
+                members,
+                existing,
+                next: 0,
+                in_use: set.working_set.map(|size| size.0),
+            });
+        }
+        for database in &program.databases {
+            folder += 1;
+            let mount = mounted(&database.name, &database.partition)?;
+            let spec = |class| FileSpec { mount, folder: FolderId(folder), class };
+            let file = out.declare(spec(emmclab_host::FileClass::Database), Some(database.size.0), host)?;
+            let journal = out.declare(spec(emmclab_host::FileClass::DatabaseJournal), None, host)?;
+            out.databases.push(Sqlite::new(database, file, journal, (mount, FolderId(folder))));
+        }
+        Ok(out)
+    }
+
+    fn declare(&mut self, spec: FileSpec, size: Option<u64>, host: &mut Host) -> Result<FileId> {
+        let file = FileId(self.specs.len() as u32);
+        self.specs.push(spec);
+        host.declare(file, spec)?;
+        if let Some(size) = size {
+            host.preload(file, size)?;
+        }
+        Ok(file)
+    }
+
+    /// How many sets there are.
+    pub fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Class and partition of what an operation is about; none for all of them.
+    pub fn spec_of(&self, operation: &FileOp) -> Option<FileSpec> {
+        let file = match *operation {
+            FileOp::Sync => return None,
+            FileOp::FsyncFolder { mount, folder } => {
+                return self.specs.iter().find(|spec| spec.mount == mount && spec.folder == folder).copied();
+            }
+            FileOp::Open { file, .. }
+            | FileOp::Read { file, .. }
+            | FileOp::Write { file, .. }
+            | FileOp::Append { file, .. }
+            | FileOp::Fsync { file, .. }
+            | FileOp::Truncate { file, .. }
+            | FileOp::Unlink { file }
+            | FileOp::Rename { from: file, .. }
+            | FileOp::Close { file } => file,
+        };
+        self.specs.get(file.0 as usize).copied()
+    }
+
+    /// Takes another file of a set.
+    ///
+    /// # Errors
+    /// Where none exists.
+    pub fn pick(&self, set: u32, pick: Pick, cursor: &mut Cursor, draws: &mut Draws) -> Result<()> {
+        let files = &self.sets[set as usize];
+        let count = files.members.len() as u32;
+        let from = match pick {
+            Pick::Same => cursor.member,
+            Pick::Next => cursor.member + 1,
+            Pick::Random => draws.below(u64::from(count)) as u32,
+        };
+        if files.existing == 0 {
+            return Err(files.none_exists());
+        }
+        let mut member = from % count;
+        while files.members[member as usize].is_none() {
+            member = (member + 1) % count;
+        }
+        *cursor = Cursor { member, position: 0 };
+        Ok(())
+    }
+
+    /// Makes the next file of a set, or empties the one that is there.
+    pub fn create(&mut self, set: u32, cursor: &mut Cursor, out: &mut impl Extend<FileOp>) {
+        let files = &mut self.sets[set as usize];
+        let member = files.next;
+        files.next = (member + 1) % files.members.len() as u32;
+        *cursor = Cursor { member, position: 0 };
+        let file = files.file(member);
+        out.extend([FileOp::Open { file, create: true }]);
+        if files.members[member as usize].is_some() {
+            files.members[member as usize] = Some(0);
+            out.extend([FileOp::Truncate { file, bytes: 0 }]);
+        }
+        out.extend([FileOp::Close { file }]);
+    }
+
+    /// A file that was made exists for all threads once it is closed.
+    pub fn closed(&mut self, file: FileId) {
+        let after = self.sets.partition_point(|set| set.first <= file.0);
+        let Some(files) = after.checked_sub(1).map(|at| &mut self.sets[at]) else { return };
+        if let Some(member) = files.members.get_mut((file.0 - files.first) as usize)
+            && member.is_none()
+        {
+            *member = Some(0);
+            files.existing += 1;
+        }
+    }
+
+    /// The operation of an access of `bytes`; none where there is nothing to read.
+    ///
+    /// # Errors
+    /// Where no file of the set exists.
+    pub fn access(
+        &mut self,
+        set: u32,
+        kind: AccessKind,
+        bytes: u64,
+        cursor: &mut Cursor,
+        draws: &mut Draws,
+    ) -> Result<Option<FileOp>> {
+        self.exists(set, cursor, draws)?;
+        let files = &mut self.sets[set as usize];
+        let file = files.file(cursor.member);
+        let in_use = files.in_use;
+        let Some(Some(size)) = files.members.get_mut(cursor.member as usize) else { return Ok(None) };
+        Ok(match kind {
+            AccessKind::Append => {
+                *size += bytes;
+                Some(FileOp::Append { file, bytes })
+            }
+            AccessKind::Write => {
+                let offset = cursor.position;
+                cursor.position += bytes;
+                *size = (*size).max(cursor.position);
+                Some(FileOp::Write { file, offset, bytes })
+            }
+            AccessKind::Read(place) | AccessKind::Overwrite(place) => {
+                let room = in_use.unwrap_or(*size).min(*size);
+                let bytes = bytes.min(room);
+                if bytes == 0 {
+                    return Ok(None);
+                }
+                let offset = match place {
+                    Place::Sequential if cursor.position + bytes > room => 0,
+                    Place::Sequential => cursor.position,
+                    Place::Random => {
+                        let step = bytes.min(ALIGNMENT);
+                        step * draws.below((room - bytes) / step + 1)
+                    }
+                };
+                cursor.position = offset + bytes;
+                Some(match kind {
+                    AccessKind::Read(_) => FileOp::Read { file, offset, bytes },
+                    _ => FileOp::Write { file, offset, bytes },
+                })
+            }
+        })
+    }
+
+    /// The thread's file of a set.
+    ///
+    /// # Errors
+    /// Where none exists.
+    pub fn current(&self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<FileId> {
+        self.exists(set, cursor, draws)?;
+        Ok(self.sets[set as usize].file(cursor.member))
+    }
+
+    /// Removes the thread's file of a set.
+    ///
+    /// # Errors
+    /// Where none exists.
+    pub fn delete(&mut self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<FileOp> {
+        let file = self.current(set, cursor, draws)?;
+        let files = &mut self.sets[set as usize];
+        files.members[cursor.member as usize] = None;
+        files.existing -= 1;
+        Ok(FileOp::Unlink { file })
+    }
+
+    /// Sets the length of the thread's file of a set.
+    ///
+    /// # Errors
+    /// Where none exists.
+    pub fn truncate(
+        &mut self,
+        set: u32,
+        bytes: u64,
+        cursor: &mut Cursor,
+        draws: &mut Draws,
+    ) -> Result<FileOp> {
+        let file = self.current(set, cursor, draws)?;
+        self.sets[set as usize].members[cursor.member as usize] = Some(bytes);
+        cursor.position = cursor.position.min(bytes);
+        Ok(FileOp::Truncate { file, bytes })
+    }
+
+    /// Has the thread's file of one set replace that of another.
+    ///
+    /// # Errors
+    /// Where the first does not exist.
+    pub fn rename(
+        &mut self,
+        (from, to): (u32, u32),
+        cursors: &mut [Cursor],
+        draws: &mut Draws,
+    ) -> Result<FileOp> {
+        let old = self.current(from, &mut cursors[from as usize], draws)?;
+        let (source, target) = (cursors[from as usize].member, cursors[to as usize].member);
+        let size = self.sets[from as usize].members[source as usize].take();
+        self.sets[from as usize].existing -= 1;
+        let replaced = &mut self.sets[to as usize];
+        if std::mem::replace(&mut replaced.members[target as usize], size).is_none() {
+            replaced.existing += 1;
+        }
+        cursors[to as usize].position = 0;
+        Ok(FileOp::Rename { from: old, to: self.sets[to as usize].file(target) })
+    }
+
+    /// Moves on to a file that exists.
+    fn exists(&self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<()> {
+        if self.sets[set as usize].members[cursor.member as usize].is_some() {
+            return Ok(());
+        }
+        self.pick(set, Pick::Same, cursor, draws)
+    }
+}
+
+impl Set {
+    fn file(&self, member: u32) -> FileId {
+        FileId(self.first + member)
+    }
+
+    fn none_exists(&self) -> Error {
+        Error::new(Kind::Config, "no file of this set exists when the program uses one")
+            .of_field("file", 0, self.name.as_bytes())
+            .hint("give the set a `size`, so that its files exist beforehand, or `create` one before")
+    }
+}

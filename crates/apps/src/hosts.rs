@@ -1,0 +1,264 @@
+//! The machine that a program runs on: cores, networks, partitions with file systems, and the kernel's settings. Read from TOML.
+
+use std::path::Path;
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_host::{FilesystemKind, HostConfig, Mount, MountId, MountOptions};
+use emmclab_layers::Size;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::text;
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostSetup {
+    /// Its name.
+    pub name: String,
+    /// What it stands for, in a line.
+    pub about: String,
+    /// Where its figures come from, and what is assumed.
+    pub source: String,
+    /// Number of cores.
+    pub cores: u32,
+    /// Time of any work on its cores, as a factor on that of the host that programs state times for, a 1 GHz core of 2010.
+    #[serde(default = "one")]
+    pub cpu_factor: f64,
+    /// Time after which a thread leaves its core to another one that is ready.
+    #[serde(default = "quantum")]
+    pub quantum_ms: f64,
+    /// Work that a core spends on taking up another thread, in µs.
+    #[serde(default)]
+    pub switch_us: f64,
+    /// The kernel: `linux-2.6.35` or `linux-6`.
+    pub era: String,
+    /// Settings of the kernel that differ from those of the era.
+    #[serde(default)]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
+    pub kernel: toml::Table,
+    /// Partitions, in their order on the device.
+    #[serde(rename = "partition")]
+    pub partitions: Vec<Partition>,
+    /// Networks, of which a run uses one.
+    #[serde(rename = "network")]
+    pub networks: Vec<Network>,
+}
+
+/// A partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// Its size; the last one may leave it out and has what is left.
+    pub size: Option<Size>,
+    /// Its file system; without one it only takes up room.
+    pub filesystem: Option<FilesystemKind>,
+    /// Options of the file system.
+    #[serde(default)]
+    pub options: MountOptions,
+}
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Its name.
+    pub name: String,
+    /// Rate of what programs send and receive, in Mbit/s of 10^6 bits.
+    pub rate_mbit_s: f64,
+    /// Round trip time, in ms.
+    pub round_trip_ms: f64,
+}
+
+/// Where partitions begin: the first one, and each at a multiple of it, as partitioning tools place them.
+const ALIGNMENT: u64 = 2048;
+
+macro_rules! presets {
+    ($($name:literal,)*) => {
+        /// Names, and the text of the files in `presets/hosts`.
+        const PRESETS: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../presets/hosts/", $name, ".toml"))),)*];
+    };
+}
+
+presets! {
+    "nexusone",
+    "nexusone-yaffs2",
+    "phone-2020",
+}
+
+impl HostSetup {
+    /// The names of the hosts that come with emmclab.
+    pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
+        PRESETS.iter().map(|(name, _)| *name)
+    }
+
+    /// A host that comes with emmclab.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where there is no such host; the hint lists them.
+    pub fn preset(name: &str) -> Result<Self> {
+        let found = PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let (_, text) = found.ok_or_else(|| {
+            let known = Self::preset_names().collect::<Vec<_>>().join(", ");
+            Error::new(Kind::Config, format!("there is no host `{name}`"))
+                .hint(format!("there are: {known}; or give a TOML file"))
+        })?;
+        Self::from_toml(text)
+    }
+
+    /// A host from the text of a TOML file.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        let host: Self = text::from_toml(text, "see presets/hosts for the form")?;
+        host.check()?;
+        Ok(host)
+    }
+
+    /// A host from a TOML file.
+    ///
+    /// # Errors
+    /// As [`HostSetup::from_toml`], and where the file cannot be read.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        Self::from_toml(&text).map_err(|error| error.in_file(path))
+    }
+
+    fn check(&self) -> Result<()> {
+        let positive = |key: &str, value: f64, least: f64, most: f64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::new(Kind::Config, format!("must be {least} to {most}"))
+                .of_field(key, 0, value.to_string().as_bytes())
+                .hint("give a value in this range"))
+        };
+        positive("cores", f64::from(self.cores), 1.0, 1024.0)?;
+        positive("cpu_factor", self.cpu_factor, 0.0, 1e3)?;
+        positive("quantum_ms", self.quantum_ms, 0.001, 1e4)?;
+        positive("switch_us", self.switch_us, 0.0, 1e4)?;
+        for network in &self.networks {
+            positive("rate_mbit_s", network.rate_mbit_s, 1e-3, 1e6)?;
+            positive("round_trip_ms", network.round_trip_ms, 0.0, 1e5)?;
+        }
+        unique("network.name", self.networks.iter().map(|network| network.name.as_str()))?;
+        unique("partition.name", self.partitions.iter().map(|partition| partition.name.as_str()))?;
+        let last = self.partitions.len().saturating_sub(1);
+        if let Some(open) = self.partitions.iter().take(last).find(|partition| partition.size.is_none()) {
+            return Err(Error::new(Kind::Config, "only the last partition may leave out its size")
+                .of_field("partition.name", 0, open.name.as_bytes())
+                .hint("give `size`"));
+        }
+        self.kernel()?.validate()
+    }
+
+    /// The settings of the kernel: those of the era, with what the host gives in their place.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for an unknown era, and for settings that it does not have.
+    pub fn kernel(&self) -> Result<HostConfig> {
+        fn put(into: &mut toml::Table, from: &toml::Table) {
+            for (key, value) in from {
+                match (into.get_mut(key), value) {
+                    (Some(toml::Value::Table(inner)), toml::Value::Table(value)) => put(inner, value),
+                    _ => {
+                        into.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+        }
+        let config = HostConfig::era(&self.era)?;
+        if self.kernel.is_empty() {
+            return Ok(config);
+        }
+        let unreadable = |said: String| {
+            Error::new(Kind::Config, said)
+                .in_field("kernel")
+                .hint("see presets/hosts for the settings of a kernel")
+        };
+        let mut table = toml::Table::try_from(&config).map_err(|error| unreadable(error.to_string()))?;
+        put(&mut table, &self.kernel);
+        table.try_into().map_err(|error: toml::de::Error| unreadable(error.message().to_owned()))
+    }
+
+    /// The network of this name.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where there is none; the hint lists them.
+    pub fn network(&self, name: &str) -> Result<&Network> {
+        self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();
+            Error::new(Kind::Config, format!("the host `{}` has no network `{name}`", self.name))
+                .hint(format!("there are: {}", known.join(", ")))
+        })
+    }
+
+    /// The mounted partitions on a device of so many sectors, and the names of all mounts in their order.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where they do not fit.
+    pub(crate) fn mounts(&self, sectors: u64) -> Result<Vec<(&str, Mount)>> {
+        let mut out = Vec::new();
+        let mut at = ALIGNMENT;
+        for partition in &self.partitions {
+            let left = sectors.saturating_sub(at) / 8 * 8;
+            let length = partition.size.map_or(left, |size| size.sectors().div_ceil(8) * 8);
+            if length == 0 || length > left {
+                return Err(Error::new(
+                    Kind::Config,
+                    format!(
+                        "the device is too small: partition `{}` needs {} of {} that are left",
+                        partition.name,
+                        partition.size.map_or_else(|| "a part".to_owned(), |size| size.to_string()),
+                        Size(left * emmclab_base::SECTOR_BYTES),
+                    ),
+                )
+                .hint("take a larger device, or `--capacity`"));
+            }
+            if let Some(filesystem) = partition.filesystem {
+                let options = partition.options;
+                out.push((
+                    partition.name.as_str(),
+                    Mount { filesystem, first_sector: at, sectors: length, options },
+                ));
+            }
+            at = (at + length).next_multiple_of(ALIGNMENT);
+        }
+        if out.len() > usize::from(u16::MAX) {
+            return Err(Error::new(Kind::Config, "there are more partitions than a device can have")
+                .in_field("partition")
+                .hint("leave some out"));
+        }
+        Ok(out)
+    }
+}
+
+/// The mount of a name.
+pub(crate) fn mount_of(mounts: &[(&str, Mount)], name: &str) -> Option<MountId> {
+    mounts.iter().position(|(known, _)| *known == name).map(|at| MountId(at as u16))
+}
+
+fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Error::new(Kind::Config, "there are two of this name")
+                .of_field(key, 0, name.as_bytes())
+                .hint("give each its own name"));
+        }
+    }
+    Ok(())
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// The slice that CFS gives each of two threads of a core: half its latency of 6 ms.
+fn quantum() -> f64 {
+    3.0
+}

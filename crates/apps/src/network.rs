@@ -1,0 +1,99 @@
+//! The network: one link whose rate is shared fairly by the transfers under way, without loss.
+
+use emmclab_base::Nanos;
+
+/// Bits times nanoseconds in a second: work is counted in these, so that a rate in bits a second is work in a nanosecond.
+const PER_BIT: u128 = 1_000_000_000;
+
+/// A transfer under way.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    thread: u32,
+    left: u128,
+}
+
+/// A link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Bits a second.
+    rate: u128,
+    transfers: Vec<Transfer>,
+    /// When `left` of all transfers was true.
+    at: Nanos,
+    bytes: u64,
+}
+
+impl Link {
+    pub fn new(bits_per_s: u64) -> Self {
+        Self { rate: u128::from(bits_per_s.max(1)), transfers: Vec::new(), at: Nanos::ZERO, bytes: 0 }
+    }
+
+    /// Bytes of all transfers so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A transfer begins; the time is that of the last [`Link::advance`].
+    pub fn begin(&mut self, thread: u32, bytes: u64) {
+        self.bytes += bytes;
+        self.transfers.push(Transfer { thread, left: u128::from(bytes) * 8 * PER_BIT });
+    }
+
+    /// When the next transfer ends.
+    pub fn next_event(&self) -> Option<Nanos> {
+        let left = self.transfers.iter().map(|transfer| transfer.left).min()?;
+        // Rounded up, so that nothing is left then.
+        let ns = (left * self.transfers.len() as u128).div_ceil(self.rate);
+        Some(self.at.saturating_add(Nanos(ns.min(i64::MAX as u128) as i64)))
+    }
+
+    /// Lets the time pass; adds the threads whose transfers ended, in the order in which they began.
+    pub fn advance(&mut self, now: Nanos, ended: &mut Vec<u32>) {
+        let passed = (now - self.at).0 as u128;
+        self.at = now;
+        if self.transfers.is_empty() {
+            return;
+        }
+        let each = passed * self.rate / self.transfers.len() as u128;
+        self.transfers.retain_mut(|transfer| {
+            transfer.left = transfer.left.saturating_sub(each);
+            if transfer.left == 0 {
+                ended.push(transfer.thread);
+            }
+            transfer.left > 0
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_out(link: &mut Link) -> Vec<(i64, u32)> {
+        let (mut all, mut ended) = (Vec::new(), Vec::new());
+        while let Some(at) = link.next_event() {
+            link.advance(at, &mut ended);
+            all.extend(ended.drain(..).map(|thread| (at.0, thread)));
+        }
+        all
+    }
+
+    #[test]
+    fn transfers_share_the_rate_and_the_last_has_it_alone() {
+        // 8 Mbit/s: 1 byte a microsecond.
+        let mut link = Link::new(8_000_000);
+        link.begin(1, 1000);
+        link.begin(2, 3000);
+        assert_eq!(run_out(&mut link), [(2_000_000, 1), (4_000_000, 2)]);
+        assert_eq!(link.bytes(), 4000);
+    }
+
+    #[test]
+    fn a_transfer_that_comes_later_slows_the_first_from_then_on() {
+        let mut link = Link::new(8_000_000);
+        link.begin(1, 2000);
+        link.advance(Nanos(1_000_000), &mut Vec::new());
+        link.begin(2, 2000);
+        assert_eq!(run_out(&mut link), [(3_000_000, 1), (4_000_000, 2)]);
+    }
+}

@@ -1,0 +1,266 @@
+//! What a program must be beside well formed: names that exist, values that are possible.
+
+use std::collections::BTreeSet;
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_host::FileClass;
+
+use super::{Access, Program, Step};
+use crate::draw::{Amount, Quantity};
+
+/// Most files of all sets together.
+const MOST_FILES: u64 = 1 << 20;
+/// Most bytes of one access or transfer.
+const MOST_BYTES: u64 = 1 << 40;
+/// Most pages of a transaction or query.
+const MOST_PAGES: u64 = 1 << 20;
+
+/// A fault: the key, the value that stands there, the problem, and what to do.
+struct Fault {
+    key: &'static str,
+    value: String,
+    problem: String,
+    hint: String,
+}
+
+type Checked = std::result::Result<(), Fault>;
+
+fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl Into<String>) -> Checked {
+    Err(Fault { key, value: value.to_owned(), problem: problem.into(), hint: hint.into() })
+}
+
+impl Program {
+    /// Refuses what cannot be run; `text` is the file, which gives the line.
+    pub(super) fn check(&self, text: &str) -> Result<()> {
+        let names = Names::of(self);
+        let all = names.check(self).and_then(|()| self.check_sets()).and_then(|()| names.check_steps(self));
+        all.map_err(|Fault { key, value, problem, hint }| {
+            let error = Error::new(Kind::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
+            // The last place of a name is the one that is at fault: a doubled or an unknown one.
+            match text.rfind(&format!("\"{value}\"")) {
+                Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
+                None => error,
+            }
+        })
+    }
+
+    fn check_sets(&self) -> Checked {
+        let mut files = 2 * self.databases.len() as u64;
+        for set in &self.files {
+            files += u64::from(set.count);
+            if set.count == 0 || files > MOST_FILES {
+                let problem = format!("`count` must be 1 to {MOST_FILES}, over all sets");
+                return fault("file.name", &set.name, problem, "give a smaller `count`");
+            }
+            if matches!(set.class, FileClass::Metadata | FileClass::FilesystemJournal) {
+                let problem = format!("`{}` is a class of blocks of the file system", set.class.name());
+                return fault(
+                    "file.name",
+                    &set.name,
+                    problem,
+                    "write database, database_journal, cache or other",
+                );
+            }
+            if let Some(size) = &set.size {
+                amount("file.name", &set.name, "size", size, 0..=MOST_BYTES)?;
+            }
+        }
+        for database in &self.databases {
+            let page = database.page_size.0;
+            if !page.is_power_of_two() || !(512..=65536).contains(&page) {
+                let problem = "`page_size` must be a power of two from 512 to 65536";
+                return fault("database.name", &database.name, problem, "write page_size = \"4KB\"");
+            }
+            if database.size.0 < 2 * page || database.size.0 / page > u64::from(u32::MAX) {
+                let problem = "`size` must be two pages at least, and 2^32 pages at most";
+                return fault("database.name", &database.name, problem, "write size = \"1MB\"");
+            }
+            if database.checkpoint_pages == 0 {
+                let problem = "`checkpoint_pages` must be 1 at least";
+                return fault("database.name", &database.name, problem, "SQLite's own is 1000");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names that steps may use.
+struct Names<'a> {
+    files: Vec<&'a str>,
+    databases: Vec<&'a str>,
+    procedures: Vec<&'a str>,
+    threads: Vec<&'a str>,
+    signalled: BTreeSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn of(program: &'a Program) -> Self {
+        let mut signalled = BTreeSet::new();
+        each_step(program, &mut |_, step| {
+            if let Step::Signal { name } = step {
+                signalled.insert(name.as_str());
+            }
+            Ok(())
+        })
+        .unwrap_or_default();
+        Self {
+            files: program.files.iter().map(|set| set.name.as_str()).collect(),
+            databases: program.databases.iter().map(|database| database.name.as_str()).collect(),
+            procedures: program.procedures.iter().map(|procedure| procedure.name.as_str()).collect(),
+            threads: program.threads.iter().map(|thread| thread.name.as_str()).collect(),
+            signalled,
+        }
+    }
+
+    fn check(&self, program: &Program) -> Checked {
+        let kinds = [
+            ("file.name", &self.files),
+            ("database.name", &self.databases),
+            ("procedure.name", &self.procedures),
+            ("thread.name", &self.threads),
+        ];
+        for (key, names) in kinds {
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(**name)) {
+                return fault(key, twice, "there are two of this name", "give each its own name");
+            }
+        }
+        known("user_waits_for", &program.user_waits_for, &self.threads)?;
+        let waited = program.threads.iter().find(|thread| thread.name == program.user_waits_for);
+        if waited.is_some_and(|thread| !thread.at_begin) {
+            let problem = "the thread that the user waits for must begin with the program";
+            return fault("user_waits_for", &program.user_waits_for, problem, "leave out `at_begin = false`");
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self, program: &Program) -> Checked {
+        each_step(program, &mut |inside, step| self.check_step(program, inside, step))
+    }
+
+    fn check_step(&self, program: &Program, inside: &str, step: &Step) -> Checked {
+        match step {
+            Step::Cpu { ms } => amount("cpu.ms", inside, "ms", ms, 0..=u64::MAX),
+            Step::Think { ms } => amount("think.ms", inside, "ms", ms, 0..=u64::MAX),
+            Step::Network { size, round_trips } => {
+                amount("network.size", inside, "size", size, 0..=MOST_BYTES)?;
+                amount("network.round_trips", inside, "round_trips", round_trips, 0..=1_000_000)
+            }
+            Step::Create { file } => known("file", file, &self.files),
+            Step::Read(access) | Step::Overwrite(access) => self.check_access(access),
+            Step::Write(access) | Step::Append(access) => {
+                if access.place.is_some() {
+                    let problem = "`place` is of `read` and `overwrite` only";
+                    return fault("file", &access.file, problem, "leave it out, or use `overwrite`");
+                }
+                self.check_access(access)
+            }
+            Step::Fsync(picked) | Step::Fdatasync(picked) | Step::Delete(picked) => {
+                known("file", &picked.file, &self.files)
+            }
+            Step::Rename { file, to } => {
+                known("file", file, &self.files)?;
+                known("to", to, &self.files)?;
+                if file == to {
+                    let problem = "a file cannot replace a file of its own set";
+                    return fault("to", to, problem, "name another set");
+                }
+                let partition = |name: &str| program.files.iter().find(|set| set.name == name);
+                let partitions = [partition(file), partition(to)].map(|set| set.map(|set| &set.partition));
+                if partitions[0] != partitions[1] {
+                    let problem = "a file cannot be renamed to another partition";
+                    return fault("to", to, problem, "put both sets on the same partition");
+                }
+                Ok(())
+            }
+            Step::Truncate { file, size, .. } => {
+                amount("truncate.size", file, "size", size, 0..=MOST_BYTES)?;
+                known("file", file, &self.files)
+            }
+            Step::Transaction { database, count, pages, new_pages } => {
+                amount("transaction.count", database, "count", count, 0..=u64::MAX)?;
+                amount("transaction.pages", database, "pages", pages, 0..=MOST_PAGES)?;
+                amount("transaction.new_pages", database, "new_pages", new_pages, 0..=MOST_PAGES)?;
+                known("database", database, &self.databases)
+            }
+            Step::Query { database, count, pages } => {
+                amount("query.count", database, "count", count, 0..=u64::MAX)?;
+                amount("query.pages", database, "pages", pages, 0..=MOST_PAGES)?;
+                known("database", database, &self.databases)
+            }
+            Step::Wait { name } if !self.signalled.contains(name.as_str()) => {
+                fault("wait.name", name, "no thread gives this signal", "add `{ signal = { name = ... } }`")
+            }
+            Step::Start { thread } | Step::Join { thread } => known("thread", thread, &self.threads),
+            Step::Repeat { times: Some(times), .. } => {
+                amount("repeat.times", inside, "times", times, 0..=u64::MAX)
+            }
+            Step::Repeat { times: None, .. } if inside == program.user_waits_for => {
+                let problem = "the thread that the user waits for repeats steps for ever";
+                fault("thread.name", inside, problem, "give `times`")
+            }
+            Step::Maybe { pct, .. } if !(0.0..=100.0).contains(pct) => {
+                fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "it is a share in per cent")
+            }
+            Step::Call { procedure } => known("procedure", procedure, &self.procedures),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_access(&self, access: &Access) -> Checked {
+        amount("size", &access.file, "size", &access.size, 1..=MOST_BYTES)?;
+        amount("count", &access.file, "count", &access.count, 0..=u64::MAX)?;
+        known("file", &access.file, &self.files)
+    }
+}
+
+/// Calls `check` with each step and the name of the thread or procedure that it is in.
+fn each_step<'a>(program: &'a Program, check: &mut impl FnMut(&'a str, &'a Step) -> Checked) -> Checked {
+    fn walk<'a>(
+        inside: &'a str,
+        steps: &'a [Step],
+        check: &mut impl FnMut(&'a str, &'a Step) -> Checked,
+    ) -> Checked {
+        for step in steps {
+            check(inside, step)?;
+            if let Step::Lock { steps, .. } | Step::Repeat { steps, .. } | Step::Maybe { steps, .. } = step {
+                walk(inside, steps, check)?;
+            }
+        }
+        Ok(())
+    }
+    let threads = program.threads.iter().map(|thread| (&thread.name, &thread.steps));
+    let procedures = program.procedures.iter().map(|procedure| (&procedure.name, &procedure.steps));
+    threads.chain(procedures).try_for_each(|(name, steps)| walk(name, steps, check))
+}
+
+fn known(key: &'static str, name: &str, names: &[&str]) -> Checked {
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let there = if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
+    };
+    fault(key, name, "there is nothing of this name", there)
+}
+
+fn amount<T: Quantity>(
+    key: &'static str,
+    inside: &str,
+    name: &str,
+    amount: &Amount<T>,
+    range: std::ops::RangeInclusive<u64>,
+) -> Checked {
+    if let Some(problem) = amount.fault() {
+        return fault(key, inside, problem, "change it there");
+    }
+    let (least, most) = amount.range();
+    if range.contains(&least) && range.contains(&most) {
+        return Ok(());
+    }
+    let (bound, side) =
+        if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
+    fault(key, inside, format!("`{name}` must be {bound} at {side}"), format!("change `{name}` there"))
+}

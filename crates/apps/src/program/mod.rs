@@ -1,0 +1,209 @@
+//! An application as a program: files, databases, and threads with their steps. Read from TOML.
+
+mod check;
+mod presets;
+mod step;
+
+use std::path::Path;
+
+use emmclab_base::{Error, Result};
+use emmclab_host::FileClass;
+use emmclab_layers::Size;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::draw::Amount;
+use crate::text;
+
+pub use presets::{preset_names, preset_text};
+pub use step::{Access, Pick, Picked, Place, Step};
+
+/// An application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// What its user does, in a line.
+    pub about: String,
+    /// Where its figures come from, and what is assumed.
+    pub source: String,
+    /// The thread that the user waits for: with its end the program ends.
+    pub user_waits_for: String,
+    /// Sets of files.
+    #[serde(default, rename = "file")]
+    pub files: Vec<FileSet>,
+    /// SQLite databases.
+    #[serde(default, rename = "database")]
+    pub databases: Vec<Database>,
+    /// Steps with a name, for threads to call.
+    #[serde(default, rename = "procedure")]
+    pub procedures: Vec<Procedure>,
+    /// Threads.
+    #[serde(rename = "thread")]
+    pub threads: Vec<Thread>,
+}
+
+/// Files of one sort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSet {
+    /// Its name.
+    pub name: String,
+    /// What the contents are: `database`, `database_journal`, `cache` or `other`.
+    #[serde(default)]
+    pub class: FileClass,
+    /// The partition that holds them.
+    pub partition: String,
+    /// How many there may be.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The size of each when the program begins; without it they do not exist then.
+    pub size: Option<Amount<Size>>,
+    /// The part from the beginning of each file that random and repeated accesses touch; by default all of it.
+    pub working_set: Option<Size>,
+}
+
+/// A SQLite database: the file and its journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// Its name.
+    pub name: String,
+    /// The partition that holds it.
+    pub partition: String,
+    /// Its size when the program begins.
+    pub size: Size,
+    /// Bytes of a page: a power of two, 512 to 65536.
+    #[serde(default = "page")]
+    pub page_size: Size,
+    /// The part from the beginning of the file that transactions and queries touch; by default all of it.
+    pub working_set: Option<Size>,
+    /// `PRAGMA journal_mode`.
+    #[serde(default)]
+    pub journal_mode: JournalMode,
+    /// `PRAGMA synchronous`.
+    #[serde(default)]
+    pub synchronous: Synchronous,
+    /// `PRAGMA wal_autocheckpoint`, in frames.
+    #[serde(default = "checkpoint")]
+    pub checkpoint_pages: u32,
+    /// The system call that makes files durable.
+    #[serde(default)]
+    pub sync_call: SyncCall,
+}
+
+/// `PRAGMA journal_mode`, without `memory`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalMode {
+    /// The rollback journal is removed at the end of each transaction.
+    #[default]
+    Delete,
+    /// It is cut to length 0.
+    Truncate,
+    /// Its header is overwritten with zeros.
+    Persist,
+    /// A write-ahead log.
+    Wal,
+    /// No journal.
+    Off,
+}
+
+/// `PRAGMA synchronous`, without `extra`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Synchronous {
+    /// Nothing is synced.
+    Off,
+    /// At the most critical moments.
+    Normal,
+    /// Every transaction is durable at its end.
+    #[default]
+    Full,
+}
+
+/// The system call by which SQLite makes a file durable: its makers' builds use `fdatasync` where there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncCall {
+    /// `fdatasync`.
+    #[default]
+    Fdatasync,
+    /// `fsync`.
+    Fsync,
+}
+
+/// Steps with a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Procedure {
+    /// Its name.
+    pub name: String,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// Whether it begins with the program; else a `start` of another thread begins it.
+    #[serde(default = "yes")]
+    pub at_begin: bool,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Program {
+    /// A program from the text of a TOML file.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] with line and hint for a syntax error, an unknown key, and a name or value that is impossible.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        let program: Self =
+            text::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
+        program.check(text)?;
+        Ok(program)
+    }
+
+    /// A program from a TOML file.
+    ///
+    /// # Errors
+    /// As [`Program::from_toml`], and where the file cannot be read.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        Self::from_toml(&text).map_err(|error| error.in_file(path))
+    }
+
+    /// A program that comes with emmclab.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where there is no such program; the hint lists them.
+    pub fn preset(name: &str) -> Result<Self> {
+        Self::from_toml(preset_text(name)?)
+    }
+
+    /// The JSON Schema of a program file.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn page() -> Size {
+    Size::kb(4)
+}
+
+fn checkpoint() -> u32 {
+    1000
+}

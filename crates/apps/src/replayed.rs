@@ -1,0 +1,29 @@
+//! The simulated device, with the layers above it, as a device of programs.
+
+use emmclab_base::{BlockNote, Nanos, Request, Result};
+use emmclab_device::Quiet;
+use emmclab_replay::ClosedLoop;
+
+use crate::block_device::BlockDevice;
+
+impl BlockDevice for ClosedLoop {
+    fn sectors(&self) -> u64 {
+        Self::sectors(self)
+    }
+
+    fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
+        Self::submit(self, at, number, request, notes, &mut Quiet)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        Self::next_event(self)
+    }
+
+    fn advance(&mut self, until: Nanos) -> Result<()> {
+        Self::advance(self, until, &mut Quiet)
+    }
+
+    fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
+        Self::take_completed(self, out);
+    }
+}

@@ -1,0 +1,160 @@
+//! What reached the device: requests by operation, class of file, role and cause.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::{BlockNote, Flags, Nanos, Op, Request, Role, SECTOR_BYTES};
+use emmclab_host::{BlockRequest, FileClass};
+use serde::Serialize;
+
+/// Requests of one sort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// How many.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those that begin where the request of the same operation before them ended.
+    pub sequential: u64,
+    /// Bytes of these.
+    pub sequential_bytes: u64,
+    /// Time from submission to completion, summed, in ns.
+    pub device_ns: i64,
+    /// That of the sequential ones.
+    pub sequential_device_ns: i64,
+}
+
+impl Group {
+    fn add(&mut self, request: &Request, sequential: bool) {
+        self.requests += 1;
+        self.bytes += request.bytes().0;
+        self.sequential += u64::from(sequential);
+        self.sequential_bytes += if sequential { request.bytes().0 } else { 0 };
+    }
+
+    fn complete(&mut self, took: Nanos, sequential: bool) {
+        self.device_ns += took.0;
+        self.sequential_device_ns += if sequential { took.0 } else { 0 };
+    }
+}
+
+/// Reads and writes of one class of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReadsWrites {
+    /// Reads.
+    pub read: Group,
+    /// Writes.
+    pub write: Group,
+}
+
+/// Bytes that were written as blocks of a role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// The role, as in traces.
+    pub role: &'static str,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The requests of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RequestCounts {
+    /// All reads and writes.
+    pub all: ReadsWrites,
+    /// Discards.
+    pub discards: u64,
+    /// Flushes without data.
+    pub flushes: u64,
+    /// Requests that order or make durable: flushes, and writes with preflush or FUA.
+    pub sync_points: u64,
+    /// By class of the file, or of the file system's own blocks.
+    pub classes: BTreeMap<&'static str, ReadsWrites>,
+    /// Requests by why they were submitted.
+    pub causes: BTreeMap<&'static str, u64>,
+    /// Bytes written by role of the blocks, where the file system has roles.
+    pub roles: Vec<Written>,
+}
+
+/// A request under way, as it is counted when it is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    class: FileClass,
+    op: Op,
+    sequential: bool,
+    submitted: Nanos,
+}
+
+/// Counts requests.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    all: ReadsWrites,
+    discards: u64,
+    flushes: u64,
+    sync_points: u64,
+    classes: [ReadsWrites; FileClass::ALL.len()],
+    causes: BTreeMap<&'static str, u64>,
+    roles: [u64; Role::ALL.len()],
+    /// Ends of the last read and the last write.
+    ends: [u64; 2],
+}
+
+impl ReadsWrites {
+    fn of(&mut self, op: Op) -> Option<&mut Group> {
+        match op {
+            Op::Read => Some(&mut self.read),
+            Op::Write => Some(&mut self.write),
+            _ => None,
+        }
+    }
+}
+
+impl Counter {
+    /// A request goes to the device.
+    pub fn submit(&mut self, block: &BlockRequest, notes: &[BlockNote], now: Nanos) -> Counted {
+        let request = &block.request;
+        let op = request.op;
+        self.sync_points +=
+            u64::from(op == Op::Flush || request.flags.intersects(Flags::FUA | Flags::PREFLUSH));
+        self.flushes += u64::from(op == Op::Flush);
+        self.discards += u64::from(matches!(op, Op::Discard | Op::SecureErase));
+        *self.causes.entry(block.cause.name()).or_default() += 1;
+        let mut sequential = false;
+        if let Some(group) = self.all.of(op) {
+            let end = &mut self.ends[usize::from(op == Op::Write)];
+            sequential = *end == request.sector.0 && group.requests > 0;
+            *end = request.end().0;
+            group.add(request, sequential);
+            if let Some(group) = self.classes[block.class as usize].of(op) {
+                group.add(request, sequential);
+            }
+        }
+        for note in notes {
+            self.roles[note.role as usize] += u64::from(note.sectors) * SECTOR_BYTES;
+        }
+        Counted { class: block.class, op, sequential, submitted: now }
+    }
+
+    /// A request is complete.
+    pub fn complete(&mut self, counted: Counted, now: Nanos) {
+        let Counted { class, op, sequential, submitted } = counted;
+        let groups = [self.all.of(op), self.classes[class as usize].of(op)];
+        groups.into_iter().flatten().for_each(|group| group.complete(now - submitted, sequential));
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> RequestCounts {
+        let classes = FileClass::ALL.into_iter().zip(self.classes);
+        let roles = Role::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);
+        RequestCounts {
+            all: self.all,
+            discards: self.discards,
+            flushes: self.flushes,
+            sync_points: self.sync_points,
+            classes: classes
+                .filter(|(_, counts)| counts.read.requests + counts.write.requests > 0)
+                .map(|(class, counts)| (class.name(), counts))
+                .collect(),
+            causes: self.causes.clone(),
+            roles: roles.map(|(role, bytes)| Written { role: role.name(), bytes }).collect(),
+        }
+    }
+}

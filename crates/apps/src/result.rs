@@ -1,0 +1,217 @@
+//! The result of a run.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::Nanos;
+use serde::Serialize;
+
+use crate::requests::RequestCounts;
+use crate::timeline::{CriticalPath, Doing, State, Sums, Timeline};
+
+/// Most bins of a run over time.
+const MOST_BINS: i64 = 240;
+
+/// Time by state, in ns; the states exclude each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct StateTimes(BTreeMap<&'static str, i64>);
+
+impl StateTimes {
+    fn of(sums: &Sums) -> Self {
+        Self(State::ALL.into_iter().map(|state| (state.name(), sums.of(state).0)).collect())
+    }
+
+    /// The sum of all states, in ns.
+    pub fn total(&self) -> i64 {
+        self.0.values().sum()
+    }
+
+    /// The time in a state, in ns.
+    pub fn get(&self, state: State) -> i64 {
+        self.0.get(state.name()).copied().unwrap_or(0)
+    }
+}
+
+/// A part of the time that the user waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spent {
+    /// The state.
+    pub state: State,
+    /// Of storage, what it waited for, as the host names it.
+    pub wait: Option<&'static str>,
+    /// Of storage, the class of the file that the operation was on; none for `sync`.
+    pub class: Option<&'static str>,
+    /// Of storage, the partition of that file.
+    pub partition: Option<String>,
+    /// Length, in ns.
+    pub ns: i64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadResult {
+    /// Its name.
+    pub name: String,
+    /// Time that it was there, in ns: the sum of its states.
+    pub alive_ns: i64,
+    /// Its time by state.
+    pub states: StateTimes,
+}
+
+/// The run over time, in bins of equal width.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OverTime {
+    /// Width of a bin, in ns; the last one may be shorter.
+    pub bin_ns: i64,
+    /// The critical path, then each thread.
+    pub lanes: Vec<Lane>,
+}
+
+/// What was done in each bin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lane {
+    /// Name of the thread; of the critical path, `the user waits for`.
+    pub name: String,
+    /// Time in each bin by state, in ns; states that do not occur are left out.
+    pub states: BTreeMap<&'static str, Vec<i64>>,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AppResult {
+    /// The program.
+    pub program: String,
+    /// The host.
+    pub host: String,
+    /// The kernel.
+    pub era: String,
+    /// The network.
+    pub network: String,
+    /// Seed of the draws.
+    pub seed: u64,
+    /// Parts of the storage that were infinitely fast.
+    pub what_if: Vec<String>,
+    /// What the user waited for, in ns.
+    pub runtime_ns: i64,
+    /// The thread that the user waits for.
+    pub user_waits_for: String,
+    /// The runtime by state, along the critical path: the sum is the runtime.
+    pub states: StateTimes,
+    /// The same in detail, longest first.
+    pub spent: Vec<Spent>,
+    /// Threads, each with its own time.
+    pub threads: Vec<ThreadResult>,
+    /// Time that cores worked for the program, in ns.
+    pub cpu_ns: i64,
+    /// Work of the kernel's own threads, in ns; it takes no core from the program.
+    pub kernel_cpu_ns: i64,
+    /// Bytes over the network.
+    pub network_bytes: u64,
+    /// File operations.
+    pub file_operations: u64,
+    /// Those that ask for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
+    pub file_syncs: u64,
+    /// Block requests.
+    pub requests: RequestCounts,
+    /// The run over time.
+    pub over_time: OverTime,
+}
+
+/// The critical path of a thread, its sums and its bins, and those of each thread.
+pub(crate) struct Attribution {
+    pub path: Sums,
+    pub threads: Vec<Sums>,
+    pub over_time: OverTime,
+}
+
+impl Attribution {
+    pub fn of(timelines: &[Timeline], names: &[&str], waited: u32, end: Nanos) -> Self {
+        let all: Vec<_> = timelines.iter().collect();
+        let width = (end.0 / MOST_BINS + i64::from(end.0 % MOST_BINS > 0)).max(1);
+        let mut path = Sums::default();
+        let mut lane = Bins::new(width, end.0);
+        CriticalPath::of(&all, waited, end, &mut |from, to, doing| {
+            path.add(doing, to - from);
+            lane.add(from.0, to.0, doing);
+        });
+        let mut lanes = vec![lane.named("the user waits for")];
+        let mut threads = Vec::with_capacity(timelines.len());
+        for (timeline, name) in timelines.iter().zip(names) {
+            let (mut sums, mut lane) = (Sums::default(), Bins::new(width, end.0));
+            for (from, to, doing) in timeline.between(Nanos::ZERO, end) {
+                if doing != Doing::Absent {
+                    sums.add(doing, to - from);
+                    lane.add(from.0, to.0, doing);
+                }
+            }
+            threads.push(sums);
+            lanes.push(lane.named(name));
+        }
+        Self { path, threads, over_time: OverTime { bin_ns: width, lanes } }
+    }
+
+    /// The parts of the path, longest first; `partitions` are the names of mounts.
+    pub fn spent(&self, partitions: &[&str]) -> Vec<Spent> {
+        let mut out: Vec<Spent> = Vec::new();
+        for (doing, time) in self.path.iter() {
+            let Some(state) = doing.state() else { continue };
+            let (wait, place) = match doing {
+                Doing::Storage(wait, place) => (Some(wait.name()), place),
+                _ => (None, None),
+            };
+            let partition = place.map(|(_, mount)| partitions[usize::from(mount.0)].to_owned());
+            let spent =
+                Spent { state, wait, class: place.map(|(class, _)| class.name()), partition, ns: time.0 };
+            match out.iter_mut().find(|other| {
+                (other.state, other.wait, other.class, &other.partition)
+                    == (spent.state, spent.wait, spent.class, &spent.partition)
+            }) {
+                Some(same) => same.ns += spent.ns,
+                None => out.push(spent),
+            }
+        }
+        out.sort_by_key(|spent| std::cmp::Reverse(spent.ns));
+        out
+    }
+
+    pub fn states(&self) -> StateTimes {
+        StateTimes::of(&self.path)
+    }
+
+    pub fn thread_results(&self, names: &[&str]) -> Vec<ThreadResult> {
+        let result = |(sums, name): (&Sums, &&str)| {
+            let states = StateTimes::of(sums);
+            ThreadResult { name: (*name).to_owned(), alive_ns: states.total(), states }
+        };
+        self.threads.iter().zip(names).map(result).collect()
+    }
+}
+
+/// Time by state in bins of equal width.
+struct Bins {
+    width: i64,
+    count: usize,
+    states: BTreeMap<&'static str, Vec<i64>>,
+}
+
+impl Bins {
+    fn new(width: i64, end: i64) -> Self {
+        Self { width, count: (end / width + i64::from(end % width > 0)) as usize, states: BTreeMap::new() }
+    }
+
+    fn add(&mut self, from: i64, to: i64, doing: Doing) {
+        let Some(state) = doing.state() else { return };
+        let bins = self.states.entry(state.name()).or_insert_with(|| vec![0; self.count]);
+        let mut at = from;
+        while at < to {
+            let bin = at / self.width;
+            let end = to.min((bin + 1) * self.width);
+            bins[bin as usize] += end - at;
+            at = end;
+        }
+    }
+
+    fn named(self, name: &str) -> Lane {
+        Lane { name: name.to_owned(), states: self.states }
+    }
+}

@@ -1,0 +1,395 @@
+//! The file operations of SQLite transactions, as its pager makes them (sqlite.org/atomiccommit.html and wal.html; `pager.c`,
+//! `wal.c` and `os_unix.c` of the makers). The pager's own cache keeps every page that it has seen.
+
+use std::collections::BTreeSet;
+
+use emmclab_host::{FileId, FileOp, FolderId, MountId};
+
+use crate::draw::Draws;
+use crate::program::{Database, JournalMode, SyncCall, Synchronous};
+
+/// Header of a rollback journal: a sector of 512 bytes, of which the first 12 hold the count of records, and 28 are in use.
+const JOURNAL_HEADER: u64 = 512;
+const COUNT_BYTES: u64 = 12;
+const HEADER_IN_USE: u64 = 28;
+/// Header of a write-ahead log, and of each frame in it.
+const WAL_HEADER: u64 = 32;
+const FRAME_HEADER: u64 = 24;
+
+/// A database under way.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    file: FileId,
+    journal: FileId,
+    folder: (MountId, FolderId),
+    page: u64,
+    mode: JournalMode,
+    synchronous: Synchronous,
+    data_only: bool,
+    checkpoint: u64,
+    /// Pages of the file, and of its part that is in use.
+    pages: u64,
+    working: u64,
+    /// Whether the journal exists.
+    journal_exists: bool,
+    /// Frames in the write-ahead log since it began anew, and the pages in them.
+    frames: u64,
+    logged: BTreeSet<u64>,
+    /// Pages in the pager's cache.
+    held: Bits,
+    /// The pages of a transaction, kept to reuse the memory.
+    touched: Vec<u64>,
+    marks: Bits,
+}
+
+/// A set of page numbers.
+#[derive(Debug, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    /// Adds a number; false where it was there.
+    fn insert(&mut self, number: u64) -> bool {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(word) = self.0.get_mut((number / 64) as usize) {
+            *word &= !(1 << (number % 64));
+        }
+    }
+}
+
+impl Sqlite {
+    pub(crate) fn new(
+        database: &Database,
+        file: FileId,
+        journal: FileId,
+        folder: (MountId, FolderId),
+    ) -> Self {
+        let page = database.page_size.0;
+        let pages = database.size.0 / page;
+        Self {
+            file,
+            journal,
+            folder,
+            page,
+            mode: database.journal_mode,
+            synchronous: database.synchronous,
+            data_only: database.sync_call == SyncCall::Fdatasync,
+            checkpoint: u64::from(database.checkpoint_pages),
+            pages,
+            working: database.working_set.map_or(pages, |size| (size.0 / page).clamp(2, pages)),
+            journal_exists: false,
+            frames: 0,
+            logged: BTreeSet::new(),
+            held: Bits::default(),
+            touched: Vec::new(),
+            marks: Bits::default(),
+        }
+    }
+
+    /// The operations of a query that looks at so many pages.
+    pub(crate) fn query(&mut self, pages: u64, draws: &mut Draws, out: &mut impl Extend<FileOp>) {
+        for _ in 0..pages {
+            let page = 1 + draws.below(self.working - 1);
+            self.look_at(page, out);
+        }
+    }
+
+    /// The operations of a transaction that changes so many pages beside the first, and adds so many.
+    pub(crate) fn transaction(
+        &mut self,
+        pages: u64,
+        new_pages: u64,
+        draws: &mut Draws,
+        out: &mut impl Extend<FileOp>,
+    ) {
+        self.choose(pages, draws);
+        if self.mode == JournalMode::Wal {
+            self.log_pages(new_pages, out);
+            return;
+        }
+        // The first page holds the change counter.
+        self.touched.push(0);
+        self.touched.sort_unstable();
+        self.look_at_touched(out);
+        self.begin_journal(out);
+        for page in self.touched.iter().copied().chain(self.pages..self.pages + new_pages) {
+            out.extend([write(self.file, page * self.page, self.page)]);
+        }
+        self.add_pages(new_pages);
+        self.sync(Synchronous::Normal, self.file, out);
+        self.end_journal(out);
+    }
+
+    /// Chooses pages that differ, the first of the file left out.
+    fn choose(&mut self, pages: u64, draws: &mut Draws) {
+        self.touched.clear();
+        let there = self.working - 1;
+        if pages >= there {
+            self.touched.extend(1..=there);
+            return;
+        }
+        while (self.touched.len() as u64) < pages {
+            let page = 1 + draws.below(there);
+            if self.marks.insert(page) {
+                self.touched.push(page);
+            }
+        }
+        for page in &self.touched {
+            self.marks.remove(*page);
+        }
+    }
+
+    fn look_at_touched(&mut self, out: &mut impl Extend<FileOp>) {
+        let touched = std::mem::take(&mut self.touched);
+        for page in &touched {
+            self.look_at(*page, out);
+        }
+        self.touched = touched;
+    }
+
+    /// Reads a page that the pager does not hold.
+    fn look_at(&mut self, page: u64, out: &mut impl Extend<FileOp>) {
+        if self.held.insert(page) {
+            out.extend([FileOp::Read { file: self.file, offset: page * self.page, bytes: self.page }]);
+        }
+    }
+
+    /// What was added is in use from now on, where all of the file is.
+    fn add_pages(&mut self, new_pages: u64) {
+        (self.pages..self.pages + new_pages).for_each(|page| {
+            self.held.insert(page);
+        });
+        if self.working == self.pages {
+            self.working += new_pages;
+        }
+        self.pages += new_pages;
+    }
+
+    /// A sync, where the setting asks for as much.
+    fn sync(&self, least: Synchronous, file: FileId, out: &mut impl Extend<FileOp>) {
+        if self.synchronous >= least {
+            out.extend([FileOp::Fsync { file, data_only: self.data_only }]);
+        }
+    }
+
+    /// Writes the old pages to the rollback journal and makes it durable.
+    fn begin_journal(&mut self, out: &mut impl Extend<FileOp>) {
+        if self.mode == JournalMode::Off {
+            return;
+        }
+        let created = !self.journal_exists;
+        if created {
+            out.extend([FileOp::Open { file: self.journal, create: true }]);
+            self.journal_exists = true;
+        }
+        out.extend([write(self.journal, 0, JOURNAL_HEADER)]);
+        let mut at = JOURNAL_HEADER;
+        for _ in &self.touched {
+            // The number of the page, the page, and its checksum, each with a call of its own.
+            for bytes in [4, self.page, 4] {
+                out.extend([write(self.journal, at, bytes)]);
+                at += bytes;
+            }
+        }
+        // The records are durable before their count is.
+        self.sync(Synchronous::Full, self.journal, out);
+        if created && self.synchronous == Synchronous::Full {
+            self.sync_folder(out);
+        }
+        out.extend([write(self.journal, 0, COUNT_BYTES)]);
+        self.sync(Synchronous::Normal, self.journal, out);
+        if created && self.synchronous == Synchronous::Normal {
+            self.sync_folder(out);
+        }
+    }
+
+    /// The first sync of a new journal makes its entry in the folder durable.
+    fn sync_folder(&self, out: &mut impl Extend<FileOp>) {
+        let (mount, folder) = self.folder;
+        out.extend([FileOp::FsyncFolder { mount, folder }]);
+    }
+
+    /// Ends the transaction: without its journal it is not rolled back.
+    fn end_journal(&mut self, out: &mut impl Extend<FileOp>) {
+        match self.mode {
+            JournalMode::Delete => {
+                out.extend([FileOp::Close { file: self.journal }, FileOp::Unlink { file: self.journal }]);
+                self.journal_exists = false;
+            }
+            JournalMode::Truncate => {
+                out.extend([FileOp::Truncate { file: self.journal, bytes: 0 }]);
+                self.sync(Synchronous::Full, self.journal, out);
+            }
+            JournalMode::Persist => {
+                out.extend([write(self.journal, 0, HEADER_IN_USE)]);
+                self.sync(Synchronous::Normal, self.journal, out);
+            }
+            JournalMode::Wal | JournalMode::Off => {}
+        }
+    }
+
+    /// Appends the new pages to the write-ahead log, and moves them to the database once there are enough.
+    fn log_pages(&mut self, new_pages: u64, out: &mut impl Extend<FileOp>) {
+        if new_pages > 0 {
+            // The first page holds the size of the file.
+            self.touched.push(0);
+        }
+        self.touched.sort_unstable();
+        self.look_at_touched(out);
+        self.touched.extend(self.pages..self.pages + new_pages);
+        self.add_pages(new_pages);
+        if !self.journal_exists {
+            out.extend([FileOp::Open { file: self.journal, create: true }]);
+            self.journal_exists = true;
+        }
+        if self.frames == 0 {
+            out.extend([write(self.journal, 0, WAL_HEADER)]);
+            self.sync(Synchronous::Normal, self.journal, out);
+        }
+        for page in &self.touched {
+            let at = WAL_HEADER + self.frames * (FRAME_HEADER + self.page);
+            out.extend([
+                write(self.journal, at, FRAME_HEADER),
+                write(self.journal, at + FRAME_HEADER, self.page),
+            ]);
+            self.frames += 1;
+            self.logged.insert(*page);
+        }
+        self.sync(Synchronous::Full, self.journal, out);
+        if self.frames >= self.checkpoint {
+            self.sync(Synchronous::Normal, self.journal, out);
+            for page in &self.logged {
+                out.extend([write(self.file, page * self.page, self.page)]);
+            }
+            self.sync(Synchronous::Normal, self.file, out);
+            self.logged.clear();
+            self.frames = 0;
+        }
+    }
+}
+
+fn write(file: FileId, offset: u64, bytes: u64) -> FileOp {
+    FileOp::Write { file, offset, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+
+    fn sqlite(settings: &str) -> Sqlite {
+        let text = format!(
+            "name = \"a\"\nabout = \"\"\nsource = \"\"\nuser_waits_for = \"t\"\n[[thread]]\nname = \"t\"\nsteps = []\n\
+             [[database]]\nname = \"d\"\npartition = \"p\"\nsize = \"400KB\"\n{settings}"
+        );
+        let program = Program::from_toml(&text).unwrap();
+        Sqlite::new(&program.databases[0], FileId(0), FileId(1), (MountId(0), FolderId(0)))
+    }
+
+    /// A transaction in words: reads are left out, writes of a file are counted.
+    fn words(database: &mut Sqlite, pages: u64, new_pages: u64) -> String {
+        let mut out = Vec::new();
+        database.transaction(pages, new_pages, &mut Draws::of_thread(1, 0), &mut out);
+        let mut words: Vec<(String, u64)> = Vec::new();
+        let name = |file: FileId| ["db", "journal"][file.0 as usize];
+        for operation in out {
+            let word = match operation {
+                FileOp::Read { .. } => continue,
+                FileOp::Write { file, .. } => format!("write {}", name(file)),
+                FileOp::Fsync { file, .. } => format!("sync {}", name(file)),
+                FileOp::Open { .. } => "open".to_owned(),
+                FileOp::Close { .. } => "close".to_owned(),
+                FileOp::Unlink { .. } => "unlink".to_owned(),
+                FileOp::Truncate { bytes, .. } => format!("truncate {bytes}"),
+                FileOp::FsyncFolder { .. } => "sync folder".to_owned(),
+                other => panic!("{other:?}"),
+            };
+            match words.last_mut() {
+                Some((last, count)) if *last == word => *count += 1,
+                _ => words.push((word, 1)),
+            }
+        }
+        let words: Vec<_> = words.iter().map(|(word, count)| format!("{word} {count}")).collect();
+        words.join(", ").replace(" 1,", ",").trim_end_matches(" 1").to_owned()
+    }
+
+    #[test]
+    fn a_rollback_journal_is_durable_twice_before_the_database_is_touched() {
+        let mut database = sqlite("");
+        let first = "open, write journal 10, sync journal, sync folder, write journal, sync journal, \
+                     write db 3, sync db, close, unlink";
+        assert_eq!(words(&mut database, 2, 0), first);
+        assert_eq!(words(&mut database, 2, 0), first, "each transaction makes the journal anew");
+        let normal = words(&mut sqlite("synchronous = \"normal\""), 2, 0);
+        assert_eq!(
+            normal,
+            first.replace(
+                "10, sync journal, sync folder, write journal, sync journal",
+                "11, sync journal, sync folder"
+            )
+        );
+        assert!(!words(&mut sqlite("synchronous = \"off\""), 2, 0).contains("sync"));
+    }
+
+    #[test]
+    fn a_journal_that_stays_is_cut_or_zeroed_and_its_folder_is_synced_once() {
+        let mut truncating = sqlite("journal_mode = \"truncate\"");
+        assert!(words(&mut truncating, 1, 0).ends_with("sync db, truncate 0, sync journal"));
+        assert!(!words(&mut truncating, 1, 0).contains("folder"));
+        let mut persisting = sqlite("journal_mode = \"persist\"");
+        assert!(words(&mut persisting, 1, 0).ends_with("sync db, write journal, sync journal"));
+        assert_eq!(words(&mut sqlite("journal_mode = \"off\""), 1, 2), "write db 4, sync db");
+    }
+
+    #[test]
+    fn new_pages_are_written_and_not_journalled() {
+        assert!(words(&mut sqlite(""), 1, 5).contains("write journal 7, sync journal"));
+        assert!(words(&mut sqlite(""), 1, 5).contains("write db 7"));
+    }
+
+    #[test]
+    fn a_write_ahead_log_is_synced_once_and_goes_to_the_database_at_its_checkpoint() {
+        let mut full = sqlite("journal_mode = \"wal\"\ncheckpoint_pages = 6");
+        assert_eq!(
+            words(&mut full, 2, 0),
+            "open, write journal, sync journal, write journal 4, sync journal"
+        );
+        assert_eq!(words(&mut full, 2, 0), "write journal 4, sync journal");
+        let third = words(&mut full, 2, 0);
+        assert!(third.starts_with("write journal 4, sync journal 2, write db"), "{third}");
+        assert!(third.ends_with("sync db"), "{third}");
+        assert!(
+            words(&mut full, 1, 0).starts_with("write journal, sync journal, write journal 2"),
+            "it begins anew"
+        );
+        let mut normal = sqlite("journal_mode = \"wal\"\nsynchronous = \"normal\"");
+        words(&mut normal, 2, 0);
+        assert_eq!(words(&mut normal, 2, 0), "write journal 4", "durable at the checkpoint only");
+    }
+
+    #[test]
+    fn the_pager_reads_a_page_once() {
+        let mut database = sqlite("working_set = \"40KB\"");
+        let mut out = Vec::new();
+        let mut draws = Draws::of_thread(5, 0);
+        database.query(1000, &mut draws, &mut out);
+        assert_eq!(out.len(), 9, "ten pages are in use, the first is not looked at");
+        out.clear();
+        database.transaction(3, 0, &mut draws, &mut out);
+        let reads = out.iter().filter(|operation| matches!(operation, FileOp::Read { .. })).count();
+        assert_eq!(reads, 1, "the first page");
+    }
+
+    #[test]
+    fn more_pages_than_there_are_change_all_of_them() {
+        assert!(words(&mut sqlite(""), 100_000, 0).contains("write db 100, sync db"));
+    }
+}

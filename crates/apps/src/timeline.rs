@@ -1,0 +1,258 @@
+//! What a thread did when: states that exclude each other, end to end, and what a wait consisted of.
+
+use std::collections::BTreeMap;
+
+use emmclab_base::Nanos;
+use emmclab_host::{FileClass, MountId, Wait, WaitGroup};
+use serde::{Serialize, Serializer};
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum State {
+    /// It has a core.
+    Running,
+    /// It could run, but every core is taken.
+    Core,
+    /// A transfer over the network.
+    Network,
+    /// Data or metadata that is read from the device.
+    Read,
+    /// Something is made durable.
+    Fsync,
+    /// Writes are held back: too much is dirty, the queue or the journal is full.
+    Throttled,
+    /// Another thread: a signal, a lock of the program or of a file, its end.
+    Thread,
+    /// The user, or a timer.
+    Think,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Core,
+        Self::Network,
+        Self::Read,
+        Self::Fsync,
+        Self::Throttled,
+        Self::Thread,
+        Self::Think,
+    ];
+
+    /// The name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Core => "core",
+            Self::Network => "network",
+            Self::Read => "read",
+            Self::Fsync => "fsync",
+            Self::Throttled => "throttled",
+            Self::Thread => "thread",
+            Self::Think => "think",
+        }
+    }
+
+    const fn of(wait: Wait) -> Self {
+        match wait.group() {
+            WaitGroup::Read => Self::Read,
+            WaitGroup::Fsync => Self::Fsync,
+            WaitGroup::Throttled => Self::Throttled,
+            WaitGroup::Lock => Self::Thread,
+        }
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A state with what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Doing {
+    Running,
+    Core,
+    Network,
+    /// The host has an operation on a file of this class and mount; `None` for `sync`, which is about all files.
+    Storage(Wait, Option<(FileClass, MountId)>),
+    /// Waits until this thread lets it go on.
+    Thread(u32),
+    Think,
+    /// Not begun, or ended.
+    Absent,
+}
+
+impl Doing {
+    pub(crate) fn state(self) -> Option<State> {
+        Some(match self {
+            Self::Running => State::Running,
+            Self::Core => State::Core,
+            Self::Network => State::Network,
+            Self::Storage(wait, _) => State::of(wait),
+            Self::Thread(_) => State::Thread,
+            Self::Think => State::Think,
+            Self::Absent => return None,
+        })
+    }
+}
+
+/// What a thread did up to a time, since the end of the part before.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    end: Nanos,
+    doing: Doing,
+}
+
+/// What a thread did, from time 0 on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline(Vec<Part>);
+
+impl Timeline {
+    /// When it ends.
+    pub fn end(&self) -> Nanos {
+        self.0.last().map_or(Nanos::ZERO, |part| part.end)
+    }
+
+    /// It did this from its end up to a time.
+    pub fn push(&mut self, doing: Doing, until: Nanos) {
+        if until == self.end() {
+            return;
+        }
+        match self.0.last_mut() {
+            Some(last) if last.doing == doing => last.end = until,
+            _ => self.0.push(Part { end: until, doing }),
+        }
+    }
+
+    /// The parts between two times: beginning, end, and what it did.
+    pub fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = (Nanos, Nanos, Doing)> + '_ {
+        let first = self.0.partition_point(|part| part.end <= from);
+        let begin = first.checked_sub(1).map_or(Nanos::ZERO, |before| self.0[before].end);
+        let mut at = begin;
+        self.0[first..]
+            .iter()
+            .map(move |part| {
+                let begin = at.max(from);
+                at = part.end;
+                (begin, part.end.min(to), part.doing)
+            })
+            .take_while(move |(begin, ..)| *begin < to)
+    }
+}
+
+/// The time that a thread's user waited for, by what it was spent on: waits for other threads are what these did then.
+pub(crate) struct CriticalPath<'a> {
+    threads: &'a [&'a Timeline],
+    found: &'a mut dyn FnMut(Nanos, Nanos, Doing),
+}
+
+impl<'a> CriticalPath<'a> {
+    /// Calls `found` for each part of the path of a thread up to `end`, in order of time.
+    pub fn of(
+        threads: &'a [&'a Timeline],
+        thread: u32,
+        end: Nanos,
+        found: &'a mut dyn FnMut(Nanos, Nanos, Doing),
+    ) {
+        Self { threads, found }.follow(thread, Nanos::ZERO, end, 0);
+    }
+
+    fn follow(&mut self, thread: u32, from: Nanos, to: Nanos, depth: usize) {
+        let mut at = from;
+        for (begin, end, doing) in self.threads[thread as usize].between(from, to) {
+            at = end;
+            match doing {
+                // Chains of waits end with a thread that does not wait; no chain is longer than there are threads.
+                Doing::Thread(other) if depth < self.threads.len() => {
+                    self.follow(other, begin, end, depth + 1);
+                }
+                // A thread that waits for one that is not there waits for whoever starts it: that is not known here.
+                Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
+                doing => (self.found)(begin, end, doing),
+            }
+        }
+        if at < to {
+            (self.found)(at, to, Doing::Thread(thread));
+        }
+    }
+}
+
+/// Sums of time by what was done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums(BTreeMap<Doing, Nanos>);
+
+impl Sums {
+    pub fn add(&mut self, doing: Doing, time: Nanos) {
+        *self.0.entry(doing).or_default() += time;
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Doing, Nanos)> + '_ {
+        self.0.iter().map(|(doing, time)| (*doing, *time))
+    }
+
+    /// The time in a state.
+    pub fn of(&self, state: State) -> Nanos {
+        self.iter().filter(|(doing, _)| doing.state() == Some(state)).map(|(_, time)| time).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(parts: &[(i64, Doing)]) -> Timeline {
+        let mut out = Timeline::default();
+        for (end, doing) in parts {
+            out.push(*doing, Nanos(*end));
+        }
+        out
+    }
+
+    fn path(threads: &[&Timeline], end: i64) -> Vec<(i64, i64, Doing)> {
+        let mut out = Vec::new();
+        let mut found = |from: Nanos, to: Nanos, doing| out.push((from.0, to.0, doing));
+        CriticalPath::of(threads, 0, Nanos(end), &mut found);
+        out
+    }
+
+    #[test]
+    fn a_wait_for_a_thread_is_what_that_thread_did() {
+        let read = Doing::Storage(Wait::Read, None);
+        let user = timeline(&[(10, Doing::Running), (50, Doing::Thread(1)), (60, Doing::Running)]);
+        let worker = timeline(&[(20, Doing::Think), (30, Doing::Thread(2)), (50, Doing::Network)]);
+        let third = timeline(&[(25, read), (90, Doing::Running)]);
+        assert_eq!(
+            path(&[&user, &worker, &third], 60),
+            [
+                (0, 10, Doing::Running),
+                (10, 20, Doing::Think),
+                (20, 25, read),
+                (25, 30, Doing::Running),
+                (30, 50, Doing::Network),
+                (50, 60, Doing::Running),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_path_covers_the_run_where_the_other_thread_is_not_there() {
+        let user = timeline(&[(10, Doing::Thread(1)), (12, Doing::Running)]);
+        let late = timeline(&[(4, Doing::Absent), (8, Doing::Running)]);
+        let parts = path(&[&user, &late], 12);
+        let total: i64 = parts.iter().map(|(from, to, _)| to - from).sum();
+        assert_eq!(total, 12);
+        assert_eq!(parts[1], (4, 8, Doing::Running));
+        assert_eq!(parts[2], (8, 10, Doing::Thread(1)));
+    }
+
+    #[test]
+    fn equal_states_are_one_part_and_empty_ones_none() {
+        let one = timeline(&[(5, Doing::Running), (5, Doing::Think), (9, Doing::Running)]);
+        assert_eq!(one.0.len(), 1);
+        assert_eq!(one.end(), Nanos(9));
+    }
+}

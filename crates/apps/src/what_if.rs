@@ -1,0 +1,114 @@
+//! What a run would take if a part of the storage were infinitely fast.
+
+use std::str::FromStr;
+
+use emmclab_base::{Error, Kind, Op, Result};
+use emmclab_host::{BlockRequest, Cause, FileClass};
+
+/// A part of the storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhatIf {
+    /// Every request to this partition.
+    Partition(String),
+    /// Every request whose first block is of this class.
+    Class(FileClass),
+    /// Every request of this operation.
+    Operation(Operation),
+}
+
+/// Why a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads, and reads ahead.
+    Read,
+    /// Writes that a sync waits for, commits, and flushes.
+    Fsync,
+    /// Writes that nobody waits for: write-back, checkpoints, cleaning.
+    WriteBack,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Fsync, Self::WriteBack];
+
+    /// The name, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Fsync => "fsync",
+            Self::WriteBack => "write_back",
+        }
+    }
+
+    fn of(block: &BlockRequest) -> Self {
+        match block.cause {
+            _ if block.request.op == Op::Read => Self::Read,
+            Cause::Caller(_) | Cause::Commit => Self::Fsync,
+            Cause::WriteBack | Cause::Checkpoint | Cause::Cleaning | Cause::ReadAhead => Self::WriteBack,
+        }
+    }
+}
+
+impl WhatIf {
+    /// Whether a request is of this part; `partition` is the name of its mount.
+    pub(crate) fn takes(&self, block: &BlockRequest, partition: &str) -> bool {
+        match self {
+            Self::Partition(name) => name == partition,
+            Self::Class(class) => *class == block.class,
+            Self::Operation(operation) => *operation == Operation::of(block),
+        }
+    }
+}
+
+impl std::fmt::Display for WhatIf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Partition(name) => write!(f, "partition={name}"),
+            Self::Class(class) => write!(f, "class={}", class.name()),
+            Self::Operation(operation) => write!(f, "op={}", operation.name()),
+        }
+    }
+}
+
+impl FromStr for WhatIf {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let refused = |problem: &str, hint: String| {
+            Err(Error::new(Kind::Config, problem).of_field("what-if", 0, text.as_bytes()).hint(hint))
+        };
+        let Some((key, value)) = text.split_once('=') else {
+            return refused("is not KEY=VALUE", "as partition=data, class=database, op=fsync".to_owned());
+        };
+        match key {
+            "partition" => Ok(Self::Partition(value.to_owned())),
+            "class" => match FileClass::ALL.into_iter().find(|class| class.name() == value) {
+                Some(class) => Ok(Self::Class(class)),
+                None => refused("is no class of files", one_of(FileClass::ALL.map(FileClass::name))),
+            },
+            "op" => match Operation::ALL.into_iter().find(|operation| operation.name() == value) {
+                Some(operation) => Ok(Self::Operation(operation)),
+                None => refused("is no operation", one_of(Operation::ALL.map(Operation::name))),
+            },
+            _ => refused("is no part of the storage", one_of(["partition", "class", "op"])),
+        }
+    }
+}
+
+fn one_of<const N: usize>(names: [&str; N]) -> String {
+    format!("use one of: {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_written_as_it_is_read_and_unknown_ones_are_refused() {
+        for text in ["partition=data", "class=database_journal", "op=fsync", "op=write_back"] {
+            assert_eq!(text.parse::<WhatIf>().unwrap().to_string(), text);
+        }
+        for text in ["data", "class=db", "op=seek", "disk=a", ""] {
+            assert!(text.parse::<WhatIf>().unwrap_err().hint_text().is_some(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A bio: a run of sectors that was submitted as one, and what its completion brings.
+
+use emmclab_base::{BlockNote, Flags, Op, Role};
+
+use crate::operation::FileClass;
+use crate::request::Cause;
+use crate::task::TaskId;
+
+/// No index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Names a bio as long as it is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BioId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+impl BioId {
+    /// Names none.
+    pub const NONE: Self = Self { slot: NONE, generation: 0 };
+}
+
+/// What the blocks of a bio are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Pages of a file, from this one on.
+    Pages { inode: u32, page: u32 },
+    /// Blocks of the file system; it asks whether they are complete.
+    Blocks,
+}
+
+/// What is submitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BioRequest {
+    pub op: Op,
+    pub flags: Flags,
+    /// First sector of the mount.
+    pub sector: u64,
+    pub sectors: u32,
+    pub mount: u16,
+    pub class: FileClass,
+    pub cause: Cause,
+    pub content: Content,
+    /// What the sectors of a write are.
+    pub note: Option<BlockNote>,
+}
+
+impl BioRequest {
+    /// A read of blocks of the file system.
+    pub fn read(mount: u16, sector: u64, sectors: u32, cause: Cause) -> Self {
+        Self {
+            op: Op::Read,
+            flags: Flags::SYNC | Flags::META,
+            sector,
+            sectors,
+            mount,
+            class: FileClass::Metadata,
+            cause,
+            content: Content::Blocks,
+            note: None,
+        }
+    }
+
+    /// A write of blocks of the file system.
+    pub fn write(mount: u16, sector: u64, sectors: u32, role: Role, cause: Cause) -> Self {
+        let class = if role.in_journal() { FileClass::FilesystemJournal } else { FileClass::Metadata };
+        Self {
+            op: Op::Write,
+            flags: if role.in_journal() { Flags::SYNC | Flags::META | Flags::JOURNAL } else { Flags::META },
+            class,
+            note: Some(BlockNote::new(role, sectors)),
+            ..Self::read(mount, sector, sectors, cause)
+        }
+    }
+
+    /// A flush of the device's cache.
+    pub fn flush(mount: u16, cause: Cause) -> Self {
+        let read = Self::read(mount, 0, 0, cause);
+        Self { op: Op::Flush, flags: Flags::SYNC, ..read }
+    }
+
+    /// Sectors that are no longer needed.
+    pub fn discard(mount: u16, sector: u64, sectors: u32, cause: Cause) -> Self {
+        let read = Self::read(mount, sector, sectors, cause);
+        Self { op: Op::Discard, flags: Flags::empty(), ..read }
+    }
+}
+
+/// A bio under way.
+#[derive(Debug)]
+pub(super) struct Bio {
+    pub asked: BioRequest,
+    pub generation: u32,
+    /// Tasks that await it.
+    pub waiters: Vec<TaskId>,
+    /// The request that it is a part of.
+    pub request: u32,
+    /// The bio behind it in the request.
+    pub next: u32,
+}

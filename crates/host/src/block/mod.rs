@@ -1,0 +1,455 @@
+//! The block layer: bios are merged into requests, requests wait for a free one of their number, then for the device.
+//!
+//! A step of a task is a plug: its bios are merged with each other before they are merged with what waits. Synchronous requests (reads
+//! and writes that a task waits for) and others have a pool of requests each.
+
+mod bio;
+mod elevator;
+
+use std::collections::VecDeque;
+
+use emmclab_base::{Flags, Nanos, Op, Request, Sector};
+
+use crate::config::{Barrier, HostConfig};
+use crate::operation::MountId;
+use crate::request::{BlockRequest, BlockRequestId, BlockRequests};
+use crate::task::{TaskId, Tasks};
+
+pub(crate) use bio::{BioId, BioRequest, Content, NONE};
+
+use bio::Bio;
+use elevator::{Elevator, Waiting};
+
+/// Requests of one plug that a bio is compared with.
+const PLUG_SEARCH: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In the plug, or held back by the limit.
+    Held,
+    /// In the elevator, or behind a barrier.
+    Waiting,
+    /// At the device.
+    Issued,
+}
+
+/// A request: a chain of bios whose sectors follow each other.
+#[derive(Debug)]
+struct Entry {
+    id: BlockRequestId,
+    first: u32,
+    last: u32,
+    op: Op,
+    flags: Flags,
+    sector: u64,
+    sectors: u32,
+    arrival: Nanos,
+    state: State,
+    /// The pool that it is of: 0 for synchronous requests, 1 for others.
+    pool: u8,
+    /// Whether it goes alone, after all before it and before all behind it.
+    drain: bool,
+}
+
+/// A request that is complete.
+pub(crate) struct Completed {
+    pub id: BlockRequestId,
+    bio: u32,
+}
+
+/// The block layer of the device.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    bios: Vec<Bio>,
+    free_bios: Vec<u32>,
+    entries: Vec<Entry>,
+    free_entries: Vec<u32>,
+    plug: Vec<u32>,
+    /// Held back by the limit, by pool.
+    held: [VecDeque<u32>; 2],
+    /// Requests that are admitted and not complete, by pool.
+    admitted: [u32; 2],
+    elevator: Elevator,
+    /// A barrier, and what came after it.
+    behind: VecDeque<u32>,
+    draining: bool,
+    /// Numbers of the requests at the device.
+    issued: Vec<(BlockRequestId, u32)>,
+    next_id: u64,
+    limit: u32,
+    depth: usize,
+    max_sectors: u32,
+    barrier: Barrier,
+    /// First sector of each mount.
+    bases: Vec<u64>,
+    /// Tasks that wait until more can be submitted in the background.
+    background: Vec<TaskId>,
+    /// Drains without a command that are through.
+    drained: Vec<u32>,
+}
+
+impl Queue {
+    pub fn new(config: &HostConfig, bases: Vec<u64>) -> Self {
+        Self {
+            bios: Vec::new(),
+            free_bios: Vec::new(),
+            entries: Vec::new(),
+            free_entries: Vec::new(),
+            plug: Vec::new(),
+            held: Default::default(),
+            admitted: [0; 2],
+            elevator: Elevator::new(config.elevator),
+            behind: VecDeque::new(),
+            draining: false,
+            issued: Vec::new(),
+            next_id: 0,
+            limit: config.nr_requests,
+            depth: config.device_depth as usize,
+            max_sectors: config.max_request_sectors(),
+            barrier: config.barrier,
+            bases,
+            background: Vec::new(),
+            drained: Vec::new(),
+        }
+    }
+
+    /// The most sectors that a bio may have.
+    pub fn max_sectors(&self) -> u32 {
+        self.max_sectors
+    }
+
+    /// The sector of the device of a sector of a mount.
+    pub fn device_sector(&self, mount: u16, sector: u64) -> u64 {
+        self.bases[usize::from(mount)] + sector
+    }
+
+    /// Submits a bio into the plug.
+    pub fn submit(&mut self, mut asked: BioRequest, now: Nanos) -> BioId {
+        if asked.op != Op::Flush {
+            asked.sector = self.device_sector(asked.mount, asked.sector);
+        }
+        let drain = self.barrier == Barrier::Drain
+            && (asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH));
+        if self.barrier == Barrier::Drain {
+            asked.flags -= Flags::PREFLUSH | Flags::FUA;
+        }
+        let slot = self.free_bios.pop().unwrap_or_else(|| {
+            self.bios.push(Bio { asked, generation: 0, waiters: Vec::new(), request: NONE, next: NONE });
+            self.bios.len() as u32 - 1
+        });
+        let bio = &mut self.bios[slot as usize];
+        (bio.asked, bio.next) = (asked, NONE);
+        let id = BioId { slot, generation: bio.generation };
+        if !drain {
+            for at in self.plug.len().saturating_sub(PLUG_SEARCH)..self.plug.len() {
+                if self.merge_bio(self.plug[at], slot) {
+                    return id;
+                }
+            }
+        }
+        let (op, flags, sector, sectors) = (asked.op, asked.flags, asked.sector, asked.sectors);
+        let entry = Entry {
+            id: BlockRequestId(0),
+            first: slot,
+            last: slot,
+            op,
+            flags,
+            sector,
+            sectors,
+            arrival: now,
+            state: State::Held,
+            pool: u8::from(op != Op::Read && !flags.contains(Flags::SYNC)),
+            drain,
+        };
+        let request = if let Some(free) = self.free_entries.pop() {
+            self.entries[free as usize] = entry;
+            free
+        } else {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        };
+        self.bios[slot as usize].request = request;
+        self.plug.push(request);
+        id
+    }
+
+    /// Whether a bio is still under way.
+    pub fn in_flight(&self, id: BioId) -> bool {
+        self.bios.get(id.slot as usize).is_some_and(|bio| bio.generation == id.generation)
+    }
+
+    /// Makes a task await a bio, where it is still under way: whether it is.
+    pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut Tasks) -> bool {
+        if !self.in_flight(id) {
+            return false;
+        }
+        let bio = &mut self.bios[id.slot as usize];
+        bio.waiters.push(task);
+        tasks.await_one(task, self.entries[bio.request as usize].state == State::Held);
+        true
+    }
+
+    /// Whether requests in the background find room; else the task awaits that an eighth of them is free.
+    pub fn await_room(&mut self, task: TaskId, tasks: &mut Tasks) -> bool {
+        if self.admitted[1] + (self.held[1].len() + self.plug.len()) as u32 >= self.limit {
+            self.background.push(task);
+            tasks.await_one(task, false);
+            return false;
+        }
+        true
+    }
+
+    /// Ends a step: what is in the plug goes to the elevator as far as the limit allows. How many requests those are.
+    pub fn unplug(&mut self, tasks: &mut Tasks, now: Nanos) -> u64 {
+        let requests = self.plug.len() as u64;
+        let mut plug = std::mem::take(&mut self.plug);
+        for request in plug.drain(..) {
+            self.held[usize::from(self.entries[request as usize].pool)].push_back(request);
+        }
+        self.plug = plug;
+        if requests > 0 {
+            self.admit(tasks, now);
+        }
+        requests
+    }
+
+    fn admit(&mut self, tasks: &mut Tasks, now: Nanos) {
+        for pool in 0..2 {
+            while let Some(&request) = self.held[pool].front() {
+                // A merge needs no request.
+                if self.behind.is_empty()
+                    && !self.entries[request as usize].drain
+                    && self.merge(request, tasks, now)
+                {
+                    self.held[pool].pop_front();
+                    continue;
+                }
+                if self.admitted[pool] >= self.limit {
+                    break;
+                }
+                self.held[pool].pop_front();
+                self.admitted[pool] += 1;
+                let entry = &mut self.entries[request as usize];
+                entry.id = BlockRequestId(self.next_id);
+                self.next_id += 1;
+                entry.state = State::Waiting;
+                let (first, drain) = (entry.first, entry.drain);
+                self.tell_admitted(first, tasks, now);
+                if drain || !self.behind.is_empty() || self.draining {
+                    self.behind.push_back(request);
+                } else {
+                    self.enter(request);
+                }
+            }
+        }
+        self.open_barriers();
+    }
+
+    /// Tells the waiters of a chain of bios that the limit no longer holds it back.
+    fn tell_admitted(&self, first: u32, tasks: &mut Tasks, now: Nanos) {
+        let mut at = first;
+        while at != NONE {
+            let bio = &self.bios[at as usize];
+            for task in &bio.waiters {
+                tasks.admitted(*task, now);
+            }
+            at = bio.next;
+        }
+    }
+
+    fn enter(&mut self, request: u32) {
+        let entry = &self.entries[request as usize];
+        let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
+        let waits_for = entry.op == Op::Read || entry.flags.contains(Flags::SYNC);
+        self.elevator.insert(Waiting {
+            request,
+            id: entry.id,
+            sector,
+            end,
+            read: entry.op == Op::Read,
+            sync: waits_for,
+        });
+    }
+
+    /// Lets the next barrier through where all before it is complete, and what is behind it after that.
+    fn open_barriers(&mut self) {
+        loop {
+            if self.draining {
+                return;
+            }
+            let Some(&request) = self.behind.front() else { return };
+            if !self.entries[request as usize].drain {
+                self.behind.pop_front();
+                self.enter(request);
+                continue;
+            }
+            if !self.elevator.is_empty() || !self.issued.is_empty() {
+                return;
+            }
+            self.behind.pop_front();
+            self.draining = true;
+            if self.entries[request as usize].op == Op::Flush {
+                self.drained.push(request);
+            } else {
+                self.enter(request);
+            }
+        }
+    }
+
+    fn mergeable(&self, one: u32, other: u32) -> bool {
+        let (one, other) = (&self.entries[one as usize], &self.entries[other as usize]);
+        one.op == other.op
+            && self.fits(one, &self.bios[other.first as usize].asked, other.sectors)
+            && !other.drain
+    }
+
+    /// Whether a run of sectors may be a part of the request: equal operation, mount, class of contents, no order asked for.
+    fn fits(&self, entry: &Entry, asked: &BioRequest, sectors: u32) -> bool {
+        let first = &self.bios[entry.first as usize].asked;
+        entry.op == asked.op
+            && entry.op.has_data()
+            && !entry.drain
+            && !(entry.flags | asked.flags).intersects(Flags::FUA | Flags::PREFLUSH)
+            && entry.sectors + sectors <= self.max_sectors
+            && first.mount == asked.mount
+            && first.class == asked.class
+    }
+
+    /// Makes a bio a part of a request in the plug.
+    fn merge_bio(&mut self, request: u32, bio: u32) -> bool {
+        let asked = self.bios[bio as usize].asked;
+        let entry = &self.entries[request as usize];
+        if !self.fits(entry, &asked, asked.sectors) {
+            return false;
+        }
+        let entry = &mut self.entries[request as usize];
+        if entry.sector + u64::from(entry.sectors) == asked.sector {
+            self.bios[entry.last as usize].next = bio;
+            entry.last = bio;
+        } else if asked.sector + u64::from(asked.sectors) == entry.sector {
+            self.bios[bio as usize].next = entry.first;
+            entry.first = bio;
+            entry.sector = asked.sector;
+        } else {
+            return false;
+        }
+        entry.sectors += asked.sectors;
+        entry.flags |= asked.flags & Flags::SYNC;
+        self.bios[bio as usize].request = request;
+        true
+    }
+
+    /// Makes a request a part of one that waits in the elevator.
+    fn merge(&mut self, request: u32, tasks: &mut Tasks, now: Nanos) -> bool {
+        let entry = &self.entries[request as usize];
+        if !entry.op.has_data() || entry.flags.intersects(Flags::FUA | Flags::PREFLUSH) {
+            return false;
+        }
+        let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
+        let Some((found, behind)) =
+            self.elevator.adjacent(sector, end, |other| self.mergeable(other, request))
+        else {
+            return false;
+        };
+        let (first, last, sectors, sync) =
+            (entry.first, entry.last, entry.sectors, entry.flags & Flags::SYNC);
+        self.tell_admitted(first, tasks, now);
+        let mut at = first;
+        while at != NONE {
+            let bio = &mut self.bios[at as usize];
+            bio.request = found;
+            at = bio.next;
+        }
+        let target = &mut self.entries[found as usize];
+        if behind {
+            self.bios[target.last as usize].next = first;
+            target.last = last;
+        } else {
+            self.bios[last as usize].next = target.first;
+            target.first = first;
+            target.sector = sector;
+        }
+        target.sectors += sectors;
+        target.flags |= sync;
+        let (sector, end) = (target.sector, target.sector + u64::from(target.sectors));
+        self.elevator.grow(found, sector, end);
+        self.free_entries.push(request);
+        true
+    }
+
+    /// Appends what goes to the device now.
+    pub fn dispatch(&mut self, now: Nanos, out: &mut BlockRequests) {
+        while self.issued.len() < self.depth
+            && let Some(request) = self.elevator.take()
+        {
+            let entry = &mut self.entries[request as usize];
+            entry.state = State::Issued;
+            self.issued.push((entry.id, request));
+            let asked = &self.bios[entry.first as usize].asked;
+            let mut command = Request::new(entry.arrival, entry.op, Sector(entry.sector), entry.sectors);
+            command.flags = entry.flags;
+            command.issue = Some(now);
+            let from = out.notes.len() as u32;
+            let mut at = entry.first;
+            while at != NONE {
+                let bio = &self.bios[at as usize];
+                out.notes.extend(bio.asked.note);
+                at = bio.next;
+            }
+            out.requests.push(BlockRequest {
+                id: entry.id,
+                request: command,
+                mount: MountId(asked.mount),
+                class: asked.class,
+                cause: asked.cause,
+                notes: from..out.notes.len() as u32,
+            });
+        }
+    }
+
+    /// Takes a request off the device; `None` where it is not there.
+    pub fn complete(&mut self, id: BlockRequestId, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
+        let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
+        let (_, request) = self.issued.swap_remove(at);
+        Some(self.take_off(request, tasks, now))
+    }
+
+    /// Takes a drain without a command that is through.
+    pub fn drained(&mut self, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
+        let request = self.drained.pop()?;
+        Some(self.take_off(request, tasks, now))
+    }
+
+    fn take_off(&mut self, request: u32, tasks: &mut Tasks, now: Nanos) -> Completed {
+        let entry = &self.entries[request as usize];
+        let (id, bio, drain) = (entry.id, entry.first, entry.drain);
+        self.admitted[usize::from(entry.pool)] -= 1;
+        self.free_entries.push(request);
+        if drain {
+            self.draining = false;
+        }
+        self.admit(tasks, now);
+        if self.admitted[1] + self.held[1].len() as u32 <= self.limit - self.limit.div_ceil(8) {
+            for task in self.background.drain(..) {
+                tasks.arrived(task, None);
+            }
+        }
+        Completed { id, bio }
+    }
+
+    /// The next bio of a request that is complete; its waiters are told.
+    pub fn next_bio(&mut self, completed: &mut Completed, tasks: &mut Tasks) -> Option<BioRequest> {
+        if completed.bio == NONE {
+            return None;
+        }
+        let slot = completed.bio;
+        let bio = &mut self.bios[slot as usize];
+        completed.bio = bio.next;
+        bio.generation = bio.generation.wrapping_add(1);
+        for task in bio.waiters.drain(..) {
+            tasks.arrived(task, Some(completed.id));
+        }
+        self.free_bios.push(slot);
+        Some(bio.asked)
+    }
+}

@@ -1,0 +1,421 @@
+//! The page cache: pages of files in memory, clean ones in the order of their last use.
+
+mod readahead;
+mod tree;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use emmclab_base::Nanos;
+
+use crate::block::{BioId, NONE};
+use crate::operation::{FileClass, FolderId};
+use crate::task::TaskId;
+
+pub(crate) use readahead::ReadAhead;
+
+use tree::{PageTree, Tag};
+
+/// Sectors of a page.
+pub(crate) const PAGE_SECTORS: u64 = 8;
+/// Bytes of a page.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+const DIRTY: u8 = 1;
+const WRITEBACK: u8 = 1 << 1;
+const READING: u8 = 1 << 2;
+/// Space on the device is set aside for it, and not chosen yet.
+const DELAYED: u8 = 1 << 3;
+/// Its use reads the next window ahead.
+const MARKER: u8 = 1 << 4;
+/// States of a page that may not be evicted.
+const BUSY: u8 = DIRTY | WRITEBACK | READING;
+
+#[derive(Debug)]
+struct Page {
+    inode: u32,
+    index: u32,
+    previous: u32,
+    next: u32,
+    state: u8,
+    bio: BioId,
+}
+
+/// A file as the cache knows it.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub mount: u16,
+    pub folder: FolderId,
+    pub class: FileClass,
+    /// Length in bytes.
+    pub size: u64,
+    /// Length when all writes under way have ended.
+    pub end: u64,
+    pub opens: u32,
+    /// Operations under way on it.
+    pub uses: u32,
+    /// Whether a path names it.
+    pub linked: bool,
+    /// Whether it is being made.
+    pub making: bool,
+    /// The task that changes it.
+    pub lock: Option<TaskId>,
+    pub ahead: ReadAhead,
+    pages: PageTree,
+    dirty: u32,
+    writeback: u32,
+    dirtied: Nanos,
+}
+
+/// How a page is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Missing,
+    Reading(BioId),
+    /// It is there, and whether its use reads the next window.
+    Present(bool),
+}
+
+/// The page cache.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pages: Vec<Page>,
+    free: Vec<u32>,
+    inodes: Vec<Inode>,
+    free_inodes: Vec<u32>,
+    /// Clean pages: the one used last, and the one to evict next.
+    newest: u32,
+    oldest: u32,
+    capacity: u64,
+    resident: u64,
+    dirty: u64,
+    writeback: u64,
+    /// Files with dirty pages, by the time when the first of them was made dirty.
+    dirty_inodes: BTreeSet<(Nanos, u32)>,
+    /// Files with pages on their way to the device.
+    writing_inodes: BTreeSet<u32>,
+}
+
+impl Cache {
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            pages: Vec::new(),
+            free: Vec::new(),
+            inodes: Vec::new(),
+            free_inodes: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            capacity,
+            resident: 0,
+            dirty: 0,
+            writeback: 0,
+            dirty_inodes: BTreeSet::new(),
+            writing_inodes: BTreeSet::new(),
+        }
+    }
+
+    /// A new file.
+    pub fn add_inode(&mut self, mount: u16, folder: FolderId, class: FileClass) -> u32 {
+        let inode = Inode {
+            mount,
+            folder,
+            class,
+            size: 0,
+            end: 0,
+            opens: 0,
+            uses: 0,
+            linked: true,
+            making: false,
+            lock: None,
+            ahead: ReadAhead::default(),
+            pages: PageTree::default(),
+            dirty: 0,
+            writeback: 0,
+            dirtied: Nanos::ZERO,
+        };
+        if let Some(free) = self.free_inodes.pop() {
+            self.inodes[free as usize] = inode;
+            return free;
+        }
+        self.inodes.push(inode);
+        self.inodes.len() as u32 - 1
+    }
+
+    /// A file is gone; it has no pages.
+    pub fn remove_inode(&mut self, inode: u32) {
+        self.free_inodes.push(inode);
+    }
+
+    pub fn inode(&self, inode: u32) -> &Inode {
+        &self.inodes[inode as usize]
+    }
+
+    pub fn inode_mut(&mut self, inode: u32) -> &mut Inode {
+        &mut self.inodes[inode as usize]
+    }
+
+    /// Pages that are dirty or on their way to the device.
+    pub fn unwritten(&self) -> u64 {
+        self.dirty + self.writeback
+    }
+
+    /// Dirty pages.
+    pub fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// The files with dirty pages of before `until`, the oldest ones first.
+    pub fn dirty_before(&self, until: Nanos, out: &mut VecDeque<u32>) {
+        out.extend(self.dirty_inodes.iter().take_while(|(at, _)| *at <= until).map(|(_, inode)| *inode));
+    }
+
+    /// The files with pages that are dirty or on their way to the device.
+    pub fn unwritten_files(&self, out: &mut VecDeque<u32>) {
+        self.dirty_before(Nanos::MAX, out);
+        out.extend(&self.writing_inodes);
+    }
+
+    /// When the oldest dirty page became dirty.
+    pub fn oldest_dirty(&self) -> Option<Nanos> {
+        self.dirty_inodes.first().map(|(at, _)| *at)
+    }
+
+    /// Looks a page up, and makes it the one used last.
+    pub fn find(&mut self, inode: u32, index: u32) -> Found {
+        let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return Found::Missing };
+        let page = &mut self.pages[slot as usize];
+        if page.state & READING != 0 {
+            return Found::Reading(page.bio);
+        }
+        let marker = page.state & MARKER != 0;
+        page.state &= !MARKER;
+        if page.state & BUSY == 0 && self.newest != slot {
+            self.unlink(slot);
+            self.link(slot);
+        }
+        Found::Present(marker)
+    }
+
+    /// Whether a page is in memory, or will be.
+    pub fn has(&self, inode: u32, index: u32) -> bool {
+        self.inodes[inode as usize].pages.get(index).is_some()
+    }
+
+    /// Whether a page is dirty without a place on the device.
+    pub fn is_delayed(&self, inode: u32, index: u32) -> bool {
+        let slot = self.inodes[inode as usize].pages.get(index);
+        slot.is_some_and(|slot| self.pages[slot as usize].state & DELAYED != 0)
+    }
+
+    /// Enters a page that is being read, or that is all zeros.
+    pub fn insert(&mut self, inode: u32, index: u32, reading: Option<BioId>) {
+        if self.resident >= self.capacity && self.oldest != NONE {
+            self.evict(self.oldest);
+        }
+        self.resident += 1;
+        let state = if reading.is_some() { READING } else { 0 };
+        let bio = reading.unwrap_or(BioId::NONE);
+        let page = Page { inode, index, previous: NONE, next: NONE, state, bio };
+        let slot = if let Some(free) = self.free.pop() {
+            self.pages[free as usize] = page;
+            free
+        } else {
+            self.pages.push(page);
+            self.pages.len() as u32 - 1
+        };
+        self.inodes[inode as usize].pages.set(index, slot);
+        if state == 0 {
+            self.link(slot);
+        }
+    }
+
+    /// The use of this page, if it is in memory, reads the next window.
+    pub fn mark(&mut self, inode: u32, index: u32) {
+        if let Some(slot) = self.inodes[inode as usize].pages.get(index) {
+            self.pages[slot as usize].state |= MARKER;
+        }
+    }
+
+    /// Makes a page dirty that is in memory; `delayed` where it has no place on the device. Whether it is newly delayed.
+    pub fn dirty_page(&mut self, inode: u32, index: u32, delayed: bool, now: Nanos) -> bool {
+        let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return false };
+        let state = self.pages[slot as usize].state;
+        if state & BUSY == 0 {
+            self.unlink(slot);
+        }
+        let page = &mut self.pages[slot as usize];
+        let newly = delayed && state & DELAYED == 0;
+        page.state |= DIRTY | if delayed { DELAYED } else { 0 };
+        if state & DIRTY == 0 {
+            self.dirty += 1;
+            let file = &mut self.inodes[inode as usize];
+            file.pages.tag(index, Tag::Dirty, true);
+            if file.dirty == 0 {
+                file.dirtied = now;
+                self.dirty_inodes.insert((now, inode));
+            }
+            file.dirty += 1;
+        }
+        newly
+    }
+
+    /// The first dirty page from this one on.
+    pub fn next_dirty(&self, inode: u32, from: u32) -> Option<u32> {
+        let file = &self.inodes[inode as usize];
+        if file.dirty == 0 { None } else { file.pages.next_tagged(from, Tag::Dirty) }
+    }
+
+    /// The first dirty page that has no place on the device.
+    pub fn next_delayed(&self, inode: u32) -> Option<u32> {
+        let mut at = 0;
+        while let Some(page) = self.next_dirty(inode, at) {
+            if self.is_delayed(inode, page) {
+                return Some(page);
+            }
+            at = page + 1;
+        }
+        None
+    }
+
+    /// Whether a page is dirty and not on its way to the device.
+    pub fn is_writable(&self, inode: u32, index: u32) -> bool {
+        let slot = self.inodes[inode as usize].pages.get(index);
+        slot.is_some_and(|slot| self.pages[slot as usize].state & (DIRTY | WRITEBACK) == DIRTY)
+    }
+
+    /// A dirty page goes to the device with this bio.
+    pub fn begin_write(&mut self, inode: u32, index: u32, bio: BioId) {
+        let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return };
+        let page = &mut self.pages[slot as usize];
+        page.state = page.state & !(DIRTY | DELAYED) | WRITEBACK;
+        page.bio = bio;
+        self.dirty -= 1;
+        self.writeback += 1;
+        let file = &mut self.inodes[inode as usize];
+        file.pages.tag(index, Tag::Dirty, false);
+        file.pages.tag(index, Tag::Writing, true);
+        if file.writeback == 0 {
+            self.writing_inodes.insert(inode);
+        }
+        file.writeback += 1;
+        file.dirty -= 1;
+        if file.dirty == 0 {
+            self.dirty_inodes.remove(&(file.dirtied, inode));
+        }
+    }
+
+    /// The pages of a bio are complete.
+    pub fn complete(&mut self, inode: u32, first: u32, pages: u32, written: bool) {
+        for index in first..first + pages {
+            let Some(slot) = self.inodes[inode as usize].pages.get(index) else { continue };
+            let page = &mut self.pages[slot as usize];
+            page.state &= if written { !WRITEBACK } else { !READING };
+            page.bio = BioId::NONE;
+            if written {
+                self.writeback -= 1;
+                let file = &mut self.inodes[inode as usize];
+                file.writeback -= 1;
+                if file.writeback == 0 {
+                    self.writing_inodes.remove(&inode);
+                }
+                file.pages.tag(index, Tag::Writing, false);
+            }
+            if page.state & BUSY == 0 {
+                self.link(slot);
+            }
+        }
+    }
+
+    /// Bios under way of the pages from this one on, one after the other.
+    pub fn under_way(&self, inode: u32, from: u32, mut tell: impl FnMut(BioId)) {
+        let file = &self.inodes[inode as usize];
+        let (mut at, mut last) = (from, BioId::NONE);
+        while let Some((index, slot)) = file.pages.next(at) {
+            let page = &self.pages[slot as usize];
+            if page.state & (WRITEBACK | READING) != 0 && page.bio != last {
+                last = page.bio;
+                tell(last);
+            }
+            let Some(next) = index.checked_add(1) else { return };
+            at = next;
+        }
+    }
+
+    /// Bios that write pages of the file.
+    pub fn writing(&self, inode: u32, mut tell: impl FnMut(BioId)) {
+        let file = &self.inodes[inode as usize];
+        if file.writeback == 0 {
+            return;
+        }
+        let (mut at, mut last) = (0, BioId::NONE);
+        while let Some(index) = file.pages.next_tagged(at, Tag::Writing) {
+            if let Some(slot) = file.pages.get(index)
+                && self.pages[slot as usize].bio != last
+            {
+                last = self.pages[slot as usize].bio;
+                tell(last);
+            }
+            at = index + 1;
+        }
+    }
+
+    /// Drops the pages from this one on; none of them is under way. Gives how many were delayed.
+    pub fn truncate(&mut self, inode: u32, from: u32) -> u64 {
+        let (mut at, mut delayed) = (from, 0);
+        while let Some((index, slot)) = self.inodes[inode as usize].pages.next(at) {
+            let state = self.pages[slot as usize].state;
+            delayed += u64::from(state & DELAYED != 0);
+            if state & DIRTY != 0 {
+                self.dirty -= 1;
+                let file = &mut self.inodes[inode as usize];
+                file.dirty -= 1;
+                if file.dirty == 0 {
+                    self.dirty_inodes.remove(&(file.dirtied, inode));
+                }
+                self.drop_page(slot);
+            } else {
+                self.evict(slot);
+            }
+            let Some(next) = index.checked_add(1) else { break };
+            at = next;
+        }
+        delayed
+    }
+
+    fn evict(&mut self, slot: u32) {
+        self.unlink(slot);
+        self.drop_page(slot);
+    }
+
+    fn drop_page(&mut self, slot: u32) {
+        let Page { inode, index, .. } = self.pages[slot as usize];
+        self.inodes[inode as usize].pages.remove(index);
+        self.free.push(slot);
+        self.resident -= 1;
+    }
+
+    fn link(&mut self, slot: u32) {
+        let newest = self.newest;
+        let page = &mut self.pages[slot as usize];
+        (page.previous, page.next) = (NONE, newest);
+        if newest == NONE {
+            self.oldest = slot;
+        } else {
+            self.pages[newest as usize].previous = slot;
+        }
+        self.newest = slot;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Page { previous, next, .. } = self.pages[slot as usize];
+        if previous == NONE {
+            self.newest = next;
+        } else {
+            self.pages[previous as usize].next = next;
+        }
+        if next == NONE {
+            self.oldest = previous;
+        } else {
+            self.pages[next as usize].previous = previous;
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The window of read-ahead of a file, as `mm/readahead.c` moves it.
+
+/// What is read ahead of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadAhead {
+    start: u64,
+    size: u64,
+    /// Where this many pages are left of the window, the next one is read.
+    left: u64,
+    previous: Option<u64>,
+}
+
+/// A run of pages to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub first: u64,
+    pub pages: u64,
+    /// The page whose use reads the next window.
+    pub marker: Option<u64>,
+}
+
+impl ReadAhead {
+    /// The window for a page that is missing, of which `asked` pages are wanted. `most` pages make the largest window.
+    pub fn missing(&mut self, page: u64, asked: u64, most: u64) -> Window {
+        let sequential =
+            page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
+        let expected =
+            self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
+        if expected && page != 0 {
+            return self.next(most);
+        }
+        if !sequential && asked <= most {
+            // A page at random: nothing is known of what follows.
+            return Window { first: page, pages: asked.max(1), marker: None };
+        }
+        let size = initial(asked.max(1), most);
+        (self.start, self.size) = (page, size);
+        self.left = if size > asked { size - asked } else { size };
+        self.window()
+    }
+
+    /// The next window, since the marker of the last one was reached.
+    pub fn next(&mut self, most: u64) -> Window {
+        self.start += self.size;
+        self.size = grown(self.size, most);
+        self.left = self.size;
+        self.window()
+    }
+
+    /// A page was used.
+    pub fn used(&mut self, page: u64) {
+        self.previous = Some(page);
+    }
+
+    fn window(&self) -> Window {
+        let marker = (self.left > 0).then(|| self.start + self.size - self.left);
+        Window { first: self.start, pages: self.size, marker }
+    }
+}
+
+fn initial(asked: u64, most: u64) -> u64 {
+    let size = asked.next_power_of_two();
+    let size = if size <= most / 32 {
+        size * 4
+    } else if size <= most / 4 {
+        size * 2
+    } else {
+        most
+    };
+    size.max(1)
+}
+
+fn grown(size: u64, most: u64) -> u64 {
+    if size < most / 16 {
+        size * 4
+    } else if size <= most / 2 {
+        size * 2
+    } else {
+        most.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_a_sequential_reader_grow_from_16_kb_to_the_largest() {
+        let mut ahead = ReadAhead::default();
+        let first = ahead.missing(0, 1, 32);
+        assert_eq!(first, Window { first: 0, pages: 4, marker: Some(1) });
+        let sizes: Vec<_> = (0..5).map(|_| ahead.next(32).pages).collect();
+        assert_eq!(sizes, [8, 16, 32, 32, 32]);
+    }
+
+    #[test]
+    fn a_page_at_random_is_read_alone() {
+        let mut ahead = ReadAhead::default();
+        ahead.used(3);
+        assert_eq!(ahead.missing(100, 2, 32), Window { first: 100, pages: 2, marker: None });
+    }
+
+    #[test]
+    fn without_read_ahead_a_window_has_what_was_asked() {
+        let mut ahead = ReadAhead::default();
+        assert_eq!(ahead.missing(0, 1, 0).pages, 1);
+        assert_eq!(ahead.missing(9, 1, 0).pages, 1);
+    }
+}

@@ -1,0 +1,216 @@
+//! Settings of a host: memory, write-back, block layer, processor costs. One preset per era of Linux.
+
+use emmclab_base::{Error, Kind, Nanos, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How requests that wait for the device are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Elevator {
+    /// In order of arrival.
+    None,
+    /// Reads before writes, at most two batches in a row; each batch by address.
+    Deadline,
+    /// What a thread waits for (reads and synchronous writes) before write-back, by address.
+    Cfq,
+}
+
+/// What a file system sends where an order or durability is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Barrier {
+    /// Flushes, and writes with preflush and FUA (Linux 2.6.37 and later).
+    Flush,
+    /// No command: what came before completes, then the request goes alone, then what came after (`QUEUE_ORDERED_DRAIN`, as the MMC
+    /// driver of Linux 2.6.35 asks for).
+    Drain,
+}
+
+/// Processor time of the host's own work, in ns on its core; the caller scales it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CpuCosts {
+    /// Of each file operation, in ns.
+    pub operation_ns: u64,
+    /// Of each page that is copied or looked up, in ns.
+    pub page_ns: u64,
+    /// Of each block request, in ns: block layer, driver, interrupt.
+    pub request_ns: u64,
+}
+
+/// Settings of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostConfig {
+    /// Memory for pages of files, in MB of 1,048,576 bytes.
+    pub page_cache_mb: u64,
+    /// Share of the page cache that may be dirty before write-back begins, in %.
+    pub dirty_background_pct: u32,
+    /// Share of the page cache that may be dirty or on its way to the device before writers wait, in %.
+    pub dirty_pct: u32,
+    /// Age at which dirty data is written back, in ms.
+    pub dirty_expire_ms: u64,
+    /// Time from one look for expired data to the next, in ms.
+    pub writeback_interval_ms: u64,
+    /// Age at which a running transaction of a journal is committed, or a checkpoint of a log is written, in ms.
+    pub commit_interval_ms: u64,
+    /// Largest window of read-ahead, in KB.
+    pub readahead_kb: u32,
+    /// Requests that wait for the device or are under way before submitters wait.
+    pub nr_requests: u32,
+    /// Largest request, in KB.
+    pub max_request_kb: u32,
+    /// Requests that the driver takes at once; the others wait in the elevator, where they are merged.
+    pub device_depth: u32,
+    /// How requests that wait are ordered.
+    pub elevator: Elevator,
+    /// What file systems send for order and durability.
+    pub barrier: Barrier,
+    /// Whether a sync of a folder on ext4 commits whatever runs, and sends nothing where nothing runs, as it does since there are fast
+    /// commits (Linux 5.10); else it is like that of a file.
+    pub folder_sync_commits: bool,
+    /// Processor time.
+    pub cpu: CpuCosts,
+}
+
+/// A preset of an era.
+struct Era {
+    name: &'static str,
+    config: HostConfig,
+}
+
+/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels; the page cache of 2.6.35 is what a phone
+/// with 512 MB has left beside its applications. Processor costs are assumptions: a system call with one copied page takes some 5 µs on
+/// a 1 GHz core, and 1 µs on a current one.
+const ERAS: [Era; 2] = [
+    Era {
+        name: "linux-2.6.35",
+        config: HostConfig {
+            page_cache_mb: 128,
+            dirty_background_pct: 5,
+            dirty_pct: 20,
+            dirty_expire_ms: 30_000,
+            writeback_interval_ms: 5_000,
+            commit_interval_ms: 5_000,
+            readahead_kb: 128,
+            nr_requests: 128,
+            max_request_kb: 512,
+            device_depth: 1,
+            elevator: Elevator::Cfq,
+            barrier: Barrier::Drain,
+            folder_sync_commits: false,
+            cpu: CpuCosts { operation_ns: 3_000, page_ns: 2_000, request_ns: 20_000 },
+        },
+    },
+    Era {
+        name: "linux-6",
+        config: HostConfig {
+            page_cache_mb: 1_024,
+            dirty_background_pct: 10,
+            dirty_pct: 20,
+            dirty_expire_ms: 30_000,
+            writeback_interval_ms: 5_000,
+            commit_interval_ms: 5_000,
+            readahead_kb: 128,
+            nr_requests: 128,
+            max_request_kb: 512,
+            device_depth: 32,
+            elevator: Elevator::None,
+            barrier: Barrier::Flush,
+            folder_sync_commits: true,
+            cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000 },
+        },
+    },
+];
+
+impl HostConfig {
+    /// The names of the presets.
+    pub fn eras() -> impl Iterator<Item = &'static str> {
+        ERAS.iter().map(|era| era.name)
+    }
+
+    /// The settings of an era.
+    ///
+    /// # Errors
+    /// For a name that is not among [`HostConfig::eras`].
+    pub fn era(name: &str) -> Result<Self> {
+        let found = ERAS.iter().find(|era| era.name == name);
+        found.map(|era| era.config.clone()).ok_or_else(|| {
+            let names: Vec<_> = Self::eras().collect();
+            Error::new(Kind::Config, "no such era of Linux")
+                .of_field("era", 0, name.as_bytes())
+                .hint(format!("use one of: {}", names.join(", ")))
+        })
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// For a value that no host can have.
+    pub fn validate(&self) -> Result<()> {
+        let ranges = [
+            ("page_cache_mb", self.page_cache_mb, 1, 1 << 20),
+            ("dirty_background_pct", u64::from(self.dirty_background_pct), 0, 100),
+            ("dirty_pct", u64::from(self.dirty_pct), 1, 100),
+            ("dirty_expire_ms", self.dirty_expire_ms, 1, 86_400_000),
+            ("writeback_interval_ms", self.writeback_interval_ms, 1, 86_400_000),
+            ("commit_interval_ms", self.commit_interval_ms, 1, 86_400_000),
+            ("readahead_kb", u64::from(self.readahead_kb), 0, 1 << 20),
+            ("nr_requests", u64::from(self.nr_requests), 1, 4_096),
+            ("max_request_kb", u64::from(self.max_request_kb), 4, 1 << 16),
+            ("device_depth", u64::from(self.device_depth), 1, 1 << 16),
+            ("cpu.operation_ns", self.cpu.operation_ns, 0, 1_000_000_000),
+            ("cpu.page_ns", self.cpu.page_ns, 0, 1_000_000_000),
+            ("cpu.request_ns", self.cpu.request_ns, 0, 1_000_000_000),
+        ];
+        for (field, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(Error::new(Kind::Config, "out of range")
+                    .of_field(field, 0, value.to_string().as_bytes())
+                    .hint(format!("use {least} to {most}")));
+            }
+        }
+        if self.dirty_background_pct >= self.dirty_pct {
+            return Err(Error::new(
+                Kind::Config,
+                "background write-back would begin at the limit of writers",
+            )
+            .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
+            .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cache_pages(&self) -> u64 {
+        self.page_cache_mb << 8
+    }
+
+    pub(crate) fn background_pages(&self) -> u64 {
+        self.cache_pages() * u64::from(self.dirty_background_pct) / 100
+    }
+
+    pub(crate) fn dirty_pages(&self) -> u64 {
+        (self.cache_pages() * u64::from(self.dirty_pct) / 100).max(1)
+    }
+
+    pub(crate) fn expire(&self) -> Nanos {
+        Nanos::from_millis(self.dirty_expire_ms as i64)
+    }
+
+    pub(crate) fn writeback_interval(&self) -> Nanos {
+        Nanos::from_millis(self.writeback_interval_ms as i64)
+    }
+
+    pub(crate) fn commit_interval(&self) -> Nanos {
+        Nanos::from_millis(self.commit_interval_ms as i64)
+    }
+
+    pub(crate) fn readahead_pages(&self) -> u64 {
+        u64::from(self.readahead_kb) / 4
+    }
+
+    pub(crate) fn max_request_sectors(&self) -> u32 {
+        self.max_request_kb * 2
+    }
+}

@@ -1,0 +1,83 @@
+//! What host and file systems share: memory, the block layer, tasks, the time.
+
+use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
+
+use crate::block::{BioId, BioRequest, Completed, Content, Queue};
+use crate::cache::{Cache, PAGE_SECTORS};
+use crate::config::HostConfig;
+use crate::request::Cause;
+use crate::task::{Job, TaskId, Tasks, Work};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub config: HostConfig,
+    pub now: Nanos,
+    pub cache: Cache,
+    pub queue: Queue,
+    pub tasks: Tasks,
+}
+
+impl Core {
+    /// Submits a bio.
+    pub fn submit(&mut self, bio: BioRequest) -> BioId {
+        self.queue.submit(bio, self.now)
+    }
+
+    /// Submits a bio that a task awaits.
+    pub fn submit_for(&mut self, bio: BioRequest, task: TaskId) -> BioId {
+        let id = self.submit(bio);
+        self.await_bio(id, task);
+        id
+    }
+
+    /// Makes a task await a bio, where it is still under way: whether it is.
+    pub fn await_bio(&mut self, bio: BioId, task: TaskId) -> bool {
+        self.queue.await_bio(bio, task, &mut self.tasks)
+    }
+
+    /// Why a task submits what it submits.
+    pub fn cause(&self, task: TaskId) -> Cause {
+        match self.tasks[task].work {
+            Work::Operation(caller, _) => Cause::Caller(caller),
+            Work::Filesystem(_, Job::Commit) => Cause::Commit,
+            Work::Filesystem(_, Job::Checkpoint) => Cause::Checkpoint,
+            Work::Filesystem(_, Job::Clean) => Cause::Cleaning,
+            Work::Flusher | Work::Idle => Cause::WriteBack,
+        }
+    }
+
+    /// Applies a request that is complete.
+    pub fn finish(&mut self, mut completed: Completed) {
+        while let Some(bio) = self.queue.next_bio(&mut completed, &mut self.tasks) {
+            if let Content::Pages { inode, page } = bio.content {
+                let pages = (u64::from(bio.sectors) / PAGE_SECTORS) as u32;
+                self.cache.complete(inode, page, pages, bio.op == Op::Write);
+            }
+        }
+    }
+
+    /// A bio of pages of a file, from page `first` on, that lie at a sector.
+    pub fn page_bio(
+        &self,
+        op: Op,
+        (inode, first): (u32, u64),
+        sector: u64,
+        pages: u64,
+        cause: Cause,
+    ) -> BioRequest {
+        let file = self.cache.inode(inode);
+        let sectors = (pages * PAGE_SECTORS) as u32;
+        BioRequest {
+            op,
+            flags: Flags::empty(),
+            sector,
+            sectors,
+            mount: file.mount,
+            class: file.class,
+            cause,
+            content: Content::Pages { inode, page: first as u32 },
+            note: (op == Op::Write).then(|| BlockNote::new(Role::Data, sectors)),
+        }
+    }
+}

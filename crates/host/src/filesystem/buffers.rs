@@ -1,0 +1,166 @@
+//! Blocks of a file system in memory: whether they have to be written home, and in a file system with a journal the transaction that holds
+//! them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use emmclab_base::{BlockNote, Flags, Nanos, Role};
+use rustc_hash::FxHashMap;
+
+use crate::block::{BioId, BioRequest};
+use crate::core::Core;
+use crate::request::Cause;
+use crate::task::TaskId;
+
+/// A metadata block.
+#[derive(Clone, Copy, Debug)]
+struct Buffer {
+    role: Role,
+    /// Its read or its write home under way, and its copy on the way to the journal.
+    home: BioId,
+    copy: BioId,
+    /// The last transaction that logged it; 0 for none.
+    transaction: u32,
+}
+
+impl Buffer {
+    fn new(role: Role) -> Self {
+        Self { role, home: BioId::NONE, copy: BioId::NONE, transaction: 0 }
+    }
+}
+
+/// The blocks that were read or written; they stay in memory.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    mount: u16,
+    /// Sectors of a block.
+    sectors: u32,
+    blocks: FxHashMap<u64, Buffer>,
+    /// Blocks whose last transaction is committed and that are not home yet, since when.
+    dirty: BTreeMap<u64, Nanos>,
+}
+
+impl Buffers {
+    pub fn new(mount: u16, sectors: u32) -> Self {
+        Self { mount, sectors, blocks: FxHashMap::default(), dirty: BTreeMap::new() }
+    }
+
+    fn sector(&self, block: u64) -> u64 {
+        block * u64::from(self.sectors)
+    }
+
+    /// Reads a block unless it is in memory, and lets the task await what is under way of it, during which nobody may change it. Whether
+    /// there is nothing to await.
+    pub fn make_ready(&mut self, core: &mut Core, task: TaskId, block: u64) -> bool {
+        if let Some(buffer) = self.blocks.get(&block) {
+            let home = core.await_bio(buffer.home, task);
+            return !core.await_bio(buffer.copy, task) && !home;
+        }
+        let home = core.submit_for(
+            BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)),
+            task,
+        );
+        self.blocks.insert(block, Buffer { home, ..Buffer::new(Role::Metadata) });
+        false
+    }
+
+    /// A new block, which needs no read.
+    pub fn add(&mut self, block: u64, role: Role) {
+        self.blocks.insert(block, Buffer::new(role));
+    }
+
+    /// A block was freed: whether a transaction had logged it.
+    pub fn forget(&mut self, block: u64) -> bool {
+        self.dirty.remove(&block);
+        self.blocks.remove(&block).is_some_and(|buffer| buffer.transaction != 0)
+    }
+
+    /// The block is changed, and may be written home at any time.
+    pub fn change(&mut self, block: u64, role: Role, now: Nanos) {
+        self.blocks.entry(block).or_insert(Buffer::new(role)).role = role;
+        self.dirty.entry(block).or_insert(now);
+    }
+
+    /// A transaction changes the block. Whether it did not hold it before.
+    pub fn log(&mut self, block: u64, role: Role, transaction: u32) -> bool {
+        let buffer = self.blocks.entry(block).or_insert(Buffer::new(role));
+        buffer.role = role;
+        if buffer.transaction == transaction {
+            return false;
+        }
+        buffer.transaction = transaction;
+        self.dirty.remove(&block);
+        true
+    }
+
+    /// The block goes to the journal with this bio.
+    pub fn copied(&mut self, block: u64, bio: BioId) {
+        if let Some(buffer) = self.blocks.get_mut(&block) {
+            buffer.copy = bio;
+        }
+    }
+
+    /// A transaction is committed: the block is to be written home, unless a later one holds it, too.
+    pub fn committed(&mut self, block: u64, transaction: u32, now: Nanos) {
+        if self.blocks.get(&block).is_some_and(|buffer| buffer.transaction == transaction) {
+            self.dirty.insert(block, now);
+        }
+    }
+
+    /// Whether the journal still needs the block's copy of this transaction.
+    pub fn is_needed(&self, core: &Core, block: u64, transaction: u32) -> bool {
+        self.blocks.get(&block).is_some_and(|buffer| {
+            buffer.transaction == transaction
+                && (self.dirty.contains_key(&block) || core.queue.in_flight(buffer.home))
+        })
+    }
+
+    /// Since when the oldest block is dirty.
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.dirty.values().min().copied()
+    }
+
+    /// Writes one dirty block home.
+    pub fn write_home(&mut self, core: &mut Core, block: u64, cause: Cause, waiter: Option<TaskId>) {
+        let sector = self.sector(block);
+        let Some(buffer) = self.blocks.get_mut(&block) else { return };
+        // One write of a block at a time.
+        if core.queue.in_flight(buffer.home) || self.dirty.remove(&block).is_none() {
+            if let Some(task) = waiter {
+                core.await_bio(buffer.home, task);
+            }
+            return;
+        }
+        let mut write = BioRequest::write(self.mount, sector, self.sectors, buffer.role, cause);
+        let transaction = (buffer.transaction != 0).then_some(buffer.transaction);
+        write.note = Some(BlockNote { transaction, ..BlockNote::new(buffer.role, self.sectors) });
+        if waiter.is_some() {
+            write.flags |= Flags::SYNC;
+        }
+        buffer.home = core.submit(write);
+        if let Some(task) = waiter {
+            core.await_bio(buffer.home, task);
+        }
+    }
+
+    /// Writes the blocks home that are dirty since `until` or longer, by address.
+    pub fn write_all(&mut self, core: &mut Core, until: Nanos, cause: Cause, waiter: Option<TaskId>) {
+        self.write_range(core, 0..u64::MAX, until, cause, waiter);
+    }
+
+    /// Writes those of a range home.
+    pub fn write_range(
+        &mut self,
+        core: &mut Core,
+        blocks: Range<u64>,
+        until: Nanos,
+        cause: Cause,
+        waiter: Option<TaskId>,
+    ) {
+        let old: Vec<u64> =
+            self.dirty.range(blocks).filter(|(_, since)| **since <= until).map(|(block, _)| *block).collect();
+        for block in old {
+            self.write_home(core, block, cause, waiter);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Where blocks and inodes go: small files side by side in a run that a flex group sets aside, large ones in aligned runs of their
+//! own (multiblock allocation).
+
+use std::collections::BTreeSet;
+
+use emmclab_base::{Ranges, Role};
+
+use crate::core::Core;
+
+use super::Ext4;
+use super::layout::{GROUP_BLOCKS, Layout};
+
+/// Files up to this many blocks share a run (`mb_stream_req`).
+const SMALL: u64 = 16;
+/// Blocks of a run for small files (`mb_group_prealloc`).
+const SHARED_RUN: u64 = 512;
+/// Extents in an inode, and in a block of its extent tree.
+const INODE_EXTENTS: u64 = 4;
+const LEAF_EXTENTS: u64 = 340;
+
+/// A run that was set aside.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    pub from: u64,
+    pub to: u64,
+}
+
+/// The inodes of a group: the lowest free one is taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GroupInodes {
+    freed: BTreeSet<u64>,
+    next: u64,
+}
+
+impl GroupInodes {
+    /// Keeps the first ones.
+    pub fn keep(&mut self, count: u64) {
+        self.next = self.next.max(count);
+    }
+
+    /// The one that is taken next.
+    pub fn peek(&self) -> u64 {
+        self.freed.first().copied().unwrap_or(self.next)
+    }
+
+    pub fn take(&mut self) -> u64 {
+        self.freed.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    pub fn free(&mut self, index: u64) {
+        self.freed.insert(index);
+    }
+}
+
+/// What ext4 knows of a file.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub group: u64,
+    pub index: u64,
+    /// By page: the block, less the page.
+    pub extents: Ranges<i64>,
+    /// Blocks behind its last one that are set aside for it, from this page on.
+    set_aside: Option<(u64, Run)>,
+    /// Blocks of its extent tree.
+    leaves: Vec<u64>,
+    /// The last transactions that changed the inode, and what is needed to find its data.
+    pub changed: u32,
+    pub data_changed: u32,
+    /// When its times were changed last, in ticks.
+    pub tick: i64,
+}
+
+impl File {
+    /// A new file with this inode of a group.
+    pub fn new(group: u64, index: u64) -> Self {
+        Self { group, index, tick: i64::MIN, ..Self::default() }
+    }
+}
+
+impl Ext4 {
+    /// The group with a free inode for a file of this group.
+    pub(super) fn inode_group(&self, group: u64) -> u64 {
+        let groups = self.layout.groups;
+        let candidates = (0..groups).map(|step| (group + step) % groups);
+        candidates
+            .into_iter()
+            .find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group)
+            .unwrap_or(group)
+    }
+
+    /// Where data of files of this file's folder begins.
+    fn data_start(&self, inode: u32) -> u64 {
+        Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
+    }
+
+    /// A free run of `want` blocks, or the longest one there is: the smallest buddy that holds it in the first group from `from` on that has
+    /// one.
+    fn find(&self, from: u64, want: u64) -> (u64, u64) {
+        let groups = self.layout.groups;
+        let first = Layout::group_of(from);
+        for step in 0..groups {
+            let start = Layout::group_start((first + step) % groups);
+            if let Some(block) = self.free.find_buddy(start, start + GROUP_BLOCKS, want) {
+                return (block, want);
+            }
+        }
+        self.free.find(from, want, 1).unwrap_or((from, 0))
+    }
+
+    /// The first block of the run for a page: behind the page before it, else where files of its folder are.
+    pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
+        let file = &self.files[inode as usize];
+        let before =
+            page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
+        before.map_or_else(|| self.data_start(inode), |block| block as u64 + 1)
+    }
+
+    /// Takes up to `count` blocks for the pages of a file from this one on; `size` is its length in pages.
+    fn take_blocks(&mut self, inode: u32, page: u64, count: u64, size: u64) -> Run {
+        let file = &mut self.files[inode as usize];
+        if let Some((expected, run)) = &mut file.set_aside
+            && *expected == page
+            && run.from < run.to
+        {
+            let taken = Run { from: run.from, to: run.to.min(run.from + count) };
+            (*expected, run.from) = (page + taken.to - taken.from, taken.to);
+            return taken;
+        }
+        self.drop_set_aside(inode);
+        let goal = self.goal(inode, page);
+        if size <= SMALL {
+            return self.take_shared(self.data_start(inode), count);
+        }
+        // As much as the file may soon have, a power of two up to 8 MB, less what lies before the page in that window.
+        let window = size.next_power_of_two().min(if size <= 1024 { 512 } else { 2048 });
+        let want = (window - page % window).max(count.min(GROUP_BLOCKS / 2));
+        let (from, length) = if page > 0 && self.free.free_at(goal, want) == want {
+            (goal, want)
+        } else {
+            // Streams go where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
+            self.find(Layout::group_start(self.last_group), want)
+        };
+        // A run ends with its group.
+        let end = (Layout::group_of(from) + 1) * GROUP_BLOCKS;
+        let run = Run { from, to: (from + length).min(end) };
+        self.free.take(run.from, run.to);
+        let taken = Run { from, to: run.to.min(from + count) };
+        if taken.to < run.to {
+            let rest = Run { from: taken.to, to: run.to };
+            self.files[inode as usize].set_aside = Some((page + taken.to - taken.from, rest));
+        }
+        taken
+    }
+
+    fn take_shared(&mut self, goal: u64, count: u64) -> Run {
+        let flex = (Layout::group_of(goal) / super::layout::FLEX) as usize;
+        let run = self.shared[flex];
+        if run.to - run.from < count {
+            if run.from < run.to {
+                self.free.give(run.from, run.to);
+            }
+            // The first allocation in a group sets nothing aside: its bitmap was not read when the run was sought.
+            let fresh = std::mem::take(&mut self.fresh[Layout::group_of(goal) as usize]);
+            let want = if fresh { count } else { SHARED_RUN.max(count) };
+            let (from, length) = self.find(goal, want);
+            let end = (Layout::group_of(from) + 1) * GROUP_BLOCKS;
+            let run = Run { from, to: (from + length).min(end) };
+            self.free.take(run.from, run.to);
+            self.shared[flex] = run;
+        }
+        let run = &mut self.shared[flex];
+        let taken = Run { from: run.from, to: run.to.min(run.from + count) };
+        run.from = taken.to;
+        taken
+    }
+
+    /// Gives back what was set aside for a file.
+    pub(super) fn drop_set_aside(&mut self, inode: u32) {
+        if let Some((_, run)) = self.files[inode as usize].set_aside.take()
+            && run.from < run.to
+        {
+            self.free.give(run.from, run.to);
+        }
+    }
+
+    /// Gives back every run that was set aside, since there is not enough room beside them.
+    fn drop_all(&mut self) {
+        for inode in 0..self.files.len() {
+            self.drop_set_aside(inode as u32);
+        }
+        for run in &mut self.shared {
+            if run.from < run.to {
+                self.free.give(run.from, run.to);
+            }
+            *run = Run::default();
+        }
+    }
+
+    /// Gives pages of a file a place. How many got one, from the first one on.
+    pub(super) fn allocate(&mut self, core: &Core, inode: u32, page: u64, count: u64, logged: bool) -> Run {
+        let size = core.cache.inode(inode).end.div_ceil(4096).max(page + count);
+        let mut run = self.take_blocks(inode, page, count, size);
+        if run.from >= run.to {
+            self.drop_all();
+            run = self.take_blocks(inode, page, count, size);
+        }
+        assert!(run.from < run.to, "space was set aside for every page");
+        let taken = run.to - run.from;
+        self.last_group = Layout::group_of(run.from);
+        self.used += taken;
+        let file = &mut self.files[inode as usize];
+        file.extents.set(page, page + taken, run.from as i64 - page as i64);
+        if logged {
+            let group = Layout::group_of(run.from);
+            self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
+            self.log_descriptor(core, group);
+            self.grow_leaves(core, inode);
+        }
+        run
+    }
+
+    /// Adds blocks to the extent tree as extents need them, and logs the last one.
+    fn grow_leaves(&mut self, core: &Core, inode: u32) {
+        let file = &self.files[inode as usize];
+        let extents = file.extents.len() as u64;
+        let needed = if extents <= INODE_EXTENTS { 0 } else { extents.div_ceil(LEAF_EXTENTS) };
+        while (self.files[inode as usize].leaves.len() as u64) < needed {
+            let goal = self.goal(inode, 0);
+            let run = self.take_shared(goal, 1);
+            if run.from >= run.to {
+                return;
+            }
+            self.used += 1;
+            self.buffers.add(run.from, Role::Metadata);
+            self.files[inode as usize].leaves.push(run.from);
+            self.log(core, self.layout.block_bitmap(Layout::group_of(run.from)), Role::BlockBitmap);
+        }
+        if needed > 0
+            && let Some(leaf) = self.files[inode as usize].leaves.last().copied()
+        {
+            self.log(core, leaf, Role::Metadata);
+        }
+    }
+
+    /// Frees the pages of a file from this one on; they can be used again when the transaction is committed.
+    pub(super) fn free_from(&mut self, core: &Core, inode: u32, page: u64) {
+        self.drop_set_aside(inode);
+        let runs: Vec<(u64, u64)> = {
+            let block = |page: u64, delta: i64| (page as i64 + delta) as u64;
+            let file = &self.files[inode as usize];
+            file.extents
+                .find(page, u64::MAX)
+                .map(|(from, to, delta)| (block(from, *delta), block(to, *delta)))
+                .collect()
+        };
+        self.files[inode as usize].extents.remove(page, u64::MAX);
+        for (from, to) in runs {
+            self.free_run(core, from, to);
+        }
+        if page == 0 || self.files[inode as usize].extents.len() as u64 <= INODE_EXTENTS {
+            for leaf in std::mem::take(&mut self.files[inode as usize].leaves) {
+                self.revoke(leaf);
+                self.free_run(core, leaf, leaf + 1);
+            }
+        }
+    }
+
+    fn free_run(&mut self, core: &Core, from: u64, to: u64) {
+        self.journal.running.freed.push((from, to));
+        let (first, last) = (Layout::group_of(from), Layout::group_of(to - 1));
+        for group in first..=last {
+            self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
+            self.log_descriptor(core, group);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! JBD2: transactions, commits, checkpoints, the place in the log.
+//!
+//! A commit writes the data of its files that has a place, the descriptors and copies of blocks, waits for all of that, writes the commit
+//! block with preflush and FUA, and waits again. What a transaction freed can be used again from then on. The log's tail moves when a
+//! quarter of the log is free behind it, or when room is needed.
+
+use std::collections::VecDeque;
+
+use emmclab_base::{BlockNote, Flags, Nanos, Role};
+
+use crate::block::{BioId, BioRequest};
+use crate::core::Core;
+use crate::finished::Wait;
+use crate::request::Cause;
+use crate::task::{Job, Step, TaskId, Work};
+
+use super::Ext4;
+
+/// Tags of a descriptor block: 16 bytes each, behind a header and before a checksum.
+const TAGS: u64 = 254;
+/// Records of a revoke block, of 8 bytes.
+const REVOKES: u64 = 509;
+
+/// Blocks that an operation may change.
+const CREDITS: u64 = 64;
+
+/// A running or committing transaction.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    pub id: u32,
+    /// When its first block was changed.
+    begun: Nanos,
+    blocks: Vec<u64>,
+    /// Files whose data has to be written before its commit.
+    pub ordered: Vec<u32>,
+    /// Runs of blocks that it freed.
+    pub freed: Vec<(u64, u64)>,
+    pub revoked: u64,
+    /// Whether anything was changed; a block may be revoked afterwards.
+    used: bool,
+}
+
+impl Transaction {
+    fn is_empty(&self) -> bool {
+        !self.used
+    }
+
+    fn log_blocks(&self) -> u64 {
+        let copies = self.blocks.len() as u64;
+        copies + copies.div_ceil(TAGS).max(1) + self.revoked.div_ceil(REVOKES) + 1
+    }
+}
+
+/// A committed transaction whose blocks are not all home.
+#[derive(Debug)]
+struct Committed {
+    id: u32,
+    /// Its first block in the log.
+    first: u64,
+    blocks: Vec<u64>,
+}
+
+/// The journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// First block and length, the superblock included.
+    start: u64,
+    length: u64,
+    pub running: Transaction,
+    committing: Option<Transaction>,
+    /// Whether its commit block is under way.
+    commit_sent: bool,
+    /// The last transaction that is durable, and the last one whose commit was asked for.
+    pub durable: u32,
+    requested: u32,
+    committed: VecDeque<Committed>,
+    /// The next block of the log, counted from the journal's first one, and the blocks that the log may still take.
+    head: u64,
+    free: u64,
+    /// The tail as the journal's superblock has it: transaction and block; `None` while it says that the log is empty.
+    tail: Option<(u32, u64)>,
+    /// The tail that is being written, and the write.
+    next_tail: (u32, u64),
+    tail_bio: BioId,
+    commit_task: Option<TaskId>,
+    checkpoint_task: Option<TaskId>,
+    waiting_for_commit: Vec<(u32, TaskId)>,
+    waiting_for_room: Vec<TaskId>,
+}
+
+impl Journal {
+    pub fn new(start: u64, length: u64) -> Self {
+        Self {
+            start,
+            length,
+            running: Transaction { id: 1, ..Transaction::default() },
+            committing: None,
+            commit_sent: false,
+            durable: 0,
+            requested: 0,
+            committed: VecDeque::new(),
+            head: 1,
+            free: length - 1,
+            tail: None,
+            next_tail: (0, 0),
+            tail_bio: BioId::NONE,
+            commit_task: None,
+            checkpoint_task: None,
+            waiting_for_commit: Vec::new(),
+            waiting_for_room: Vec::new(),
+        }
+    }
+
+    fn largest_transaction(&self) -> u64 {
+        self.length / 4
+    }
+
+    /// When the running transaction has to be committed.
+    pub fn due(&self, core_interval: Nanos) -> Option<Nanos> {
+        let waits = !self.running.is_empty() && self.requested < self.running.id;
+        waits.then(|| self.running.begun + core_interval)
+    }
+
+    fn after(&self, block: u64, count: u64) -> u64 {
+        (block - 1 + count) % (self.length - 1) + 1
+    }
+
+    /// Whether the commit block of a transaction is under way.
+    pub fn commit_block_sent(&self, id: u32) -> bool {
+        self.commit_sent && self.committing.as_ref().is_some_and(|transaction| transaction.id == id)
+    }
+
+    /// A file is gone; its number may be used again.
+    pub fn forget_file(&mut self, inode: u32) {
+        self.running.ordered.retain(|one| *one != inode);
+        if let Some(transaction) = &mut self.committing {
+            transaction.ordered.retain(|one| *one != inode);
+        }
+    }
+
+    /// Blocks of the log that the transactions under way will take.
+    fn promised(&self) -> u64 {
+        self.running.log_blocks() + self.committing.as_ref().map_or(0, Transaction::log_blocks)
+    }
+
+    /// Blocks of the log from one place to another.
+    fn distance(&self, from: u64, to: u64) -> u64 {
+        (to + self.length - 1 - from) % (self.length - 1)
+    }
+}
+
+impl Ext4 {
+    /// The running transaction changes a block.
+    pub(super) fn log(&mut self, core: &Core, block: u64, role: Role) {
+        let transaction = &mut self.journal.running;
+        if !transaction.used {
+            (transaction.begun, transaction.used) = (core.now, true);
+        }
+        if self.buffers.log(block, role, transaction.id) {
+            transaction.blocks.push(block);
+        }
+    }
+
+    /// A transaction frees a metadata block: it is not logged any more, and older copies of it must not be replayed.
+    pub(super) fn revoke(&mut self, block: u64) {
+        if self.buffers.forget(block) {
+            self.journal.running.revoked += 1;
+        }
+        self.journal.running.blocks.retain(|one| *one != block);
+    }
+
+    /// Whether the running transaction takes what an operation changes; else the task awaits a commit, or room in the log.
+    pub(super) fn has_room(&mut self, core: &mut Core, task: TaskId) -> bool {
+        let journal = &self.journal;
+        let largest = journal.largest_transaction();
+        if journal.running.blocks.len() as u64 + CREDITS > largest && !journal.running.is_empty() {
+            let id = journal.running.id;
+            self.request_commit(core, id);
+            self.await_commit(core, task, id);
+            return false;
+        }
+        if journal.free < journal.promised() + CREDITS + largest {
+            self.journal.waiting_for_room.push(task);
+            core.tasks.await_one(task, false);
+            if self.journal.checkpoint_task.is_none() {
+                let work = Work::Filesystem(self.mount, Job::Checkpoint);
+                self.journal.checkpoint_task = Some(core.tasks.begin(work, core.now));
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Asks for a commit of a transaction and all before it. Whether it was not asked for before.
+    pub(super) fn request_commit(&mut self, core: &mut Core, id: u32) -> bool {
+        if id <= self.journal.requested || id > self.journal.running.id {
+            return false;
+        }
+        self.journal.requested = id;
+        if self.journal.commit_task.is_none() {
+            let work = Work::Filesystem(self.mount, Job::Commit);
+            self.journal.commit_task = Some(core.tasks.begin(work, core.now));
+        }
+        true
+    }
+
+    /// The task awaits the commit of a transaction that is not durable.
+    pub(super) fn await_commit(&mut self, core: &mut Core, task: TaskId, id: u32) {
+        if id > self.journal.durable {
+            self.journal.waiting_for_commit.push((id, task));
+            core.tasks.await_one(task, false);
+        }
+    }
+
+    /// The id of the transaction to commit before a sync of the whole file system ends; `None` where all is durable.
+    pub(super) fn last_transaction(&self) -> Option<u32> {
+        let running = (!self.journal.running.is_empty()).then_some(self.journal.running.id);
+        running.or(self.journal.committing.as_ref().map(|transaction| transaction.id))
+    }
+
+    /// Writes the journal's superblock with the tail to be.
+    fn write_tail(&mut self, core: &mut Core, task: TaskId, tail: (u32, u64), flags: Flags, cause: Cause) {
+        let mut write =
+            BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
+        write.flags |= flags;
+        let (id, block) = tail;
+        write.note = Some(BlockNote {
+            home: Some(block * 8),
+            transaction: Some(id),
+            ..BlockNote::new(Role::JournalSuperblock, 8)
+        });
+        self.journal.tail_bio = core.submit_for(write, task);
+        self.journal.next_tail = tail;
+    }
+
+    /// The tail that was written counts.
+    fn tail_written(&mut self) {
+        let tail = self.journal.next_tail;
+        if let Some((_, old)) = self.journal.tail {
+            self.journal.free += self.journal.distance(old, tail.1);
+        }
+        self.journal.tail = Some(tail);
+    }
+
+    /// Drops committed transactions whose blocks are home, and gives the tail that the log could have.
+    fn clean(&mut self, core: &Core) -> (u32, u64) {
+        while let Some(oldest) = self.journal.committed.front_mut() {
+            while let Some(block) = oldest.blocks.last() {
+                if self.buffers.is_needed(core, *block, oldest.id) {
+                    return (oldest.id, oldest.first);
+                }
+                oldest.blocks.pop();
+            }
+            self.journal.committed.pop_front();
+        }
+        let next = self.journal.committing.as_ref().map_or(self.journal.running.id, |one| one.id);
+        (next, self.journal.head)
+    }
+
+    /// The next step of the thread that commits.
+    pub(super) fn commit_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+        let part = core.tasks[task].part;
+        core.tasks[task].part += 1;
+        match part {
+            0 => {
+                if self.journal.requested < self.journal.running.id || self.journal.running.is_empty() {
+                    self.journal.commit_task = None;
+                    return Step::Done;
+                }
+                core.tasks[task].requests.clear();
+                let next = Transaction { id: self.journal.running.id + 1, ..Transaction::default() };
+                let transaction = std::mem::replace(&mut self.journal.running, next);
+                self.journal.committing = Some(transaction);
+                if self.journal.tail.is_none() {
+                    let (id, _) = self.clean(core);
+                    let head = self.journal.head;
+                    self.write_tail(core, task, (id, head), Flags::empty(), Cause::Commit);
+                }
+            }
+            1 => {
+                if self.journal.tail.is_none() {
+                    self.tail_written();
+                }
+                self.write_transaction(core, task);
+            }
+            2 => {
+                self.journal.commit_sent = true;
+                self.write_commit_block(core, task);
+            }
+            3 => self.discard_freed(core, task),
+            4 => {
+                self.commit_done(core, task);
+                let tail = self.clean(core);
+                let freed = self.journal.tail.map_or(0, |(_, old)| self.journal.distance(old, tail.1));
+                core.tasks[task].part = 0;
+                if freed >= self.journal.largest_transaction() && self.journal.checkpoint_task.is_none() {
+                    self.write_tail(core, task, tail, Flags::FUA, Cause::Commit);
+                    core.tasks[task].part = 5;
+                }
+            }
+            _ => {
+                self.tail_written();
+                core.tasks[task].part = 0;
+            }
+        }
+        Step::Wait(Wait::SyncCommit)
+    }
+
+    /// Writes what has to be complete before the commit block.
+    fn write_transaction(&mut self, core: &mut Core, task: TaskId) {
+        let Some(transaction) = self.journal.committing.take() else { return };
+        for inode in &transaction.ordered {
+            self.write_placed(core, task, *inode);
+        }
+        let id = transaction.id;
+        let mut at = self.journal.head;
+        let mut revoke_blocks = transaction.revoked.div_ceil(REVOKES);
+        while revoke_blocks > 0 {
+            self.write_log(
+                core,
+                task,
+                at,
+                BlockNote { transaction: Some(id), ..BlockNote::new(Role::Revoke, 8) },
+            );
+            at = self.journal.after(at, 1);
+            revoke_blocks -= 1;
+        }
+        let mut left = transaction.blocks.as_slice();
+        loop {
+            let note = BlockNote { transaction: Some(id), ..BlockNote::new(Role::Descriptor, 8) };
+            self.write_log(core, task, at, note);
+            at = self.journal.after(at, 1);
+            let (tagged, rest) = left.split_at(left.len().min(TAGS as usize));
+            for block in tagged {
+                let home = Some((self.base + block) * 8);
+                let note = BlockNote { home, transaction: Some(id), ..BlockNote::new(Role::Logged, 8) };
+                let bio = self.write_log(core, task, at, note);
+                self.buffers.copied(*block, bio);
+                at = self.journal.after(at, 1);
+            }
+            left = rest;
+            if left.is_empty() {
+                break;
+            }
+        }
+        self.journal.free -= transaction.log_blocks();
+        self.journal.committing = Some(transaction);
+    }
+
+    fn write_log(&mut self, core: &mut Core, task: TaskId, at: u64, note: BlockNote) -> BioId {
+        let sector = (self.journal.start + at) * 8;
+        let mut write = BioRequest::write(self.mount, sector, 8, note.role, Cause::Commit);
+        write.note = Some(note);
+        core.submit_for(write, task)
+    }
+
+    fn write_commit_block(&mut self, core: &mut Core, task: TaskId) {
+        let Some(transaction) = &self.journal.committing else { return };
+        let at = self.journal.after(self.journal.head, transaction.log_blocks() - 1);
+        let note = BlockNote { transaction: Some(transaction.id), ..BlockNote::new(Role::Commit, 8) };
+        let sector = (self.journal.start + at) * 8;
+        let mut write = BioRequest::write(self.mount, sector, 8, Role::Commit, Cause::Commit);
+        write.note = Some(note);
+        if self.barrier {
+            write.flags |= Flags::PREFLUSH | Flags::FUA;
+        }
+        core.submit_for(write, task);
+    }
+
+    /// Discards what a durable transaction freed; it is used again after that.
+    fn discard_freed(&mut self, core: &mut Core, task: TaskId) {
+        let Some(transaction) = self.journal.committing.as_ref().filter(|_| self.discard) else { return };
+        for (from, to) in &transaction.freed {
+            let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, Cause::Commit);
+            core.submit_for(bio, task);
+        }
+    }
+
+    fn commit_done(&mut self, core: &mut Core, task: TaskId) {
+        let Some(transaction) = self.journal.committing.take() else { return };
+        self.journal.commit_sent = false;
+        let (id, first) = (transaction.id, self.journal.head);
+        self.journal.head = self.journal.after(first, transaction.log_blocks());
+        self.journal.durable = id;
+        for block in &transaction.blocks {
+            self.buffers.committed(*block, id, core.now);
+        }
+        for (from, to) in transaction.freed {
+            self.free.give(from, to);
+            self.used -= to - from;
+        }
+        self.journal.committed.push_back(Committed { id, first, blocks: transaction.blocks });
+        let mut waiting = std::mem::take(&mut self.journal.waiting_for_commit);
+        waiting.retain(|(wanted, waiter)| {
+            if *wanted <= id {
+                core.tasks.share_requests(task, *waiter);
+                core.tasks.arrived(*waiter, None);
+            }
+            *wanted > id
+        });
+        self.journal.waiting_for_commit = waiting;
+    }
+
+    /// The next step of the thread that makes room in the log.
+    pub(super) fn checkpoint_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+        let part = core.tasks[task].part;
+        core.tasks[task].part += 1;
+        match part {
+            0 => {
+                let (id, first) = self.clean(core);
+                if let Some(oldest) = self.journal.committed.front() {
+                    let held = |block: &&u64| self.buffers.is_needed(core, **block, id);
+                    let blocks: Vec<u64> = oldest.blocks.iter().filter(held).copied().collect();
+                    for block in blocks {
+                        self.buffers.write_home(core, block, Cause::Checkpoint, Some(task));
+                    }
+                } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
+                    // All of the log is in transactions that are not committed.
+                    if let Some(last) = self.last_transaction() {
+                        self.request_commit(core, last);
+                        self.await_commit(core, task, last);
+                        core.tasks[task].part = 0;
+                    }
+                }
+            }
+            1 => {
+                // What is home has to be durable before the log forgets its copies.
+                if self.barrier {
+                    core.submit_for(BioRequest::flush(self.mount, Cause::Checkpoint), task);
+                }
+                let (id, first) = self.clean(core);
+                (core.tasks[task].cursor, core.tasks[task].bytes) = (first, u64::from(id));
+            }
+            2 if core.queue.in_flight(self.journal.tail_bio) => {
+                core.await_bio(self.journal.tail_bio, task);
+                core.tasks[task].part = 2;
+            }
+            2 => {
+                let tail = (core.tasks[task].bytes as u32, core.tasks[task].cursor);
+                self.write_tail(core, task, tail, Flags::FUA, Cause::Checkpoint);
+            }
+            _ => {
+                self.tail_written();
+                if self.journal.free >= self.journal.promised() + CREDITS + self.journal.largest_transaction()
+                {
+                    self.journal.checkpoint_task = None;
+                    for waiter in self.journal.waiting_for_room.drain(..) {
+                        core.tasks.arrived(waiter, None);
+                    }
+                    return Step::Done;
+                }
+                core.tasks[task].part = 0;
+            }
+        }
+        Step::Wait(Wait::Journal)
+    }
+}

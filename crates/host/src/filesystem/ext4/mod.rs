@@ -1,0 +1,457 @@
+//! ext4 in ordered mode: what operations change, when it is committed, where blocks go.
+//!
+//! Rules of Linux 6.x (`fs/ext4`, `fs/jbd2`), which those of 2.6.35 equal but for the sizes of journals. Not modelled: fast commits, times
+//! of access (mounted with `noatime`), blocks kept for root, names longer or shorter than 12 bytes.
+
+mod allocate;
+mod folders;
+mod journal;
+mod layout;
+
+use std::ops::Range;
+
+use emmclab_base::{Nanos, Result, Role};
+
+use crate::block::BioRequest;
+use crate::core::Core;
+use crate::finished::Wait;
+use crate::mount::Mount;
+use crate::operation::FolderId;
+use crate::request::Cause;
+use crate::task::{Job, Step, TaskId};
+use crate::writeback::{Round, write_pages};
+
+use super::Filesystem;
+use super::buffers::Buffers;
+use super::free::FreeBlocks;
+
+use allocate::{File, GroupInodes, Run};
+use folders::Folders;
+use journal::Journal;
+use layout::{FLEX, GROUP_BLOCKS, Layout};
+
+/// The step of times in inodes, in ns.
+const TICK: i64 = 4_000_000;
+/// Inodes that mke2fs keeps, `lost+found` included.
+const FIRST_INODES: u64 = 11;
+
+/// A file system.
+#[derive(Debug)]
+pub(super) struct Ext4 {
+    mount: u16,
+    /// The first block of the partition on the device.
+    base: u64,
+    barrier: bool,
+    discard: bool,
+    commit_interval: Nanos,
+    layout: Layout,
+    free: FreeBlocks,
+    /// Blocks that are not free for good, or for pages that were written in memory only.
+    used: u64,
+    reserved: u64,
+    inodes: Vec<GroupInodes>,
+    files: Vec<File>,
+    folders: Folders,
+    /// Groups in which nothing was allocated since the mount.
+    fresh: Vec<bool>,
+    /// The group of the last allocation.
+    last_group: u64,
+    /// Runs for small files, by flex group.
+    shared: Vec<Run>,
+    buffers: Buffers,
+    journal: Journal,
+    /// Whether a file was opened since the mount, which is noted in the superblock.
+    opened: bool,
+}
+
+impl Ext4 {
+    pub fn new(number: u16, mount: &Mount, commit_interval: Nanos) -> Result<Self> {
+        let layout = Layout::new(mount)?;
+        let mut free = FreeBlocks::default();
+        free.give(0, layout.blocks);
+        for (from, to) in layout.taken() {
+            free.take_any(from, to);
+        }
+        // The root folder, and lost+found.
+        let root = layout.first_data();
+        free.take_any(root, root + 5);
+        let mut inodes = vec![GroupInodes::default(); layout.groups as usize];
+        inodes[0].keep(FIRST_INODES);
+        Ok(Self {
+            mount: number,
+            base: mount.first_sector / 8,
+            barrier: !mount.options.no_barrier,
+            discard: mount.options.discard,
+            commit_interval,
+            used: layout.blocks - free.len(),
+            free,
+            reserved: 0,
+            inodes,
+            files: Vec::new(),
+            folders: Folders::new(root),
+            last_group: 0,
+            fresh: vec![true; layout.groups as usize],
+            shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
+            buffers: Buffers::new(number, 8),
+            journal: Journal::new(layout.journal, layout.journal_blocks),
+            layout,
+            opened: false,
+        })
+    }
+
+    fn file(&mut self, inode: u32) -> &mut File {
+        if self.files.len() <= inode as usize {
+            self.files.resize_with(inode as usize + 1, File::default);
+        }
+        &mut self.files[inode as usize]
+    }
+
+    fn inode_block(&self, inode: u32) -> u64 {
+        let file = &self.files[inode as usize];
+        self.layout.inode_block(file.group, file.index)
+    }
+
+    /// Gives a new file an inode.
+    fn take_inode(&mut self, folder: FolderId, inode: u32) {
+        let group = self.inode_group(self.folders.get(folder).group);
+        let index = self.inodes[group as usize].take();
+        *self.file(inode) = File::new(group, index);
+    }
+
+    /// Reads blocks that are not in memory, and awaits those that a commit is writing. Whether an operation can go on.
+    fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
+        let mut ready = true;
+        for block in blocks {
+            ready &= self.buffers.make_ready(core, task, *block);
+        }
+        ready
+    }
+
+    fn log_inode(&mut self, core: &Core, inode: u32) {
+        let block = self.inode_block(inode);
+        self.log(core, block, Role::InodeTable);
+        let (running, tick) = (self.journal.running.id, core.now.0 / TICK);
+        let file = &mut self.files[inode as usize];
+        (file.changed, file.tick) = (running, tick);
+    }
+
+    fn log_descriptor(&mut self, core: &Core, group: u64) {
+        self.log(core, Layout::descriptor(group), Role::GroupDescriptors);
+    }
+
+    /// The list of files to delete after a crash begins in the superblock.
+    fn log_orphans(&mut self, core: &Core) {
+        self.log(core, 0, Role::Superblock);
+    }
+
+    /// Makes what a transaction changed durable, and by that the pages that are complete.
+    fn sync_transaction(&mut self, core: &mut Core, task: TaskId, id: u32) -> Step {
+        match core.tasks[task].part {
+            0 => {
+                core.tasks[task].part = 2;
+                if id <= self.journal.durable {
+                    return self.flush(core, task);
+                }
+                if self.journal.commit_block_sent(id) {
+                    core.tasks[task].part = 1;
+                }
+                let own = self.request_commit(core, id);
+                self.await_commit(core, task, id);
+                Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+            }
+            // The commit's flush may have come before the pages.
+            1 => {
+                core.tasks[task].part = 2;
+                self.flush(core, task)
+            }
+            _ => Step::Done,
+        }
+    }
+
+    fn flush(&mut self, core: &mut Core, task: TaskId) -> Step {
+        if self.barrier {
+            core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
+        }
+        Step::Wait(Wait::SyncCommit)
+    }
+
+    /// Writes the dirty pages of a file that have a place, and awaits all of it that is under way.
+    fn write_placed(&mut self, core: &mut Core, task: TaskId, inode: u32) {
+        let round = Round { waiter: Some(task), only_placed: true, ..Round::all(Cause::Commit) };
+        write_pages(core, self, inode, &round);
+    }
+}
+
+impl Filesystem for Ext4 {
+    fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool {
+        if self.free_pages() < pages {
+            return false;
+        }
+        let folder = core.cache.inode(inode).folder;
+        self.open_folder(folder);
+        self.take_inode(folder, inode);
+        self.folders.add_quietly(folder, inode);
+        let mut page = 0;
+        while page < pages {
+            let run = self.allocate(core, inode, page, pages - page, false);
+            page += run.to - run.from;
+        }
+        self.drop_set_aside(inode);
+        true
+    }
+
+    fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let folder = core.cache.inode(inode).folder;
+        let blocks = [self.folders.leaf(folder, inode), self.inode_block(inode), 0];
+        let needed = if self.opened { 2 } else { 3 };
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks[..needed]) {
+            return Step::Wait(Wait::Read);
+        }
+        if !self.opened {
+            self.opened = true;
+            self.log(core, 0, Role::Superblock);
+        }
+        Step::Done
+    }
+
+    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let folder = core.cache.inode(inode).folder;
+        self.open_folder(folder);
+        let group = self.inode_group(self.folders.get(folder).group);
+        let index = self.inodes[group as usize].peek();
+        let blocks = [
+            self.folders.leaf(folder, inode),
+            self.folder_block(folder),
+            self.layout.inode_bitmap(group),
+            Layout::descriptor(group),
+            self.layout.inode_block(group, index),
+            0,
+        ];
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.take_inode(folder, inode);
+        self.log(core, self.layout.inode_bitmap(group), Role::InodeBitmap);
+        self.log_descriptor(core, group);
+        self.log_inode(core, inode);
+        let running = self.journal.running.id;
+        self.files[inode as usize].data_changed = running;
+        self.add_name(core, folder, inode);
+        if !self.opened {
+            self.opened = true;
+            self.log(core, 0, Role::Superblock);
+        }
+        Step::Done
+    }
+
+    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let folder = core.cache.inode(inode).folder;
+        let blocks =
+            [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.remove_name(core, folder, inode);
+        self.log_inode(core, inode);
+        self.log_orphans(core);
+        Step::Done
+    }
+
+    fn free(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let File { group, index, .. } = self.files[inode as usize];
+        let blocks = [self.inode_block(inode), self.layout.inode_bitmap(group), 0];
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.free_from(core, inode, 0);
+        self.log_inode(core, inode);
+        self.log_orphans(core);
+        self.log(core, self.layout.inode_bitmap(group), Role::InodeBitmap);
+        self.log_descriptor(core, group);
+        self.inodes[group as usize].free(index);
+        self.journal.forget_file(inode);
+        Step::Done
+    }
+
+    fn truncate(&mut self, core: &mut Core, task: TaskId, inode: u32, pages: u64) -> Step {
+        let blocks = [self.inode_block(inode), 0];
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.log_inode(core, inode);
+        let running = self.journal.running.id;
+        self.files[inode as usize].data_changed = running;
+        if self.files[inode as usize].extents.find(pages, u64::MAX).next().is_some() {
+            self.log_orphans(core);
+        }
+        self.free_from(core, inode, pages);
+        Step::Done
+    }
+
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
+        let from = core.cache.inode(inode).folder;
+        self.open_folder(to);
+        let mut blocks = vec![
+            self.folders.leaf(from, inode),
+            self.folder_block(from),
+            self.folders.leaf(to, inode),
+            self.folder_block(to),
+            self.inode_block(inode),
+        ];
+        if let Some(replaced) = replaced {
+            blocks.extend([self.folders.leaf(to, replaced), self.inode_block(replaced), 0]);
+        }
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+            return Step::Wait(Wait::Journal);
+        }
+        if let Some(replaced) = replaced {
+            self.remove_name(core, to, replaced);
+            self.log_inode(core, replaced);
+            self.log_orphans(core);
+        }
+        self.add_name(core, to, inode);
+        self.remove_name(core, from, inode);
+        self.log_inode(core, inode);
+        Step::Done
+    }
+
+    fn closed(&mut self, inode: u32) {
+        self.drop_set_aside(inode);
+    }
+
+    fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        // Times change once in a tick.
+        if self.files[inode as usize].tick == core.now.0 / TICK {
+            return Step::Done;
+        }
+        let block = self.inode_block(inode);
+        if !self.has_room(core, task) || !self.ready(core, task, &[block]) {
+            return Step::Wait(Wait::Journal);
+        }
+        Step::Done
+    }
+
+    fn wrote(&mut self, core: &mut Core, inode: u32, pages: Range<u64>, grew: bool) {
+        let file = &self.files[inode as usize];
+        // The length on the device follows when the last page gets its place, or at once where it has one.
+        let longer = grew && file.extents.get(pages.end - 1).is_some();
+        if longer || file.tick != core.now.0 / TICK {
+            self.log_inode(core, inode);
+        }
+        if longer {
+            self.files[inode as usize].data_changed = self.journal.running.id;
+        }
+    }
+
+    fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
+        let (from, to, delta) = self.files.get(inode as usize)?.extents.find(page, u64::MAX).next()?;
+        (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
+    }
+
+    fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let Some(page) = core.cache.next_delayed(inode) else { return Step::Done };
+        let group = Layout::group_of(self.goal(inode, u64::from(page)));
+        let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
+        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+            return Step::Wait(Wait::Journal);
+        }
+        Step::Done
+    }
+
+    fn place(&mut self, core: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+        if let Some((sector, run)) = self.map(inode, page) {
+            return (sector, run.min(count));
+        }
+        let hole = self.files[inode as usize].extents.find(page, page + count).next();
+        let count = hole.map_or(count, |(from, ..)| from - page);
+        let run = self.allocate(core, inode, page, count, true);
+        let taken = run.to - run.from;
+        self.reserved -= taken;
+        self.log_inode(core, inode);
+        let running = self.journal.running.id;
+        self.files[inode as usize].data_changed = running;
+        if !self.journal.running.ordered.contains(&inode) {
+            self.journal.running.ordered.push(inode);
+        }
+        (run.from * 8, taken)
+    }
+
+    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, data_only: bool) -> Step {
+        let file = &self.files[inode as usize];
+        let id = if data_only { file.data_changed } else { file.changed };
+        self.sync_transaction(core, task, id)
+    }
+
+    fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step {
+        self.open_folder(folder);
+        if core.config.folder_sync_commits {
+            // `ext4_force_commit`: what runs is committed, and where nothing does nothing is sent.
+            if core.tasks[task].part == 0 && self.last_transaction().is_none() {
+                return Step::Done;
+            }
+            let id = self.last_transaction().unwrap_or(0);
+            return self.sync_transaction(core, task, id);
+        }
+        let id = self.folders.get(folder).changed;
+        self.sync_transaction(core, task, id)
+    }
+
+    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+        match core.tasks[task].part {
+            0 | 1 => {
+                let id = self.last_transaction().unwrap_or(0);
+                self.sync_transaction(core, task, id)
+            }
+            2 => {
+                core.tasks[task].part = 3;
+                let cause = core.cause(task);
+                self.buffers.write_all(core, core.now, cause, Some(task));
+                Step::Wait(Wait::SyncData)
+            }
+            _ => Step::Done,
+        }
+    }
+
+    fn free_pages(&self) -> u64 {
+        // A hundredth is left for folders and extent trees.
+        (self.layout.blocks - self.layout.blocks / 100).saturating_sub(self.used + self.reserved)
+    }
+
+    fn set_aside(&mut self, pages: i64) {
+        self.reserved = self.reserved.saturating_add_signed(pages);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.journal.due(self.commit_interval)
+    }
+
+    fn advance(&mut self, core: &mut Core) {
+        if self.next_event().is_some_and(|due| due <= core.now) {
+            let id = self.journal.running.id;
+            self.request_commit(core, id);
+        }
+    }
+
+    fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step {
+        match job {
+            Job::Commit => self.commit_step(core, task),
+            Job::Checkpoint => self.checkpoint_step(core, task),
+            Job::Clean => Step::Done,
+        }
+    }
+
+    fn oldest_dirty(&self) -> Option<Nanos> {
+        self.buffers.oldest()
+    }
+
+    fn write_back(&mut self, core: &mut Core, until: Nanos) {
+        self.buffers.write_all(core, until, Cause::WriteBack, None);
+    }
+}

@@ -1,0 +1,485 @@
+//! FAT32 (`fs/fat`): the two tables and the folders are written in place, without a journal, by sectors. Clusters are taken when a page
+//! is written in memory.
+//!
+//! A sync of a file writes its data, its entry in the folder and all dirty sectors of the tables, then flushes; the sector that counts free
+//! clusters is written back like other data. Names take three entries of
+//! 32 bytes. Not modelled: zeros that fill a folder's new cluster or a file that is lengthened without writing; the time of access.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use emmclab_base::{Error, Kind, Nanos, Ranges, Result, Role};
+
+use crate::block::{BioId, BioRequest};
+use crate::core::Core;
+use crate::finished::Wait;
+use crate::mount::Mount;
+use crate::operation::FolderId;
+use crate::request::Cause;
+use crate::task::{Job, Step, TaskId};
+
+use super::Filesystem;
+use super::buffers::Buffers;
+use super::free::FreeBlocks;
+
+/// Sectors before the first table.
+const RESERVED: u64 = 32;
+/// The sector that counts free clusters.
+const INFO: u64 = 1;
+/// Entries of a sector of a table.
+const ENTRIES: u64 = 128;
+/// Names of a sector of a folder: three entries of 32 bytes each.
+const NAMES: u64 = 5;
+/// Clusters that are left for folders and for the ends of files.
+const MARGIN: u64 = 16;
+
+#[derive(Debug, Default)]
+struct File {
+    /// By page: the page of the partition, less the page.
+    extents: Ranges<i64>,
+    /// Pages that it has; all of them have a place.
+    pages: u64,
+    /// The sector with its name.
+    name: u64,
+    /// Since when its times or its length differ from its entry; whether the length does.
+    changed: Option<(Nanos, bool)>,
+}
+
+#[derive(Debug, Default)]
+struct Folder {
+    /// First sectors of its clusters.
+    clusters: Vec<u64>,
+    names: u64,
+}
+
+/// A file system.
+#[derive(Debug)]
+pub(super) struct Fat32 {
+    mount: u16,
+    barrier: bool,
+    discard: bool,
+    /// Clusters that are free when their discard is complete.
+    discarding: Vec<(u64, u64, BioId)>,
+    /// Pages of a cluster.
+    cluster: u64,
+    /// Sectors of a table, and the first page of the first cluster.
+    table: u64,
+    data: u64,
+    free: FreeBlocks,
+    /// The cluster behind the last one that was taken.
+    next: u64,
+    reserved: u64,
+    files: Vec<File>,
+    /// Files whose entries are out of date, by number, since when.
+    changed: BTreeMap<u32, Nanos>,
+    folders: Vec<Folder>,
+    buffers: Buffers,
+}
+
+impl Fat32 {
+    pub fn new(number: u16, mount: &Mount) -> Result<Self> {
+        let kb = mount.options.cluster_kb.unwrap_or(default_cluster(mount.sectors));
+        if !kb.is_power_of_two() || !(4..=64).contains(&kb) {
+            return Err(Error::new(Kind::Config, "not a size of clusters of this model of FAT32")
+                .of_field("cluster_kb", 0, kb.to_string().as_bytes())
+                .hint("use 4, 8, 16, 32 or 64"));
+        }
+        let cluster = u64::from(kb / 4);
+        let pages = mount.sectors / 8;
+        let table = (pages / cluster).div_ceil(ENTRIES);
+        let data = (RESERVED + 2 * table).div_ceil(8).next_multiple_of(cluster);
+        let clusters = pages.saturating_sub(data) / cluster;
+        if clusters < 2 * MARGIN {
+            return Err(Error::new(Kind::Config, "too small for FAT32")
+                .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
+                .hint(format!("use a partition of {} sectors or more", (data + 4 * MARGIN * cluster) * 8)));
+        }
+        let mut free = FreeBlocks::default();
+        free.give(0, clusters);
+        let mut fs = Self {
+            mount: number,
+            barrier: !mount.options.no_barrier,
+            discard: mount.options.discard,
+            discarding: Vec::new(),
+            cluster,
+            table,
+            data,
+            free,
+            next: 0,
+            reserved: 0,
+            files: Vec::new(),
+            changed: BTreeMap::new(),
+            folders: Vec::new(),
+            buffers: Buffers::new(number, 1),
+        };
+        fs.open_folder(FolderId(0));
+        Ok(fs)
+    }
+
+    fn page_of(&self, cluster: u64) -> u64 {
+        self.data + cluster * self.cluster
+    }
+
+    fn file(&mut self, inode: u32) -> &mut File {
+        if self.files.len() <= inode as usize {
+            self.files.resize_with(inode as usize + 1, File::default);
+        }
+        &mut self.files[inode as usize]
+    }
+
+    /// Makes a folder that exists beforehand known.
+    fn open_folder(&mut self, id: FolderId) {
+        let at = id.0 as usize;
+        if self.folders.len() <= at {
+            self.folders.resize_with(at + 1, Folder::default);
+        }
+        if self.folders[at].clusters.is_empty()
+            && let Some(cluster) = self.take_cluster()
+        {
+            let sector = self.page_of(cluster) * 8;
+            self.folders[at].clusters.push(sector);
+        }
+    }
+
+    /// Takes the next free cluster.
+    fn take_cluster(&mut self) -> Option<u64> {
+        let (cluster, _) = self.free.find(self.next, 1, 1)?;
+        self.free.take(cluster, cluster + 1);
+        self.next = cluster + 1;
+        Some(cluster)
+    }
+
+    /// The entries of clusters change, in both tables.
+    fn change_table(&mut self, now: Nanos, clusters: Range<u64>) {
+        for sector in clusters.start / ENTRIES..=(clusters.end - 1) / ENTRIES {
+            for table in 0..2 {
+                self.buffers.change(RESERVED + table * self.table + sector, Role::Metadata, now);
+            }
+        }
+        self.buffers.change(INFO, Role::Superblock, now);
+    }
+
+    /// Gives a file clusters until it has so many pages.
+    fn lengthen(&mut self, inode: u32, pages: u64, logged: Option<Nanos>) {
+        while self.files[inode as usize].pages < pages {
+            let Some(cluster) = self.take_cluster() else { return };
+            let (place, length) = (self.page_of(cluster) as i64, self.cluster);
+            let file = &mut self.files[inode as usize];
+            let first = file.pages;
+            file.extents.set(first, first + length, place - first as i64);
+            file.pages += length;
+            if let Some(now) = logged {
+                // The entry of the cluster before points to the new one.
+                let before = first.checked_sub(1).and_then(|page| {
+                    file.extents.get(page).map(|delta| ((page as i64 + delta) as u64 - self.data) / length)
+                });
+                self.change_table(now, cluster..cluster + 1);
+                if let Some(before) = before {
+                    self.change_table(now, before..before + 1);
+                }
+            }
+        }
+    }
+
+    /// Takes away what a file has beyond so many pages.
+    fn shorten(&mut self, core: &mut Core, inode: u32, pages: u64) {
+        let from = pages.next_multiple_of(self.cluster);
+        let file = &mut self.files[inode as usize];
+        let cluster = |page: u64, delta: i64| ((page as i64 + delta) as u64 - self.data) / self.cluster;
+        let runs: Vec<(u64, u64)> = file
+            .extents
+            .find(from, u64::MAX)
+            .map(|(from, to, delta)| (cluster(from, *delta), cluster(to - 1, *delta) + 1))
+            .collect();
+        file.extents.remove(from, u64::MAX);
+        file.pages = file.pages.min(from);
+        for (from, to) in runs {
+            self.change_table(core.now, from..to);
+            if self.discard {
+                let (sector, sectors) = (self.page_of(from) * 8, ((to - from) * self.cluster * 8) as u32);
+                let bio = core.submit(BioRequest::discard(self.mount, sector, sectors, Cause::WriteBack));
+                self.discarding.push((from, to, bio));
+            } else {
+                self.free.give(from, to);
+            }
+        }
+    }
+
+    /// Clusters whose discard is complete can be used again.
+    fn reclaim(&mut self, core: &Core) {
+        let free = &mut self.free;
+        self.discarding.retain(|(from, to, bio)| {
+            let waits = core.queue.in_flight(*bio);
+            if !waits {
+                free.give(*from, *to);
+            }
+            waits
+        });
+    }
+
+    fn note_change(&mut self, inode: u32, now: Nanos, length: bool) {
+        let changed = &mut self.files[inode as usize].changed;
+        let (since, longer) = changed.unwrap_or((now, false));
+        *changed = Some((since, longer || length));
+        self.changed.entry(inode).or_insert(now);
+    }
+
+    /// The entry of a file follows its times and its length.
+    fn write_entry(&mut self, inode: u32, now: Nanos) {
+        self.changed.remove(&inode);
+        let file = &mut self.files[inode as usize];
+        if file.changed.take().is_some() {
+            let name = file.name;
+            self.buffers.change(name, Role::Directory, now);
+        }
+    }
+
+    /// A place for a new name in a folder.
+    fn place_name(&mut self, folder: FolderId, logged: Option<Nanos>) -> u64 {
+        self.open_folder(folder);
+        let sectors = self.cluster * 8;
+        let at = folder.0 as usize;
+        let (cluster, sector) = {
+            let sector = self.folders[at].names / NAMES;
+            ((sector / sectors) as usize, sector % sectors)
+        };
+        if cluster >= self.folders[at].clusters.len()
+            && let Some(new) = self.take_cluster()
+        {
+            let first = self.page_of(new) * 8;
+            self.folders[at].clusters.push(first);
+            if let Some(now) = logged {
+                self.change_table(now, new..new + 1);
+                for sector in first..first + sectors {
+                    self.buffers.change(sector, Role::Directory, now);
+                }
+            }
+        }
+        let folder = &mut self.folders[at];
+        folder.names += 1;
+        let last = folder.clusters.len() - 1;
+        folder.clusters[cluster.min(last)] + sector
+    }
+
+    fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
+        let mut ready = true;
+        for block in blocks {
+            ready &= self.buffers.make_ready(core, task, *block);
+        }
+        ready
+    }
+
+    /// The sector of the table that the next cluster is looked for in.
+    fn next_entry(&self) -> u64 {
+        RESERVED + self.next / ENTRIES
+    }
+
+    fn flush(&mut self, core: &mut Core, task: TaskId) -> Step {
+        if self.barrier {
+            core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
+        }
+        Step::Wait(Wait::SyncCommit)
+    }
+
+    /// Writes dirty sectors of the tables, and an entry or all else, then flushes.
+    fn sync(&mut self, core: &mut Core, task: TaskId, entry: Option<u64>) -> Step {
+        core.tasks[task].part += 1;
+        match core.tasks[task].part {
+            1 => {
+                let cause = core.cause(task);
+                if let Some(entry) = entry {
+                    let tables = RESERVED..RESERVED + 2 * self.table;
+                    self.buffers.write_range(core, tables, core.now, cause, Some(task));
+                    self.buffers.write_range(core, entry..entry + 1, core.now, cause, Some(task));
+                } else {
+                    self.buffers.write_all(core, core.now, cause, Some(task));
+                }
+                Step::Wait(Wait::SyncData)
+            }
+            2 => self.flush(core, task),
+            _ => Step::Done,
+        }
+    }
+}
+
+impl Filesystem for Fat32 {
+    fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool {
+        if self.free_pages() < pages {
+            return false;
+        }
+        let folder = core.cache.inode(inode).folder;
+        *self.file(inode) = File::default();
+        self.files[inode as usize].name = self.place_name(folder, None);
+        self.lengthen(inode, pages, None);
+        true
+    }
+
+    fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let name = self.files[inode as usize].name;
+        if self.ready(core, task, &[name]) { Step::Done } else { Step::Wait(Wait::Read) }
+    }
+
+    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let folder = core.cache.inode(inode).folder;
+        self.open_folder(folder);
+        let first = self.folders[folder.0 as usize].clusters[0];
+        if !self.ready(core, task, &[first]) {
+            return Step::Wait(Wait::Read);
+        }
+        *self.file(inode) = File::default();
+        let name = self.place_name(folder, Some(core.now));
+        self.files[inode as usize].name = name;
+        self.buffers.change(name, Role::Directory, core.now);
+        Step::Done
+    }
+
+    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        self.reclaim(core);
+        let name = self.files[inode as usize].name;
+        if !self.ready(core, task, &[name]) {
+            return Step::Wait(Wait::Read);
+        }
+        self.buffers.change(name, Role::Directory, core.now);
+        let folder = &mut self.folders[core.cache.inode(inode).folder.0 as usize];
+        folder.names = folder.names.saturating_sub(1);
+        Step::Done
+    }
+
+    fn free(&mut self, core: &mut Core, _: TaskId, inode: u32) -> Step {
+        self.shorten(core, inode, 0);
+        self.changed.remove(&inode);
+        Step::Done
+    }
+
+    fn truncate(&mut self, core: &mut Core, _: TaskId, inode: u32, pages: u64) -> Step {
+        self.shorten(core, inode, pages);
+        self.note_change(inode, core.now, true);
+        Step::Done
+    }
+
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
+        let old = self.files[inode as usize].name;
+        if !self.ready(core, task, &[old]) {
+            return Step::Wait(Wait::Read);
+        }
+        let from = core.cache.inode(inode).folder.0 as usize;
+        self.folders[from].names = self.folders[from].names.saturating_sub(1);
+        self.buffers.change(old, Role::Directory, core.now);
+        // The entry of a file that is replaced is used again.
+        let new = replaced.map(|replaced| self.files[replaced as usize].name);
+        let new = new.unwrap_or_else(|| self.place_name(to, Some(core.now)));
+        self.buffers.change(new, Role::Directory, core.now);
+        self.files[inode as usize].name = new;
+        Step::Done
+    }
+
+    fn closed(&mut self, _: u32) {}
+
+    fn has_holes(&self) -> bool {
+        false
+    }
+
+    fn begin_write(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
+        self.reclaim(core);
+        let entry = self.next_entry();
+        if self.ready(core, task, &[entry]) { Step::Done } else { Step::Wait(Wait::Read) }
+    }
+
+    fn wrote(&mut self, core: &mut Core, inode: u32, _: Range<u64>, grew: bool) {
+        self.note_change(inode, core.now, grew);
+    }
+
+    fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
+        let (from, to, delta) = self.files.get(inode as usize)?.extents.find(page, u64::MAX).next()?;
+        (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
+    }
+
+    fn place_at_once(&mut self, core: &mut Core, inode: u32, page: u64) -> bool {
+        self.lengthen(inode, page + 1, Some(core.now));
+        self.reserved = self.reserved.saturating_sub(1);
+        true
+    }
+
+    fn prepare(&mut self, _: &mut Core, _: TaskId, _: u32) -> Step {
+        Step::Done
+    }
+
+    fn place(&mut self, _: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+        let place = self.map(inode, page);
+        assert!(place.is_some(), "clusters are taken when a page is written in memory");
+        place.map_or((0, count), |(sector, run)| (sector, run.min(count)))
+    }
+
+    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, data_only: bool) -> Step {
+        if core.tasks[task].part == 0
+            && let Some((_, length)) = self.files[inode as usize].changed
+            && (length || !data_only)
+        {
+            self.write_entry(inode, core.now);
+        }
+        let entry = self.files[inode as usize].name;
+        self.sync(core, task, Some(entry))
+    }
+
+    fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step {
+        self.open_folder(folder);
+        self.sync(core, task, None)
+    }
+
+    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+        if core.tasks[task].part == 0 {
+            while let Some((&inode, _)) = self.changed.first_key_value() {
+                self.write_entry(inode, core.now);
+            }
+        }
+        self.sync(core, task, None)
+    }
+
+    fn free_pages(&self) -> u64 {
+        (self.free.len().saturating_sub(MARGIN) * self.cluster).saturating_sub(self.reserved)
+    }
+
+    fn set_aside(&mut self, pages: i64) {
+        self.reserved = self.reserved.saturating_add_signed(pages);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn advance(&mut self, _: &mut Core) {}
+
+    fn step(&mut self, _: &mut Core, _: TaskId, _: Job) -> Step {
+        Step::Done
+    }
+
+    fn oldest_dirty(&self) -> Option<Nanos> {
+        self.buffers.oldest().into_iter().chain(self.changed.values().min().copied()).min()
+    }
+
+    fn write_back(&mut self, core: &mut Core, until: Nanos) {
+        let old: Vec<u32> =
+            self.changed.iter().filter(|(_, since)| **since <= until).map(|(inode, _)| *inode).collect();
+        for inode in old {
+            self.write_entry(inode, core.now);
+        }
+        self.buffers.write_all(core, until, Cause::WriteBack, None);
+    }
+}
+
+/// The size of clusters that mkfs.fat chooses, in KB, but for small partitions, which have 4 here.
+fn default_cluster(sectors: u64) -> u32 {
+    match sectors >> 21 {
+        0..8 => 4,
+        8..16 => 8,
+        16..32 => 16,
+        _ => 32,
+    }
+}

@@ -1,0 +1,481 @@
+//! A log of segments with node blocks, as F2FS writes it: data and nodes have a head each, nothing is written in place.
+//!
+//! A node block holds the places of the pages of a file; it is written by a sync of the file, which needs no checkpoint: recovery rolls
+//! forward over it. A checkpoint writes what changed in folders, all dirty nodes, the blocks of the address and segment tables that changed, and
+//! its own pack, whose last block has preflush and FUA. It comes every 60 s, with `sync`, with a sync of a folder or of a file that was
+//! renamed, and when cleaned segments are to be used again. Not modelled: writes in place (`ipu_policy` is off), inline data, several temperatures.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use emmclab_base::{BlockNote, Error, Flags, Kind, Nanos, Result, Role};
+
+use crate::block::BioRequest;
+use crate::cache::PAGE_SECTORS;
+use crate::core::Core;
+use crate::finished::Wait;
+use crate::mount::Mount;
+use crate::operation::FolderId;
+use crate::task::{Job, Step, TaskId, Work};
+
+use super::Filesystem;
+use super::segments::{Head, OWN, Segments, place_counted};
+
+/// Places in an inode, and in another node block.
+const INODE_PLACES: u64 = 923;
+const NODE_PLACES: u64 = 1018;
+/// Names of a block of a folder.
+const NAMES: u64 = 214;
+/// Entries of a block of the address table and of the segment table; so many fit into the pack itself.
+const ADDRESSES: u64 = 455;
+const SEGMENTS: u64 = 55;
+const PACK_ADDRESSES: usize = 38;
+const PACK_SEGMENTS: usize = 6;
+/// Blocks of a pack: two headers, and summaries.
+const PACK: u64 = 5;
+/// Time from one checkpoint to the next (`cp_interval`).
+const INTERVAL: Nanos = Nanos::from_secs(60);
+
+/// A file system.
+#[derive(Debug)]
+pub(super) struct Lfs {
+    mount: u16,
+    barrier: bool,
+    log: Segments,
+    /// Pages of the pack's area, the address table and the segment table: where each begins.
+    packs: u64,
+    addresses: u64,
+    table: u64,
+    reserved: u64,
+    /// Nodes that are out of date, by object, since when the oldest is.
+    dirty_nodes: BTreeSet<(u32, u32)>,
+    /// Blocks of folders that are out of date.
+    dirty_names: BTreeSet<(u32, u32)>,
+    dirty_since: Option<Nanos>,
+    names: Vec<u64>,
+    /// Files that exist beforehand and were not opened yet.
+    unread: BTreeSet<u32>,
+    /// Files whose sync needs a checkpoint.
+    moved: BTreeSet<u32>,
+    /// Entries of the tables that changed since the last checkpoint: nodes and segments.
+    changed_nodes: BTreeSet<(u32, u32)>,
+    changed_segments: BTreeSet<u64>,
+    segment_pages: u64,
+    /// Checkpoints begun and ended.
+    checkpoints: (u64, u64),
+    checkpoint_task: Option<TaskId>,
+    waiting: Vec<(u64, TaskId)>,
+    cleaner: Option<TaskId>,
+    waiting_for_room: Vec<TaskId>,
+}
+
+impl Lfs {
+    pub fn new(number: u16, mount: &Mount) -> Result<Self> {
+        let kb = mount.options.segment_kb.unwrap_or(2048);
+        if !kb.is_power_of_two() || !(64..=65_536).contains(&kb) {
+            return Err(Error::new(Kind::Config, "not a size of segments")
+                .of_field("segment_kb", 0, kb.to_string().as_bytes())
+                .hint("use a power of two from 64 to 65536"));
+        }
+        let segment_pages = u64::from(kb / 4);
+        let pages = mount.sectors / PAGE_SECTORS;
+        let packs = 2;
+        let table = packs + 2 * PACK;
+        let addresses = table + (pages / segment_pages).div_ceil(SEGMENTS);
+        let first = (addresses + pages.div_ceil(ADDRESSES)).next_multiple_of(segment_pages);
+        Ok(Self {
+            mount: number,
+            barrier: !mount.options.no_barrier,
+            log: Segments::new(number, mount, first, segment_pages)?,
+            packs,
+            addresses,
+            table,
+            reserved: 0,
+            dirty_nodes: BTreeSet::new(),
+            dirty_names: BTreeSet::new(),
+            dirty_since: None,
+            names: Vec::new(),
+            unread: BTreeSet::new(),
+            moved: BTreeSet::new(),
+            changed_nodes: BTreeSet::new(),
+            changed_segments: BTreeSet::new(),
+            segment_pages,
+            checkpoints: (0, 0),
+            checkpoint_task: None,
+            waiting: Vec::new(),
+            cleaner: None,
+            waiting_for_room: Vec::new(),
+        })
+    }
+
+    fn node_of(page: u64) -> u32 {
+        if page < INODE_PLACES { 0 } else { 1 + ((page - INODE_PLACES) / NODE_PLACES) as u32 }
+    }
+
+    fn object(folder: FolderId) -> u32 {
+        OWN | folder.0
+    }
+
+    fn dirty_node(&mut self, now: Nanos, object: u32, node: u32) {
+        // What was changed was read.
+        self.unread.remove(&object);
+        self.dirty_nodes.insert((object, node));
+        self.dirty_since.get_or_insert(now);
+    }
+
+    /// A name in a folder changes: its block, and the folder's inode.
+    fn change_name(&mut self, now: Nanos, folder: FolderId, added: bool) {
+        let at = folder.0 as usize;
+        if self.names.len() <= at {
+            self.names.resize(at + 1, 0);
+        }
+        self.names[at] = if added { self.names[at] + 1 } else { self.names[at].saturating_sub(1) };
+        let block = (self.names[at] / NAMES) as u32;
+        self.dirty_names.insert((Self::object(folder), block));
+        self.dirty_node(now, Self::object(folder), 0);
+    }
+
+    fn note_segment(&mut self, sector: u64) {
+        self.changed_segments.insert(sector / PAGE_SECTORS / self.segment_pages);
+    }
+
+    fn write_node(&mut self, core: &mut Core, task: TaskId, object: u32, node: u32, head: Head) {
+        self.dirty_nodes.remove(&(object, node));
+        let sector = self.log.place_node(head, object, node);
+        self.note_segment(sector);
+        self.changed_nodes.insert((object, node));
+        let mut write = self.log.own_write(core, task, sector);
+        write.flags |= Flags::SYNC;
+        core.submit_for(write, task);
+    }
+
+    fn nodes_of(&self, object: u32) -> Vec<u32> {
+        self.dirty_nodes.range((object, 0)..=(object, u32::MAX)).map(|(_, node)| *node).collect()
+    }
+
+    fn flush(&mut self, core: &mut Core, task: TaskId) -> Step {
+        if self.barrier {
+            core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
+        }
+        Step::Wait(Wait::SyncCommit)
+    }
+
+    /// Makes the task await the end of a checkpoint that begins now or later. Whether it is the first one to ask for it.
+    fn await_checkpoint(&mut self, core: &mut Core, task: TaskId) -> bool {
+        let (begun, _) = self.checkpoints;
+        let own = self.request_checkpoint(core);
+        self.waiting.push((begun + 1, task));
+        core.tasks.await_one(task, false);
+        own
+    }
+
+    fn request_checkpoint(&mut self, core: &mut Core) -> bool {
+        if self.checkpoint_task.is_some() {
+            return false;
+        }
+        self.checkpoint_task = Some(core.tasks.begin(Work::Filesystem(self.mount, Job::Commit), core.now));
+        true
+    }
+
+    fn has_free(&mut self, core: &mut Core, task: TaskId) -> bool {
+        if self.log.has_free(self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64) {
+            return true;
+        }
+        self.waiting_for_room.push(task);
+        core.tasks.await_one(task, false);
+        if self.cleaner.is_none() {
+            self.cleaner = Some(core.tasks.begin(Work::Filesystem(self.mount, Job::Clean), core.now));
+        }
+        false
+    }
+
+    /// A block of a table or of the pack, by page of the partition.
+    fn write_page(&mut self, core: &mut Core, task: TaskId, page: u64, role: Role, flags: Flags) {
+        let mut write =
+            BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
+        write.flags |= Flags::SYNC | flags;
+        write.note = Some(BlockNote::new(role, PAGE_SECTORS as u32));
+        core.submit_for(write, task);
+    }
+
+    fn checkpoint_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+        let part = core.tasks[task].part;
+        core.tasks[task].part += 1;
+        match part {
+            0 => {
+                core.tasks[task].requests.clear();
+                self.checkpoints.0 += 1;
+                for (object, block) in std::mem::take(&mut self.dirty_names) {
+                    let (sector, _) = self.log.place(Head::Data, object, u64::from(block), 1);
+                    self.note_segment(sector);
+                    let mut write = self.log.own_write(core, task, sector);
+                    write.note = Some(BlockNote::new(Role::Directory, PAGE_SECTORS as u32));
+                    core.submit_for(write, task);
+                }
+                for (object, node) in std::mem::take(&mut self.dirty_nodes) {
+                    self.write_node(core, task, object, node, Head::Node);
+                }
+                self.dirty_since = None;
+                self.moved.clear();
+                // This checkpoint says what is empty; that may be used again when it is durable.
+                self.log.retire();
+            }
+            1 => {
+                if self.changed_nodes.len() > PACK_ADDRESSES {
+                    let hashed =
+                        |(object, node): &(u32, u32)| u64::from(object & !OWN) + (u64::from(*node) << 20);
+                    let blocks: BTreeSet<u64> =
+                        self.changed_nodes.iter().map(|one| hashed(one) / ADDRESSES).collect();
+                    let size = (self.log.len() * self.segment_pages).div_ceil(ADDRESSES);
+                    let blocks: BTreeSet<u64> = blocks.into_iter().map(|block| block % size).collect();
+                    for block in blocks {
+                        self.write_page(core, task, self.addresses + block, Role::Metadata, Flags::empty());
+                    }
+                    self.changed_nodes.clear();
+                }
+                if self.changed_segments.len() > PACK_SEGMENTS {
+                    let blocks: BTreeSet<u64> =
+                        self.changed_segments.iter().map(|at| at / SEGMENTS).collect();
+                    for block in blocks {
+                        let page = (self.table + block).min(self.addresses - 1);
+                        self.write_page(core, task, page, Role::Metadata, Flags::empty());
+                    }
+                    self.changed_segments.clear();
+                }
+                let pack = self.packs + self.checkpoints.0 % 2 * PACK;
+                for block in 0..PACK - 1 {
+                    self.write_page(core, task, pack + block, Role::Superblock, Flags::empty());
+                }
+            }
+            2 => {
+                let last = self.packs + self.checkpoints.0 % 2 * PACK + PACK - 1;
+                let flags = if self.barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::empty() };
+                self.write_page(core, task, last, Role::Superblock, flags);
+            }
+            _ => {
+                self.log.release();
+                self.checkpoints.1 = self.checkpoints.0;
+                let ended = self.checkpoints.1;
+                let mut waiting = std::mem::take(&mut self.waiting);
+                waiting.retain(|(wanted, waiter)| {
+                    if *wanted <= ended {
+                        core.tasks.share_requests(task, *waiter);
+                        core.tasks.arrived(*waiter, None);
+                    }
+                    *wanted > ended
+                });
+                self.waiting = waiting;
+                if self.waiting.is_empty() {
+                    self.checkpoint_task = None;
+                    return Step::Done;
+                }
+                core.tasks[task].part = 0;
+            }
+        }
+        Step::Wait(Wait::SyncCommit)
+    }
+
+    fn clean_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+        let part = core.tasks[task].part;
+        core.tasks[task].part += 1;
+        match part {
+            0 => {
+                let nodes = self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64;
+                if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
+                    self.cleaner = None;
+                    for waiter in self.waiting_for_room.drain(..) {
+                        core.tasks.arrived(waiter, None);
+                    }
+                    return Step::Done;
+                }
+            }
+            1 => {
+                for (object, page) in self.log.move_live(core, task) {
+                    self.dirty_node(core.now, object, Self::node_of(page));
+                }
+            }
+            2 => {
+                self.await_checkpoint(core, task);
+            }
+            _ => core.tasks[task].part = 0,
+        }
+        Step::Wait(Wait::Journal)
+    }
+}
+
+impl Filesystem for Lfs {
+    fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool {
+        if self.free_pages() < pages + 1 {
+            return false;
+        }
+        let mut page = 0;
+        while page < pages {
+            page += self.log.place(Head::Data, inode, page, pages - page).1;
+        }
+        for node in 0..=Self::node_of(pages.saturating_sub(1)) {
+            self.log.place_node(Head::Node, inode, node);
+        }
+        let folder = core.cache.inode(inode).folder.0 as usize;
+        if self.names.len() <= folder {
+            self.names.resize(folder + 1, 0);
+        }
+        self.names[folder] += 1;
+        self.unread.insert(inode);
+        true
+    }
+
+    fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        // The first use reads the inode.
+        if self.unread.remove(&inode)
+            && let Some(sector) = self.log.node(inode, 0)
+        {
+            let read = BioRequest::read(self.mount, sector, PAGE_SECTORS as u32, core.cause(task));
+            core.submit_for(read, task);
+            return Step::Wait(Wait::Read);
+        }
+        Step::Done
+    }
+
+    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        if !self.has_free(core, task) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.dirty_node(core.now, inode, 0);
+        self.change_name(core.now, core.cache.inode(inode).folder, true);
+        Step::Done
+    }
+
+    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        if !self.has_free(core, task) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.change_name(core.now, core.cache.inode(inode).folder, false);
+        self.dirty_node(core.now, inode, 0);
+        Step::Done
+    }
+
+    fn free(&mut self, _: &mut Core, _: TaskId, inode: u32) -> Step {
+        self.log.remove(inode);
+        for node in self.nodes_of(inode) {
+            self.dirty_nodes.remove(&(inode, node));
+        }
+        self.changed_nodes.insert((inode, 0));
+        self.moved.remove(&inode);
+        self.unread.remove(&inode);
+        Step::Done
+    }
+
+    fn truncate(&mut self, core: &mut Core, _: TaskId, inode: u32, pages: u64) -> Step {
+        self.log.truncate(inode, pages);
+        self.dirty_node(core.now, inode, 0);
+        self.dirty_node(core.now, inode, Self::node_of(pages));
+        Step::Done
+    }
+
+    fn rename(
+        &mut self,
+        core: &mut Core,
+        task: TaskId,
+        inode: u32,
+        to: FolderId,
+        replaced: Option<u32>,
+    ) -> Step {
+        if !self.has_free(core, task) {
+            return Step::Wait(Wait::Journal);
+        }
+        self.change_name(core.now, core.cache.inode(inode).folder, false);
+        self.change_name(core.now, to, replaced.is_none());
+        self.dirty_node(core.now, inode, 0);
+        self.moved.insert(inode);
+        Step::Done
+    }
+
+    fn closed(&mut self, _: u32) {}
+
+    fn begin_write(&mut self, _: &mut Core, _: TaskId, _: u32) -> Step {
+        Step::Done
+    }
+
+    fn wrote(&mut self, core: &mut Core, inode: u32, _: Range<u64>, _: bool) {
+        self.dirty_node(core.now, inode, 0);
+    }
+
+    fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
+        self.log.map(inode, page)
+    }
+
+    fn prepare(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
+        if self.has_free(core, task) { Step::Done } else { Step::Wait(Wait::Journal) }
+    }
+
+    fn place(&mut self, core: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+        let (sector, placed) = place_counted(&mut self.log, &mut self.reserved, inode, page, count);
+        self.note_segment(sector);
+        self.dirty_node(core.now, inode, Self::node_of(page));
+        self.dirty_node(core.now, inode, Self::node_of(page + placed - 1));
+        (sector, placed)
+    }
+
+    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, _: bool) -> Step {
+        let part = core.tasks[task].part;
+        core.tasks[task].part += 1;
+        match part {
+            0 if self.moved.contains(&inode) => {
+                core.tasks[task].part = 2;
+                let own = self.await_checkpoint(core, task);
+                Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+            }
+            0 => {
+                for node in self.nodes_of(inode) {
+                    self.write_node(core, task, inode, node, Head::Node);
+                }
+                Step::Wait(Wait::SyncCommit)
+            }
+            1 => self.flush(core, task),
+            _ => Step::Done,
+        }
+    }
+
+    fn sync_folder(&mut self, core: &mut Core, task: TaskId, _: FolderId) -> Step {
+        self.sync_all(core, task)
+    }
+
+    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+        if core.tasks[task].part > 0 {
+            return Step::Done;
+        }
+        core.tasks[task].part = 1;
+        let own = self.await_checkpoint(core, task);
+        Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+    }
+
+    fn free_pages(&self) -> u64 {
+        // Nodes, and blocks of folders, come beside the pages.
+        let room = self.log.room();
+        (room - room / 50).saturating_sub(self.reserved + self.dirty_nodes.len() as u64)
+    }
+
+    fn set_aside(&mut self, pages: i64) {
+        self.reserved = self.reserved.saturating_add_signed(pages);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.dirty_since.filter(|_| self.checkpoint_task.is_none()).map(|since| since + INTERVAL)
+    }
+
+    fn advance(&mut self, core: &mut Core) {
+        if self.next_event().is_some_and(|due| due <= core.now) {
+            self.request_checkpoint(core);
+        }
+    }
+
+    fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step {
+        if job == Job::Clean { self.clean_step(core, task) } else { self.checkpoint_step(core, task) }
+    }
+
+    fn oldest_dirty(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn write_back(&mut self, _: &mut Core, _: Nanos) {}
+}

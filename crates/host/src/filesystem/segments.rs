@@ -1,0 +1,345 @@
+//! A log of segments, for file systems that never write in place: where pages lie, what of a segment is alive, and cleaning.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use emmclab_base::{BlockNote, Error, Kind, Ranges, Result, Role};
+
+use crate::block::{BioRequest, NONE};
+use crate::cache::PAGE_SECTORS;
+use crate::core::Core;
+use crate::mount::Mount;
+use crate::task::TaskId;
+
+/// The bit of an owner's index that tells nodes from data.
+const NODE: u32 = 1 << 31;
+/// Segments that stay free beside what one turn of write-back takes: one for each log, and two for cleaning.
+const SPARE: u64 = 5;
+/// Sectors of the largest partition, 128 GB: the owner of each page is kept in memory.
+const LARGEST: u64 = 1 << 28;
+/// Pages that are placed between two looks at the free segments.
+const TURN: u64 = 1024;
+
+/// The bit of the number of an object that is none of the caller's files: a folder, a checkpoint.
+pub(super) const OWN: u32 = 1 << 31;
+
+/// The heads of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    Data,
+    Node,
+    /// What cleaning moves.
+    Cold,
+}
+
+/// To whom a page belongs: a page of a file, or a node of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    inode: u32,
+    index: u32,
+}
+
+const NOBODY: Owner = Owner { inode: NONE, index: NONE };
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    live: u32,
+    written: u32,
+    open: bool,
+    /// It is empty, and waits until it may be used again.
+    retired: bool,
+}
+
+/// What the log knows of a file.
+#[derive(Debug, Default)]
+struct File {
+    /// By page: the page of the log, less the page.
+    data: Ranges<i64>,
+    nodes: BTreeMap<u32, u64>,
+}
+
+/// The log.
+#[derive(Debug)]
+pub(super) struct Segments {
+    mount: u16,
+    /// First page of the log on the partition, pages of a segment.
+    first: u64,
+    pages: u64,
+    all: Vec<Segment>,
+    owners: Vec<Owner>,
+    free: VecDeque<u32>,
+    heads: [Option<u32>; 3],
+    files: Vec<File>,
+    own: Vec<File>,
+    live: u64,
+    /// The segment that is being cleaned, and what was alive in it.
+    victim: Option<u32>,
+    moving: Vec<(u64, Owner)>,
+}
+
+impl Segments {
+    /// A log of segments of `pages` pages from page `first` of the partition on.
+    ///
+    /// # Errors
+    /// For a partition that is too small.
+    pub fn new(number: u16, mount: &Mount, first: u64, pages: u64) -> Result<Self> {
+        let count = (mount.sectors / PAGE_SECTORS).saturating_sub(first) / pages;
+        let least = 4 * (SPARE + TURN.div_ceil(pages));
+        if mount.sectors > LARGEST {
+            return Err(Error::new(Kind::Config, "too large for a log of segments")
+                .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
+                .hint(format!("use a partition of at most {LARGEST} sectors")));
+        }
+        if count < least {
+            return Err(Error::new(Kind::Config, "too small for a log of segments")
+                .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
+                .hint(format!(
+                    "use a partition of {} sectors or more",
+                    (first + least * pages) * PAGE_SECTORS
+                )));
+        }
+        Ok(Self {
+            mount: number,
+            first,
+            pages,
+            all: vec![Segment::default(); count as usize],
+            owners: vec![NOBODY; (count * pages) as usize],
+            free: (0..count as u32).collect(),
+            heads: [None; 3],
+            files: Vec::new(),
+            own: Vec::new(),
+            live: 0,
+            victim: None,
+            moving: Vec::new(),
+        })
+    }
+
+    /// How many segments there are.
+    pub fn len(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    /// Pages that may be alive beside those that are, so that cleaning always finds room.
+    pub fn room(&self) -> u64 {
+        let kept = 2 * (SPARE + TURN.div_ceil(self.pages)) + self.len() / 20;
+        ((self.len() - kept) * self.pages).saturating_sub(self.live)
+    }
+
+    /// Whether a turn of write-back, with so many nodes, finds free segments.
+    pub fn has_free(&self, nodes: u64) -> bool {
+        self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
+    }
+
+    fn file(&mut self, inode: u32) -> &mut File {
+        let (files, at) = if inode & OWN == 0 {
+            (&mut self.files, inode as usize)
+        } else {
+            (&mut self.own, (inode & !OWN) as usize)
+        };
+        if files.len() <= at {
+            files.resize_with(at + 1, File::default);
+        }
+        &mut files[at]
+    }
+
+    fn known(&self, inode: u32) -> Option<&File> {
+        if inode & OWN == 0 { self.files.get(inode as usize) } else { self.own.get((inode & !OWN) as usize) }
+    }
+
+    /// Where a page of a file lies: its sector, and how many pages follow each other.
+    pub fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
+        let (from, to, delta) = self.known(inode)?.data.find(page, u64::MAX).next()?;
+        (from == page).then(|| (self.sector((page as i64 + delta) as u64), to - from))
+    }
+
+    /// The sector of a page of the log.
+    fn sector(&self, page: u64) -> u64 {
+        (self.first + page) * PAGE_SECTORS
+    }
+
+    /// The next pages of a head, at most `count`.
+    fn append(&mut self, head: Head, count: u64) -> (u64, u64) {
+        let open =
+            self.heads[head as usize].filter(|at| u64::from(self.all[*at as usize].written) < self.pages);
+        let at = open.unwrap_or_else(|| {
+            if let Some(full) = self.heads[head as usize] {
+                self.all[full as usize].open = false;
+            }
+            let next = self.free.pop_front();
+            assert!(next.is_some(), "segments are kept free for every turn of write-back");
+            let next = next.unwrap_or(0);
+            self.all[next as usize] = Segment { open: true, ..Segment::default() };
+            self.heads[head as usize] = Some(next);
+            next
+        });
+        let segment = &mut self.all[at as usize];
+        let taken = count.min(self.pages - u64::from(segment.written));
+        let from = u64::from(at) * self.pages + u64::from(segment.written);
+        segment.written += taken as u32;
+        segment.live += taken as u32;
+        self.live += taken;
+        (from, taken)
+    }
+
+    /// A page of the log is no longer needed.
+    fn drop_page(&mut self, page: u64) {
+        self.owners[page as usize] = NOBODY;
+        self.all[(page / self.pages) as usize].live -= 1;
+        self.live -= 1;
+    }
+
+    fn drop_data(&mut self, inode: u32, from: u64, to: u64) {
+        let pages: Vec<(u64, u64)> = {
+            let at = |page: u64, delta: i64| (page as i64 + delta) as u64;
+            let found = self.file(inode).data.find(from, to);
+            found.map(|(from, to, delta)| (at(from, *delta), at(to, *delta))).collect()
+        };
+        for (from, to) in pages {
+            for page in from..to {
+                self.drop_page(page);
+            }
+        }
+    }
+
+    /// Appends pages of a file: the sector, and how many of them.
+    pub fn place(&mut self, head: Head, inode: u32, page: u64, count: u64) -> (u64, u64) {
+        let (at, taken) = self.append(head, count);
+        self.drop_data(inode, page, page + taken);
+        self.file(inode).data.set(page, page + taken, at as i64 - page as i64);
+        for step in 0..taken {
+            self.owners[(at + step) as usize] = Owner { inode, index: (page + step) as u32 };
+        }
+        (self.sector(at), taken)
+    }
+
+    /// Appends a node of a file: its sector.
+    pub fn place_node(&mut self, head: Head, inode: u32, node: u32) -> u64 {
+        let (at, _) = self.append(head, 1);
+        if let Some(old) = self.file(inode).nodes.insert(node, at) {
+            self.drop_page(old);
+        }
+        self.owners[at as usize] = Owner { inode, index: node | NODE };
+        self.sector(at)
+    }
+
+    /// The sector of a node.
+    pub fn node(&self, inode: u32, node: u32) -> Option<u64> {
+        self.known(inode)?.nodes.get(&node).map(|page| self.sector(*page))
+    }
+
+    /// Forgets the pages of a file from this one on.
+    pub fn truncate(&mut self, inode: u32, page: u64) {
+        self.drop_data(inode, page, u64::MAX);
+        self.file(inode).data.remove(page, u64::MAX);
+    }
+
+    /// Forgets a file.
+    pub fn remove(&mut self, inode: u32) {
+        self.truncate(inode, 0);
+        for page in std::mem::take(&mut self.file(inode).nodes).into_values() {
+            self.drop_page(page);
+        }
+    }
+
+    /// A write of a page of the file system's own.
+    pub fn own_write(&self, core: &Core, task: TaskId, sector: u64) -> BioRequest {
+        BioRequest::write(self.mount, sector, PAGE_SECTORS as u32, Role::Metadata, core.cause(task))
+    }
+
+    /// Chooses the segment with the least alive and reads that. False where no segment is worth it.
+    pub fn begin_clean(&mut self, core: &mut Core, task: TaskId) -> bool {
+        let full = |segment: &Segment| {
+            !segment.open
+                && !segment.retired
+                && u64::from(segment.written) == self.pages
+                && u64::from(segment.live) < self.pages
+        };
+        let candidates = self.all.iter().enumerate().filter(|(_, segment)| full(segment));
+        let Some((victim, _)) = candidates.min_by_key(|(at, segment)| (segment.live, *at)) else {
+            return false;
+        };
+        self.victim = Some(victim as u32);
+        let from = victim as u64 * self.pages;
+        self.moving.clear();
+        for page in from..from + self.pages {
+            let owner = self.owners[page as usize];
+            if owner != NOBODY {
+                self.moving.push((page, owner));
+                // What is in memory needs no read.
+                if (owner.index | owner.inode) & NODE == 0 && core.cache.has(owner.inode, owner.index) {
+                    continue;
+                }
+                let cause = core.cause(task);
+                core.submit_for(
+                    BioRequest::read(self.mount, self.sector(page), PAGE_SECTORS as u32, cause),
+                    task,
+                );
+            }
+        }
+        true
+    }
+
+    /// Writes what is still alive in the segment that was read to the cold head; gives the pages of files among it.
+    pub fn move_live(&mut self, core: &mut Core, task: TaskId) -> Vec<(u32, u64)> {
+        let mut moved = Vec::new();
+        for (page, owner) in std::mem::take(&mut self.moving) {
+            if self.owners[page as usize] != owner {
+                continue;
+            }
+            let (sector, role) = if owner.index & NODE == 0 {
+                moved.push((owner.inode, u64::from(owner.index)));
+                (self.place(Head::Cold, owner.inode, u64::from(owner.index), 1).0, Role::Data)
+            } else {
+                (self.place_node(Head::Cold, owner.inode, owner.index & !NODE), Role::Metadata)
+            };
+            let mut write = self.own_write(core, task, sector);
+            write.note = Some(BlockNote::new(role, PAGE_SECTORS as u32));
+            if role == Role::Data && owner.inode & OWN == 0 {
+                write.class = core.cache.inode(owner.inode).class;
+            }
+            core.submit_for(write, task);
+        }
+        moved
+    }
+
+    /// Retires the segment that was cleaned, and all others in which nothing is alive; gives their sectors.
+    pub fn retire(&mut self) -> Vec<(u64, u32)> {
+        self.victim = None;
+        let mut retired = Vec::new();
+        for at in 0..self.all.len() {
+            let segment = &mut self.all[at];
+            if segment.live == 0
+                && u64::from(segment.written) == self.pages
+                && !segment.open
+                && !segment.retired
+            {
+                segment.retired = true;
+                retired.push((self.sector(at as u64 * self.pages), (self.pages * PAGE_SECTORS) as u32));
+            }
+        }
+        retired
+    }
+
+    /// Retired segments may be used again.
+    pub fn release(&mut self) {
+        for (at, segment) in self.all.iter_mut().enumerate() {
+            if segment.retired {
+                *segment = Segment::default();
+                self.free.push_back(at as u32);
+            }
+        }
+    }
+}
+
+/// Appends pages of a file to the data head; those that had no place come out of what was set aside.
+pub(super) fn place_counted(
+    log: &mut Segments,
+    reserved: &mut u64,
+    inode: u32,
+    page: u64,
+    count: u64,
+) -> (u64, u64) {
+    let live = log.live;
+    let placed = log.place(Head::Data, inode, page, count);
+    *reserved = reserved.saturating_sub(log.live - live);
+    placed
+}

@@ -1,0 +1,262 @@
+//! A log of chunks in erase blocks, as yaffs2 writes it to raw flash: each page of a file and each header of an object is a chunk of
+//! 4 KB (2 KB on the flash of 2010), with its tags in the spare area. Nothing is written in place, there are no blocks of folders, maps are
+//! kept in memory, and what is complete is durable: no flush is sent.
+//!
+//! Writes go through to the device, but for parts of pages. A block in which the least is alive is collected when few are free; its
+//! erase is a discard.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use emmclab_base::{Error, Kind, Nanos, Result};
+
+use crate::block::BioRequest;
+use crate::cache::{PAGE_BYTES, PAGE_SECTORS};
+use crate::core::Core;
+use crate::finished::Wait;
+use crate::mount::Mount;
+use crate::operation::FolderId;
+use crate::request::Cause;
+use crate::task::{Job, Step, TaskId, Work};
+
+use super::Filesystem;
+use super::segments::{Head, OWN, Segments, place_counted};
+
+/// The header of an object, as a node of it.
+const HEADER: u32 = 0;
+/// Bytes of an object, and of a block, in a checkpoint.
+const CHECKPOINT_BYTES: u64 = 40;
+/// The object that holds the checkpoint.
+const CHECKPOINT: u32 = OWN;
+
+/// A file system.
+#[derive(Debug)]
+pub(super) struct Yaffs2 {
+    mount: u16,
+    log: Segments,
+    reserved: u64,
+    /// Files whose header is out of date, since when.
+    changed: BTreeMap<u32, Nanos>,
+    /// Files that there are.
+    objects: u64,
+    cleaner: Option<TaskId>,
+    waiting: Vec<TaskId>,
+}
+
+impl Yaffs2 {
+    pub fn new(number: u16, mount: &Mount) -> Result<Self> {
+        let kb = mount.options.segment_kb.unwrap_or(128);
+        if !kb.is_power_of_two() || !(16..=4096).contains(&kb) {
+            return Err(Error::new(Kind::Config, "not a size of erase blocks")
+                .of_field("segment_kb", 0, kb.to_string().as_bytes())
+                .hint("use a power of two from 16 to 4096"));
+        }
+        Ok(Self {
+            mount: number,
+            log: Segments::new(number, mount, 0, u64::from(kb / 4))?,
+            reserved: 0,
+            changed: BTreeMap::new(),
+            objects: 0,
+            cleaner: None,
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Whether blocks are free for what a task is about to write; else it awaits that they are.
+    fn has_free(&mut self, core: &mut Core, task: TaskId) -> bool {
+        if self.log.has_free(0) {
+            return true;
+        }
+        self.waiting.push(task);
+        core.tasks.await_one(task, false);
+        if self.cleaner.is_none() {
+            self.cleaner = Some(core.tasks.begin(Work::Filesystem(self.mount, Job::Clean), core.now));
+        }
+        false
+    }
+
+    /// Writes the header of an object, and waits for it.
+    fn write_header(&mut self, core: &mut Core, task: TaskId, inode: u32) {
+        self.changed.remove(&inode);
+        let sector = self.log.place_node(Head::Data, inode, HEADER);
+        let write = self.log.own_write(core, task, sector);
+        core.submit_for(write, task);
+    }
+
+    /// An operation that writes one header, in two parts: the write, and the wait for it.
+    fn header_step(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        if core.tasks[task].part > 0 {
+            core.tasks[task].part = 0;
+            return Step::Done;
+        }
+        if self.has_free(core, task) {
+            core.tasks[task].part = 1;
+            self.write_header(core, task, inode);
+        }
+        Step::Wait(Wait::SyncData)
+    }
+}
+
+impl Filesystem for Yaffs2 {
+    fn preload(&mut self, _: &mut Core, inode: u32, pages: u64) -> bool {
+        if self.free_pages() < pages + 1 {
+            return false;
+        }
+        let mut page = 0;
+        while page < pages {
+            page += self.log.place(Head::Data, inode, page, pages - page).1;
+        }
+        self.log.place_node(Head::Data, inode, HEADER);
+        self.objects += 1;
+        true
+    }
+
+    fn lookup(&mut self, _: &mut Core, _: TaskId, _: u32) -> Step {
+        Step::Done
+    }
+
+    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let step = self.header_step(core, task, inode);
+        self.objects += u64::from(step == Step::Done);
+        step
+    }
+
+    /// The header says that the object is in no folder.
+    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        self.header_step(core, task, inode)
+    }
+
+    /// The last header says that the object is gone; it goes with its block.
+    fn free(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+        let step = self.header_step(core, task, inode);
+        if step == Step::Done {
+            self.log.remove(inode);
+            self.changed.remove(&inode);
+            self.objects -= 1;
+        }
+        step
+    }
+
+    fn truncate(&mut self, core: &mut Core, task: TaskId, inode: u32, pages: u64) -> Step {
+        let step = self.header_step(core, task, inode);
+        if step == Step::Done {
+            self.log.truncate(inode, pages);
+        }
+        step
+    }
+
+    fn rename(&mut self, core: &mut Core, task: TaskId, inode: u32, _: FolderId, _: Option<u32>) -> Step {
+        self.header_step(core, task, inode)
+    }
+
+    fn closed(&mut self, _: u32) {}
+
+    fn writes_through(&self) -> bool {
+        true
+    }
+
+    fn begin_write(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
+        if self.has_free(core, task) { Step::Done } else { Step::Wait(Wait::Journal) }
+    }
+
+    fn wrote(&mut self, core: &mut Core, inode: u32, _: Range<u64>, _: bool) {
+        self.changed.entry(inode).or_insert(core.now);
+    }
+
+    fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
+        self.log.map(inode, page)
+    }
+
+    fn prepare(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
+        if self.has_free(core, task) { Step::Done } else { Step::Wait(Wait::Journal) }
+    }
+
+    fn place(&mut self, _: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+        place_counted(&mut self.log, &mut self.reserved, inode, page, count)
+    }
+
+    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, _: bool) -> Step {
+        if core.tasks[task].part == 0 && !self.changed.contains_key(&inode) {
+            return Step::Done;
+        }
+        self.header_step(core, task, inode)
+    }
+
+    fn sync_folder(&mut self, _: &mut Core, _: TaskId, _: FolderId) -> Step {
+        Step::Done
+    }
+
+    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+        if core.tasks[task].part == 1 {
+            return Step::Done;
+        }
+        if !self.has_free(core, task) {
+            return Step::Wait(Wait::Journal);
+        }
+        if let Some((&inode, _)) = self.changed.first_key_value() {
+            self.write_header(core, task, inode);
+            return Step::Wait(Wait::SyncData);
+        }
+        core.tasks[task].part = 1;
+        let pages = ((self.objects + self.log.len()) * CHECKPOINT_BYTES).div_ceil(PAGE_BYTES);
+        let mut page = 0;
+        while page < pages {
+            let (sector, placed) = self.log.place(Head::Node, CHECKPOINT, page, pages - page);
+            for step in 0..placed {
+                let write = self.log.own_write(core, task, sector + step * PAGE_SECTORS);
+                core.submit_for(write, task);
+            }
+            page += placed;
+        }
+        Step::Wait(Wait::SyncCommit)
+    }
+
+    fn free_pages(&self) -> u64 {
+        let checkpoint = ((self.objects + self.log.len()) * CHECKPOINT_BYTES).div_ceil(PAGE_BYTES);
+        self.log.room().saturating_sub(self.reserved + 2 * checkpoint)
+    }
+
+    fn set_aside(&mut self, pages: i64) {
+        self.reserved = self.reserved.saturating_add_signed(pages);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn advance(&mut self, _: &mut Core) {}
+
+    fn step(&mut self, core: &mut Core, task: TaskId, _: Job) -> Step {
+        let part = core.tasks[task].part;
+        core.tasks[task].part += 1;
+        match part {
+            0 if self.log.has_free(0) || !self.log.begin_clean(core, task) => {
+                self.cleaner = None;
+                for waiter in self.waiting.drain(..) {
+                    core.tasks.arrived(waiter, None);
+                }
+                return Step::Done;
+            }
+            0 => {}
+            1 => {
+                self.log.move_live(core, task);
+            }
+            2 => {
+                for (sector, sectors) in self.log.retire() {
+                    core.submit_for(BioRequest::discard(self.mount, sector, sectors, Cause::Cleaning), task);
+                }
+            }
+            _ => {
+                self.log.release();
+                core.tasks[task].part = 0;
+            }
+        }
+        Step::Wait(Wait::Journal)
+    }
+
+    fn oldest_dirty(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn write_back(&mut self, _: &mut Core, _: Nanos) {}
+}

@@ -1,0 +1,325 @@
+//! The host: operations of callers, step by step, on memory, file systems and the block layer.
+
+mod names;
+mod operations;
+mod pages;
+
+use emmclab_base::{Error, Kind, Nanos, Result};
+use rustc_hash::FxHashSet;
+
+use crate::block::Queue;
+use crate::cache::{Cache, PAGE_BYTES};
+use crate::config::HostConfig;
+use crate::core::Core;
+use crate::filesystem::{self, Filesystem};
+use crate::finished::{Finished, FinishedOps};
+use crate::mount::{Extent, Mount};
+use crate::operation::{CallerId, FileId, FileOp, FileSpec};
+use crate::request::{BlockRequestId, BlockRequests};
+use crate::task::{Step, TaskId, Tasks, Work};
+use crate::writeback::Flusher;
+
+use names::Names;
+
+/// The host above a block device, in simulated time.
+///
+/// Its owner tells it what callers do ([`Host::begin`]), which requests are complete ([`Host::completed`]) and that time goes on
+/// ([`Host::advance`]), in the order of time, and after each of these takes what goes to the device ([`Host::take_requests`]) and
+/// what has ended ([`Host::take_finished`]).
+pub struct Host {
+    core: Core,
+    mounts: Vec<Box<dyn Filesystem>>,
+    names: Names,
+    busy: FxHashSet<CallerId>,
+    flusher: Flusher,
+    /// Writers that wait until less is dirty.
+    throttled: Vec<TaskId>,
+    /// Who waits for the lock of a file, in order.
+    lock_waiters: Vec<(u32, TaskId)>,
+    finished: FinishedOps,
+    kernel_cpu_ns: u64,
+}
+
+impl Host {
+    /// A host with empty memory and fresh file systems.
+    ///
+    /// # Errors
+    /// For settings or mounts that cannot be.
+    pub fn new(config: HostConfig, mounts: &[Mount]) -> Result<Self> {
+        config.validate()?;
+        check_mounts(mounts)?;
+        let built: Result<Vec<_>> =
+            (0..).zip(mounts).map(|(number, mount)| filesystem::build(number, mount, &config)).collect();
+        let queue = Queue::new(&config, mounts.iter().map(|mount| mount.first_sector).collect());
+        let cache = Cache::new(config.cache_pages());
+        let core = Core { config, now: Nanos::ZERO, cache, queue, tasks: Tasks::default() };
+        Ok(Self {
+            core,
+            mounts: built?,
+            names: Names::default(),
+            busy: FxHashSet::default(),
+            flusher: Flusher::default(),
+            throttled: Vec::new(),
+            lock_waiters: Vec::new(),
+            finished: FinishedOps::default(),
+            kernel_cpu_ns: 0,
+        })
+    }
+
+    /// Says where a path lies and what it holds; the file need not exist.
+    ///
+    /// # Errors
+    /// For an unknown mount, and a path that was declared before.
+    pub fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
+        self.names.declare(file, spec, self.mounts.len())
+    }
+
+    /// Makes a declared file exist beforehand, with this many bytes, on the device and not in memory.
+    ///
+    /// # Errors
+    /// For an undeclared path, one that exists, and a full file system.
+    pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
+        let name = self.names.get(file)?;
+        if name.inode.is_some() {
+            return Err(Error::new(Kind::Value, "the file exists").of_field(
+                "file",
+                0,
+                file.0.to_string().as_bytes(),
+            ));
+        }
+        let mount = usize::from(name.spec.mount.0);
+        self.check_room(mount, bytes.div_ceil(PAGE_BYTES))?;
+        let inode = self.core.cache.add_inode(name.spec.mount.0, name.spec.folder, name.spec.class);
+        let pages = bytes.div_ceil(PAGE_BYTES);
+        self.core.cache.inode_mut(inode).end = bytes;
+        if !self.mounts[mount].preload(&mut self.core, inode, pages) {
+            self.core.cache.remove_inode(inode);
+            return Err(self.full(mount, pages));
+        }
+        self.core.cache.inode_mut(inode).size = bytes;
+        self.names.set(file, Some(inode));
+        Ok(())
+    }
+
+    /// The length of a file in bytes; `None` where the path names none.
+    pub fn size(&self, file: FileId) -> Option<u64> {
+        self.names.inode(file).ok().map(|inode| self.core.cache.inode(inode).size)
+    }
+
+    /// Where a file lies: runs of pages of 4 KB that have a place on the device, in order.
+    pub fn extents(&self, file: FileId) -> Vec<Extent> {
+        let Ok(inode) = self.names.inode(file) else { return Vec::new() };
+        let known = self.core.cache.inode(inode);
+        let mount = usize::from(known.mount);
+        let (mut found, mut page, end) = (Vec::new(), 0, known.end.div_ceil(PAGE_BYTES));
+        while page < end {
+            if let Some((sector, run)) = self.mounts[mount].map(inode, page) {
+                let (sector, pages) =
+                    (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
+                found.push(Extent { page, sector, pages });
+                page += pages;
+            } else {
+                page += 1;
+            }
+        }
+        found
+    }
+
+    /// Begins an operation of a caller. It may have ended when this returns.
+    ///
+    /// # Errors
+    /// For a caller that has an operation under way, a file that is undeclared or missing, and a full file system. Nothing has
+    /// happened then.
+    pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
+        if self.busy.contains(&caller) {
+            return Err(Error::new(Kind::Value, "the caller has an operation under way")
+                .of_field("caller", 0, caller.0.to_string().as_bytes())
+                .hint("wait until it has finished"));
+        }
+        self.set_time(now);
+        let prepared = self.check(operation)?;
+        self.busy.insert(caller);
+        let task = self.core.tasks.begin(Work::Operation(caller, *operation), now);
+        self.start(task, operation, prepared);
+        self.run();
+        Ok(())
+    }
+
+    /// When [`Host::advance`] has something to do by itself: commit, write-back, expiry.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.mounts.iter().filter_map(|fs| fs.next_event()).chain(self.flusher.next_event()).min()
+    }
+
+    /// Runs the timers that are due. Times never go back, from one call of any method to the next.
+    pub fn advance(&mut self, now: Nanos) {
+        while let Some(due) = self.next_event()
+            && due <= now
+        {
+            self.set_time(due);
+            for fs in &mut self.mounts {
+                fs.advance(&mut self.core);
+            }
+            self.flusher.advance(&mut self.core, &mut self.mounts);
+            self.run();
+        }
+        self.set_time(now);
+    }
+
+    /// Appends what goes to the device now.
+    pub fn take_requests(&mut self, out: &mut BlockRequests) {
+        self.core.queue.dispatch(self.core.now, out);
+    }
+
+    /// A request is complete.
+    ///
+    /// # Panics
+    /// For a request that is not at the device.
+    pub fn completed(&mut self, id: BlockRequestId, now: Nanos) {
+        self.set_time(now);
+        let completed = self.core.queue.complete(id, &mut self.core.tasks, now);
+        assert!(completed.is_some(), "{id:?} is not at the device");
+        if let Some(completed) = completed {
+            self.core.finish(completed);
+        }
+        self.run();
+    }
+
+    /// Appends the operations that ended.
+    pub fn take_finished(&mut self, out: &mut FinishedOps) {
+        let base = out.requests.len() as u32;
+        out.requests.append(&mut self.finished.requests);
+        out.operations.extend(self.finished.operations.drain(..).map(|mut one| {
+            one.requests = one.requests.start + base..one.requests.end + base;
+            one
+        }));
+    }
+
+    /// Processor time of the host's own threads (write-back, commits, checkpoints) so far, in ns.
+    pub fn kernel_cpu_ns(&self) -> u64 {
+        self.kernel_cpu_ns
+    }
+
+    fn set_time(&mut self, now: Nanos) {
+        debug_assert!(now >= self.core.now, "time goes back from {} to {now}", self.core.now);
+        self.core.now = self.core.now.max(now);
+    }
+
+    /// Runs tasks until each waits.
+    fn run(&mut self) {
+        self.flusher.wake();
+        loop {
+            while let Some(task) = self.core.tasks.next_ready(self.core.now) {
+                self.step(task);
+            }
+            let requests = self.core.queue.unplug(&mut self.core.tasks, self.core.now);
+            self.kernel_cpu_ns += requests * self.core.config.cpu.request_ns;
+            while let Some(completed) = self.core.queue.drained(&mut self.core.tasks, self.core.now) {
+                self.core.finish(completed);
+            }
+            if !self.throttled.is_empty()
+                && self.core.cache.unwritten() < self.core.config.dirty_pages() * 15 / 16
+            {
+                for task in self.throttled.drain(..) {
+                    self.core.tasks.arrived(task, None);
+                }
+            }
+            self.flusher.look(&mut self.core, &self.mounts);
+            if !self.core.tasks.any_ready() {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, task: TaskId) {
+        let work = self.core.tasks[task].work;
+        let step = match work {
+            Work::Operation(_, operation) => self.operation_step(task, &operation),
+            Work::Flusher => self.flusher.step(&mut self.core, task, &mut self.mounts),
+            Work::Filesystem(mount, job) => self.mounts[usize::from(mount)].step(&mut self.core, task, job),
+            Work::Idle => Step::Done,
+        };
+        let requests = self.core.queue.unplug(&mut self.core.tasks, self.core.now);
+        let cpu_ns = requests * self.core.config.cpu.request_ns;
+        if matches!(work, Work::Operation(..)) {
+            self.core.tasks[task].cpu_ns += cpu_ns;
+        } else {
+            self.kernel_cpu_ns += cpu_ns;
+        }
+        match step {
+            Step::Wait(wait) => self.core.tasks.wait(task, wait),
+            Step::Done => {
+                if let Work::Operation(caller, _) = work {
+                    self.finish(task, caller);
+                }
+                self.core.tasks.end(task);
+            }
+        }
+    }
+
+    fn finish(&mut self, id: TaskId, caller: CallerId) {
+        self.busy.remove(&caller);
+        let cpu = self.core.config.cpu;
+        let task = &self.core.tasks[id];
+        let from = self.finished.requests.len() as u32;
+        self.finished.requests.extend_from_slice(&task.requests);
+        let pages = task.bytes.div_ceil(PAGE_BYTES);
+        self.finished.operations.push(Finished {
+            caller,
+            begun: task.begun,
+            at: self.core.now,
+            cpu_ns: task.cpu_ns + cpu.operation_ns + pages * cpu.page_ns,
+            bytes: task.bytes,
+            waited: task.waited(),
+            requests: from..self.finished.requests.len() as u32,
+        });
+    }
+
+    fn check_room(&self, mount: usize, pages: u64) -> Result<()> {
+        if self.mounts[mount].free_pages() < pages { Err(self.full(mount, pages)) } else { Ok(()) }
+    }
+
+    fn full(&self, mount: usize, pages: u64) -> Error {
+        let free = self.mounts[mount].free_pages() * 4;
+        Error::new(
+            Kind::Value,
+            format!("no space: mount {mount} has {free} KB free, and {} KB are needed", pages * 4),
+        )
+        .hint("use a larger partition, or less data")
+    }
+}
+
+fn check_mounts(mounts: &[Mount]) -> Result<()> {
+    let fault = |field: &str, value: u64, problem: String, hint: &str| {
+        Err(Error::new(Kind::Config, problem).of_field(field, 0, value.to_string().as_bytes()).hint(hint))
+    };
+    if mounts.is_empty() || mounts.len() > usize::from(u16::MAX) {
+        return Err(Error::new(Kind::Config, "a host needs a mount").hint("give one to 65,535 mounts"));
+    }
+    for (number, mount) in mounts.iter().enumerate() {
+        let first = mount.first_sector;
+        if !first.is_multiple_of(8) {
+            return fault(
+                "first_sector",
+                first,
+                format!("mount {number} begins inside a page"),
+                "use a multiple of 8",
+            );
+        }
+        if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 40 || mount.sectors > 1 << 31) {
+            return fault(
+                "sectors",
+                mount.sectors,
+                format!("mount {number} is too large"),
+                "use at most 1 TB",
+            );
+        }
+        let meets = |other: &Mount| {
+            first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors
+        };
+        if let Some(other) = mounts[..number].iter().position(meets) {
+            let problem = format!("mount {number} overlaps mount {other}");
+            return fault("first_sector", first, problem, "give each mount sectors of its own");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Paths, and the files that they name.
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::operation::{FileId, FileSpec, FolderId, MountId};
+
+/// The most paths that a host knows.
+const MOST: u32 = 1 << 24;
+
+/// The most folders of a mount.
+const FOLDERS: u32 = 1 << 16;
+
+/// Checks the number of a folder.
+pub(super) fn check_folder(folder: FolderId) -> Result<()> {
+    if folder.0 < FOLDERS {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Value, "the number of the folder is too high")
+        .of_field("folder", 0, folder.0.to_string().as_bytes())
+        .hint(format!("use less than {FOLDERS}")))
+}
+
+/// A path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    pub spec: FileSpec,
+    /// The file that it names, or did when it was removed while open.
+    pub inode: Option<u32>,
+}
+
+/// All paths.
+#[derive(Debug, Default)]
+pub(super) struct Names(Vec<Option<Name>>);
+
+fn fault(problem: &str, file: FileId) -> Error {
+    Error::new(Kind::Value, problem).of_field("file", 0, file.0.to_string().as_bytes())
+}
+
+impl Names {
+    pub fn declare(&mut self, file: FileId, spec: FileSpec, mounts: usize) -> Result<()> {
+        if usize::from(spec.mount.0) >= mounts {
+            let MountId(mount) = spec.mount;
+            return Err(Error::new(Kind::Value, "there is no such mount")
+                .of_field("mount", 0, mount.to_string().as_bytes())
+                .hint(format!("there are {mounts}, numbered from 0")));
+        }
+        if file.0 >= MOST {
+            return Err(
+                fault("the number of the file is too high", file).hint(format!("use less than {MOST}"))
+            );
+        }
+        check_folder(spec.folder)?;
+        let at = file.0 as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        if self.0[at].is_some() {
+            return Err(fault("the file was declared before", file).hint("declare each file once"));
+        }
+        self.0[at] = Some(Name { spec, inode: None });
+        Ok(())
+    }
+
+    pub fn get(&self, file: FileId) -> Result<Name> {
+        let name = self.0.get(file.0 as usize).copied().flatten();
+        name.ok_or_else(|| fault("the file was not declared", file).hint("declare it first"))
+    }
+
+    /// The file that a path names.
+    pub fn inode(&self, file: FileId) -> Result<u32> {
+        let missing = || fault("the file does not exist", file).hint("open it with `create`, or preload it");
+        self.get(file)?.inode.ok_or_else(missing)
+    }
+
+    pub fn set(&mut self, file: FileId, inode: Option<u32>) {
+        if let Some(Some(name)) = self.0.get_mut(file.0 as usize) {
+            name.inode = inode;
+        }
+    }
+}

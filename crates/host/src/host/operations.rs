@@ -1,0 +1,518 @@
+//! The steps of each operation.
+
+use std::collections::VecDeque;
+
+use emmclab_base::{Error, Kind, Result};
+
+use crate::block::NONE;
+use crate::cache::{Found, PAGE_BYTES};
+use crate::finished::Wait;
+use crate::operation::{FileId, FileOp};
+use crate::task::{Step, TaskId};
+use crate::writeback::write_all;
+
+use super::Host;
+use super::names::check_folder;
+
+/// The longest file, in bytes.
+const LONGEST: u64 = 1 << 43;
+
+/// What [`Host::check`] found out for [`Host::start`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prepared {
+    inode: u32,
+    /// The file that a rename replaces.
+    replaced: u32,
+    /// Pages to set space aside for.
+    pages: u64,
+    /// Whether an open makes the file.
+    makes: bool,
+}
+
+impl Prepared {
+    fn of(inode: u32) -> Self {
+        Self { inode, replaced: NONE, pages: 0, makes: false }
+    }
+}
+
+impl Host {
+    /// Checks that an operation can be begun; changes nothing.
+    pub(super) fn check(&self, operation: &FileOp) -> Result<Prepared> {
+        let of = Prepared::of;
+        match *operation {
+            FileOp::Open { file, create } => {
+                let name = self.names.get(file)?;
+                match name.inode.filter(|inode| self.core.cache.inode(*inode).linked) {
+                    Some(inode) => Ok(of(inode)),
+                    None if name.inode.is_some() => Err(fault("the file was removed, and is open", file)
+                        .hint("close it before its path is used again")),
+                    None if create => {
+                        self.check_room(usize::from(name.spec.mount.0), 1)?;
+                        Ok(Prepared { makes: true, ..of(NONE) })
+                    }
+                    None => self.names.inode(file).map(of),
+                }
+            }
+            FileOp::Write { file, offset, bytes } => self.check_write(file, offset, bytes),
+            FileOp::Append { file, bytes } => {
+                let inode = self.usable(file)?;
+                self.check_write(file, self.core.cache.inode(inode).end, bytes)
+            }
+            FileOp::Read { file, offset, bytes } => {
+                check_length(file, offset, bytes)?;
+                self.usable(file).map(of)
+            }
+            FileOp::Truncate { file, bytes } => {
+                check_length(file, 0, bytes)?;
+                self.usable(file).map(of)
+            }
+            FileOp::Fsync { file, .. } => self.usable(file).map(of),
+            FileOp::Unlink { file } => {
+                let inode = self.usable(file)?;
+                if self.core.cache.inode(inode).linked { Ok(of(inode)) } else { Err(gone(file)) }
+            }
+            FileOp::Close { file } => {
+                let inode = self.names.inode(file)?;
+                if self.core.cache.inode(inode).opens == 0 {
+                    return Err(fault("the file is not open", file).hint("open it first"));
+                }
+                Ok(of(inode))
+            }
+            FileOp::Rename { from, to } => {
+                let inode = self.usable(from)?;
+                let (source, target) = (self.names.get(from)?, self.names.get(to)?);
+                if !self.core.cache.inode(inode).linked {
+                    return Err(gone(from));
+                }
+                if source.spec.mount != target.spec.mount || from == to {
+                    return Err(fault("the file cannot be renamed to this path", to)
+                        .hint("name another path on the same mount"));
+                }
+                if let Some(replaced) = target.inode {
+                    self.usable(to)?;
+                    if self.core.cache.inode(replaced).opens > 0 {
+                        return Err(
+                            fault("the file that a rename would replace is open", to).hint("close it first")
+                        );
+                    }
+                }
+                Ok(Prepared { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
+            }
+            FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => {
+                Err(Error::new(Kind::Value, "there is no such mount").of_field(
+                    "mount",
+                    0,
+                    mount.0.to_string().as_bytes(),
+                ))
+            }
+            FileOp::FsyncFolder { folder, .. } => check_folder(folder).map(|()| of(NONE)),
+            FileOp::Sync => Ok(of(NONE)),
+        }
+    }
+
+    /// The file that a path names, unless another caller is just making it.
+    fn usable(&self, file: FileId) -> Result<u32> {
+        let inode = self.names.inode(file)?;
+        if self.core.cache.inode(inode).making {
+            return Err(fault("the file is being made by another caller", file).hint("open it first"));
+        }
+        Ok(inode)
+    }
+
+    fn check_write(&self, file: FileId, offset: u64, bytes: u64) -> Result<Prepared> {
+        let inode = self.usable(file)?;
+        check_length(file, offset, bytes)?;
+        let mount = usize::from(self.core.cache.inode(inode).mount);
+        let fs = &self.mounts[mount];
+        // No hole may be left where the file system has none.
+        let file = self.core.cache.inode(inode);
+        let first = if fs.has_holes() { offset } else { offset.min(file.size) };
+        let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
+        let mut pages = 0;
+        while page < end {
+            if let Some((_, run)) = fs.map(inode, page) {
+                page += run;
+            } else {
+                pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
+                page += 1;
+                // A write that is far too long is not counted to its end.
+                if pages > fs.free_pages() {
+                    break;
+                }
+            }
+        }
+        self.check_room(mount, pages)?;
+        Ok(Prepared { pages, ..Prepared::of(inode) })
+    }
+
+    /// Notes what an operation begins with; from here on others see it.
+    pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: Prepared) {
+        let mut inode = prepared.inode;
+        match *operation {
+            FileOp::Open { file, .. } if prepared.makes => {
+                if let Ok(name) = self.names.get(file) {
+                    inode = self.core.cache.add_inode(name.spec.mount.0, name.spec.folder, name.spec.class);
+                    self.core.cache.inode_mut(inode).making = true;
+                    self.names.set(file, Some(inode));
+                }
+            }
+            FileOp::Write { .. } | FileOp::Append { .. } => {
+                let mount = usize::from(self.core.cache.inode(inode).mount);
+                self.mounts[mount].set_aside(prepared.pages as i64);
+            }
+            _ => {}
+        }
+        let state = &mut self.core.tasks[task];
+        (state.files, state.reserved) = ([inode, prepared.replaced], prepared.pages);
+        for file in [inode, prepared.replaced] {
+            if file != NONE {
+                self.core.cache.inode_mut(file).uses += 1;
+            }
+        }
+    }
+
+    /// The next step of an operation; in the end, files that nobody has any more are freed.
+    pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
+        if !self.core.tasks[task].ended {
+            let step = self.own_step(task, operation);
+            if step != Step::Done {
+                return step;
+            }
+            self.core.tasks[task].ended = true;
+        }
+        for at in 0..2 {
+            let inode = self.core.tasks[task].files[at];
+            if inode == NONE {
+                continue;
+            }
+            let file = self.core.cache.inode(inode);
+            if file.uses == 1 && file.opens == 0 && !file.linked {
+                if let Step::Wait(wait) = self.evict(task, inode) {
+                    return Step::Wait(wait);
+                }
+            } else {
+                self.core.cache.inode_mut(inode).uses -= 1;
+            }
+            self.core.tasks[task].files[at] = NONE;
+        }
+        Step::Done
+    }
+
+    fn own_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
+        let [inode, replaced] = self.core.tasks[task].files;
+        match *operation {
+            FileOp::Open { .. } => self.open_step(task, inode),
+            FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
+            FileOp::Write { offset, bytes, .. } => self.locked_write_step(task, inode, Some(offset), bytes),
+            FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
+            FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
+            FileOp::FsyncFolder { mount, folder } => {
+                self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
+            }
+            FileOp::Truncate { bytes, .. } => self.truncate_step(task, inode, bytes),
+            FileOp::Unlink { file } => self.unlink_step(task, inode, file),
+            FileOp::Rename { from, to } => self.rename_step(task, inode, replaced, from, to),
+            FileOp::Close { file } => self.close_step(inode, file),
+            FileOp::Sync => self.sync_step(task),
+        }
+    }
+
+    /// Takes the lock of a file; false where the task has to wait for it.
+    fn lock(&mut self, task: TaskId, inode: u32) -> bool {
+        let file = self.core.cache.inode_mut(inode);
+        match file.lock {
+            None => file.lock = Some(task),
+            Some(owner) if owner == task => {}
+            Some(_) => {
+                self.lock_waiters.push((inode, task));
+                self.core.tasks.await_one(task, false);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives the lock of a file to the one who has waited for it the longest.
+    fn unlock(&mut self, inode: u32) {
+        let next = self.lock_waiters.iter().position(|(file, _)| *file == inode);
+        let next = next.map(|at| self.lock_waiters.remove(at).1);
+        self.core.cache.inode_mut(inode).lock = next;
+        if let Some(task) = next {
+            self.core.tasks.arrived(task, None);
+        }
+    }
+
+    fn open_step(&mut self, task: TaskId, inode: u32) -> Step {
+        if !self.lock(task, inode) {
+            return Step::Wait(Wait::File);
+        }
+        let file = self.core.cache.inode(inode);
+        if !file.linked {
+            // It was removed meanwhile.
+            self.unlock(inode);
+            return Step::Done;
+        }
+        let (making, fs) = (file.making, &mut self.mounts[usize::from(file.mount)]);
+        let step = if making {
+            fs.create(&mut self.core, task, inode)
+        } else {
+            fs.lookup(&mut self.core, task, inode)
+        };
+        if step == Step::Done {
+            let file = self.core.cache.inode_mut(inode);
+            file.making = false;
+            file.opens += 1;
+            self.unlock(inode);
+        }
+        step
+    }
+
+    /// Writes at an offset, or at the end that the file has when its lock is taken.
+    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> Step {
+        if !self.lock(task, inode) {
+            return Step::Wait(Wait::File);
+        }
+        let mount = usize::from(self.core.cache.inode(inode).mount);
+        if self.core.tasks[task].stage == 0 && bytes > 0 {
+            if let Step::Wait(wait) = self.mounts[mount].begin_write(&mut self.core, task, inode) {
+                return Step::Wait(wait);
+            }
+            let size = self.core.cache.inode(inode).size;
+            let asked = offset.unwrap_or(size);
+            let first = if self.mounts[mount].has_holes() { asked } else { asked.min(size) };
+            let state = &mut self.core.tasks[task];
+            (state.stage, state.cursor) = (1, first / PAGE_BYTES);
+            (state.offset, state.until) = (first, asked + bytes);
+            let file = self.core.cache.inode_mut(inode);
+            file.end = file.end.max(asked + bytes);
+        }
+        let (offset, end) = (self.core.tasks[task].offset, self.core.tasks[task].until);
+        if self.core.tasks[task].stage == 2 {
+            return self.write_through_step(task, inode);
+        }
+        let step = if bytes > 0 { self.write_step(task, inode, offset, end) } else { Step::Done };
+        if step == Step::Done {
+            let file = self.core.cache.inode_mut(inode);
+            let grew = bytes > 0 && end > file.size;
+            if grew {
+                file.size = end;
+            }
+            let left = std::mem::take(&mut self.core.tasks[task].reserved);
+            self.core.tasks[task].bytes = bytes;
+            let pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+            self.mounts[mount].set_aside(-(left as i64));
+            if bytes > 0 {
+                self.mounts[mount].wrote(&mut self.core, inode, pages, grew);
+            }
+            if bytes >= PAGE_BYTES && self.mounts[mount].writes_through() {
+                self.core.tasks[task].stage = 2;
+                return self.write_through_step(task, inode);
+            }
+            self.unlock(inode);
+        }
+        step
+    }
+
+    /// Of a file system without write-back, waits until what was written is on the device.
+    fn write_through_step(&mut self, task: TaskId, inode: u32) -> Step {
+        let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
+        let again = write_all(&mut self.core, &mut **fs, inode, task);
+        if again == Some(false) && !self.core.tasks.awaits(task) {
+            self.unlock(inode);
+            return Step::Done;
+        }
+        Step::Wait(Wait::SyncData)
+    }
+
+    fn fsync_step(&mut self, task: TaskId, inode: u32, data_only: bool) -> Step {
+        let mount = usize::from(self.core.cache.inode(inode).mount);
+        let fs = &mut self.mounts[mount];
+        if self.core.tasks[task].stage == 0 {
+            let again = write_all(&mut self.core, &mut **fs, inode, task);
+            self.core.tasks[task].stage = u32::from(again == Some(false));
+            return Step::Wait(Wait::SyncData);
+        }
+        fs.sync_file(&mut self.core, task, inode, data_only)
+    }
+
+    fn truncate_step(&mut self, task: TaskId, inode: u32, bytes: u64) -> Step {
+        if !self.lock(task, inode) {
+            return Step::Wait(Wait::File);
+        }
+        let pages = bytes.div_ceil(PAGE_BYTES);
+        let last = bytes / PAGE_BYTES;
+        let file = self.core.cache.inode(inode);
+        let (mount, shrinks) = (usize::from(file.mount), bytes < file.size);
+        if shrinks && last < pages && self.core.tasks[task].stage == 0 {
+            // The rest of the last page is filled with zeros.
+            match self.core.cache.find(inode, last as u32) {
+                Found::Reading(bio) => {
+                    self.core.await_bio(bio, task);
+                    return Step::Wait(Wait::Read);
+                }
+                Found::Missing if self.must_be_read(inode, last, false) => {
+                    let cause = self.core.cause(task);
+                    self.read_window(inode, last, 1, cause);
+                    return Step::Wait(Wait::Read);
+                }
+                Found::Present(_) => {
+                    let delayed = self.mounts[mount].map(inode, last).is_none();
+                    if !delayed || self.core.cache.is_delayed(inode, last as u32) {
+                        self.core.cache.dirty_page(inode, last as u32, delayed, self.core.now);
+                    }
+                }
+                Found::Missing => {}
+            }
+        }
+        self.core.tasks[task].stage = 1;
+        if shrinks && !self.drop_pages(task, inode, pages) {
+            return Step::Wait(Wait::File);
+        }
+        let step = self.mounts[mount].truncate(&mut self.core, task, inode, pages);
+        if step == Step::Done {
+            let file = self.core.cache.inode_mut(inode);
+            (file.size, file.end) = (bytes, bytes);
+            self.unlock(inode);
+        }
+        step
+    }
+
+    /// Drops the pages of a file from this one on; false where the task has to wait for some that are under way.
+    fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
+        let crate::core::Core { cache, queue, tasks, .. } = &mut self.core;
+        cache.under_way(inode, from as u32, |bio| {
+            queue.await_bio(bio, task, tasks);
+        });
+        if self.core.tasks.awaits(task) {
+            return false;
+        }
+        let delayed = self.core.cache.truncate(inode, from as u32);
+        let mount = usize::from(self.core.cache.inode(inode).mount);
+        self.mounts[mount].set_aside(-(delayed as i64));
+        true
+    }
+
+    /// Frees a file that has neither a name nor users.
+    fn evict(&mut self, task: TaskId, inode: u32) -> Step {
+        if !self.drop_pages(task, inode, 0) {
+            return Step::Wait(Wait::File);
+        }
+        let mount = usize::from(self.core.cache.inode(inode).mount);
+        let step = self.mounts[mount].free(&mut self.core, task, inode);
+        if step == Step::Done {
+            self.core.cache.remove_inode(inode);
+        }
+        step
+    }
+
+    fn unlink_step(&mut self, task: TaskId, inode: u32, path: FileId) -> Step {
+        if !self.lock(task, inode) {
+            return Step::Wait(Wait::File);
+        }
+        let file = self.core.cache.inode(inode);
+        // Another operation may have removed or renamed it meanwhile.
+        if file.linked && self.names.inode(path).is_ok_and(|named| named == inode) {
+            let mount = usize::from(file.mount);
+            if let Step::Wait(wait) = self.mounts[mount].unlink(&mut self.core, task, inode) {
+                return Step::Wait(wait);
+            }
+            let file = self.core.cache.inode_mut(inode);
+            file.linked = false;
+            if file.opens == 0 {
+                self.names.set(path, None);
+            }
+        }
+        self.unlock(inode);
+        Step::Done
+    }
+
+    fn close_step(&mut self, inode: u32, path: FileId) -> Step {
+        let file = self.core.cache.inode_mut(inode);
+        file.opens = file.opens.saturating_sub(1);
+        if file.opens == 0 {
+            let (mount, linked) = (usize::from(file.mount), file.linked);
+            self.mounts[mount].closed(inode);
+            if !linked {
+                self.names.set(path, None);
+            }
+        }
+        Step::Done
+    }
+
+    fn rename_step(&mut self, task: TaskId, inode: u32, replaced: u32, from: FileId, to: FileId) -> Step {
+        let mut files = [inode, replaced];
+        // One order for all, so that two renames do not wait for each other.
+        files.sort_unstable();
+        for file in files {
+            if file != NONE && !self.lock(task, file) {
+                return Step::Wait(Wait::File);
+            }
+        }
+        let Ok(target) = self.names.get(to) else { return Step::Done };
+        // Others may have removed, made or renamed one of them meanwhile: then nothing is left to do.
+        let unchanged = self.core.cache.inode(inode).linked
+            && self.names.inode(from).is_ok_and(|named| named == inode)
+            && target.inode.unwrap_or(NONE) == replaced;
+        if unchanged {
+            let (mount, folder) = (usize::from(target.spec.mount.0), target.spec.folder);
+            let step = self.mounts[mount].rename(&mut self.core, task, inode, folder, target.inode);
+            if let Step::Wait(wait) = step {
+                return Step::Wait(wait);
+            }
+            let file = self.core.cache.inode_mut(inode);
+            (file.folder, file.class) = (folder, target.spec.class);
+            self.names.set(to, Some(inode));
+            self.names.set(from, None);
+            if replaced != NONE {
+                self.core.cache.inode_mut(replaced).linked = false;
+            }
+        }
+        for file in files {
+            if file != NONE {
+                self.unlock(file);
+            }
+        }
+        Step::Done
+    }
+
+    fn sync_step(&mut self, task: TaskId) -> Step {
+        if self.core.tasks[task].stage == 0 {
+            let mut files = VecDeque::new();
+            self.core.cache.unwritten_files(&mut files);
+            let mut again = false;
+            for inode in files {
+                let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
+                match write_all(&mut self.core, &mut **fs, inode, task) {
+                    None => return Step::Wait(Wait::SyncData),
+                    Some(once_more) => again |= once_more,
+                }
+            }
+            self.core.tasks[task].stage = u32::from(!again);
+            return Step::Wait(Wait::SyncData);
+        }
+        while (self.core.tasks[task].cursor as usize) < self.mounts.len() {
+            let mount = self.core.tasks[task].cursor as usize;
+            if let Step::Wait(wait) = self.mounts[mount].sync_all(&mut self.core, task) {
+                return Step::Wait(wait);
+            }
+            let state = &mut self.core.tasks[task];
+            (state.cursor, state.part) = (state.cursor + 1, 0);
+        }
+        Step::Done
+    }
+}
+
+fn fault(problem: &str, file: FileId) -> Error {
+    Error::new(Kind::Value, problem).of_field("file", 0, file.0.to_string().as_bytes())
+}
+
+fn gone(file: FileId) -> Error {
+    fault("the file was removed", file).hint("create it first")
+}
+
+fn check_length(file: FileId, offset: u64, bytes: u64) -> Result<()> {
+    if offset.checked_add(bytes).is_none_or(|end| end > LONGEST) {
+        return Err(fault("the file would be too long", file).hint("keep files below 8 TB"));
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Reads and writes of pages.
+
+use emmclab_base::{Flags, Op};
+
+use crate::cache::{Found, PAGE_BYTES, PAGE_SECTORS};
+use crate::finished::Wait;
+use crate::request::Cause;
+use crate::task::{Step, TaskId};
+
+use super::Host;
+
+impl Host {
+    /// Reads pages until one has to be awaited. The task's cursor is the next page; its part is 1 where that was awaited.
+    pub(super) fn read_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> Step {
+        let size = self.core.cache.inode(inode).size;
+        let end = offset.saturating_add(bytes).min(size);
+        if self.core.tasks[task].stage == 0 {
+            self.core.tasks[task].stage = 1;
+            self.core.tasks[task].cursor = offset / PAGE_BYTES;
+            self.core.tasks[task].bytes = end.saturating_sub(offset);
+        }
+        let last = end.div_ceil(PAGE_BYTES);
+        let most = self.core.config.readahead_pages();
+        while self.core.tasks[task].cursor < last {
+            let page = self.core.tasks[task].cursor;
+            let awaited = self.core.tasks[task].part == 1;
+            match self.core.cache.find(inode, page as u32) {
+                Found::Missing if !awaited => {
+                    let ahead = &mut self.core.cache.inode_mut(inode).ahead;
+                    let window = ahead.missing(page, last - page, most);
+                    let cause = self.core.cause(task);
+                    // The window that is expected next may lie behind a page that was evicted.
+                    if !(window.first..window.first + window.pages).contains(&page) {
+                        self.read_window(inode, page, 1, cause);
+                    }
+                    self.read_window(inode, window.first, window.pages, cause);
+                    if let Some(marker) = window.marker {
+                        self.core.cache.mark(inode, marker as u32);
+                    }
+                    continue;
+                }
+                Found::Reading(bio) if !awaited => {
+                    self.core.await_bio(bio, task);
+                    self.core.tasks[task].part = 1;
+                    return Step::Wait(Wait::Read);
+                }
+                Found::Present(true) => {
+                    let window = self.core.cache.inode_mut(inode).ahead.next(most);
+                    self.read_window(inode, window.first, window.pages, Cause::ReadAhead);
+                    if let Some(marker) = window.marker {
+                        self.core.cache.mark(inode, marker as u32);
+                    }
+                }
+                _ => {}
+            }
+            self.core.cache.inode_mut(inode).ahead.used(page);
+            let state = &mut self.core.tasks[task];
+            (state.part, state.cursor) = (0, page + 1);
+        }
+        Step::Done
+    }
+
+    /// Reads the pages of a run that are not in memory.
+    pub(super) fn read_window(&mut self, inode: u32, first: u64, pages: u64, cause: Cause) {
+        let file = self.core.cache.inode(inode);
+        let end = (first + pages).min(file.size.div_ceil(PAGE_BYTES));
+        let mount = usize::from(file.mount);
+        let most = u64::from(self.core.queue.max_sectors()) / PAGE_SECTORS;
+        let flags = if cause == Cause::ReadAhead { Flags::READAHEAD } else { Flags::SYNC };
+        let mut at = first;
+        while at < end {
+            if self.core.cache.has(inode, at as u32) {
+                at += 1;
+                continue;
+            }
+            let Some((sector, run)) = self.mounts[mount].map(inode, at) else {
+                // A hole is zeros.
+                self.core.cache.insert(inode, at as u32, None);
+                at += 1;
+                continue;
+            };
+            let run = run.min(end - at).min(most);
+            let missing = (1..run).find(|step| self.core.cache.has(inode, (at + step) as u32)).unwrap_or(run);
+            let mut bio = self.core.page_bio(Op::Read, (inode, at), sector, missing, cause);
+            bio.flags = flags;
+            let id = self.core.submit(bio);
+            for page in at..at + missing {
+                self.core.cache.insert(inode, page as u32, Some(id));
+            }
+            at += missing;
+        }
+    }
+
+    /// Writes pages in memory until the task has to wait. Its cursor is the next page.
+    pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, end: u64) -> Step {
+        let last = end.div_ceil(PAGE_BYTES);
+        let mount = usize::from(self.core.cache.inode(inode).mount);
+        while self.core.tasks[task].cursor < last {
+            let page = self.core.tasks[task].cursor;
+            if self.core.cache.unwritten() >= self.core.config.dirty_pages() {
+                self.throttled.push(task);
+                self.core.tasks.await_one(task, false);
+                return Step::Wait(Wait::DirtyLimit);
+            }
+            let whole = offset <= page * PAGE_BYTES && (page + 1) * PAGE_BYTES <= end;
+            match self.core.cache.find(inode, page as u32) {
+                Found::Reading(bio) => {
+                    self.core.await_bio(bio, task);
+                    return Step::Wait(Wait::Read);
+                }
+                Found::Missing if self.must_be_read(inode, page, whole) => {
+                    let cause = self.core.cause(task);
+                    self.read_window(inode, page, 1, cause);
+                    continue;
+                }
+                Found::Missing => self.core.cache.insert(inode, page as u32, None),
+                Found::Present(_) => {}
+            }
+            let fs = &mut self.mounts[mount];
+            let placed = fs.map(inode, page).is_some() || {
+                let at_once = fs.place_at_once(&mut self.core, inode, page);
+                let reserved = &mut self.core.tasks[task].reserved;
+                if at_once {
+                    *reserved = reserved.saturating_sub(1);
+                }
+                at_once
+            };
+            if self.core.cache.dirty_page(inode, page as u32, !placed, self.core.now) {
+                let reserved = &mut self.core.tasks[task].reserved;
+                if *reserved > 0 {
+                    *reserved -= 1;
+                } else {
+                    fs.set_aside(1);
+                }
+            }
+            self.core.tasks[task].cursor = page + 1;
+        }
+        Step::Done
+    }
+
+    /// Whether a write to a part of a page needs what the device has of it.
+    pub(super) fn must_be_read(&self, inode: u32, page: u64, whole: bool) -> bool {
+        let file = self.core.cache.inode(inode);
+        !whole
+            && page * PAGE_BYTES < file.size
+            && self.mounts[usize::from(file.mount)].map(inode, page).is_some()
+    }
+}

@@ -1,0 +1,60 @@
+//! A partition with a file system on it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The file systems that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FilesystemKind {
+    /// ext4 in ordered mode, with its journal (JBD2).
+    Ext4,
+    /// FAT32: tables and folders written in place, no journal.
+    Fat32,
+    /// A log of chunks in erase blocks, as yaffs2 writes it to raw flash.
+    Yaffs2,
+    /// A log of segments with node blocks, as F2FS writes it.
+    Lfs,
+}
+
+/// How a file system was made and mounted; what is not given has the default of the tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MountOptions {
+    /// Whether no flush is sent (`barrier=0`, `nobarrier`).
+    pub no_barrier: bool,
+    /// Whether what is freed is discarded at once.
+    pub discard: bool,
+    /// Size of the journal in MB; by default as mke2fs chooses it. Only of ext4.
+    pub journal_mb: Option<u32>,
+    /// Size of a cluster in KB; by default as mkfs.fat chooses it. Only of FAT32.
+    pub cluster_kb: Option<u32>,
+    /// Size of a segment (`lfs`, by default 2048) or an erase block (`yaffs2`, by default 128) in KB.
+    pub segment_kb: Option<u32>,
+}
+
+/// A partition with a file system on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    /// The file system.
+    pub filesystem: FilesystemKind,
+    /// First sector on the device; a multiple of 8.
+    pub first_sector: u64,
+    /// Length in sectors.
+    pub sectors: u64,
+    /// Options.
+    #[serde(default)]
+    pub options: MountOptions,
+}
+
+/// A run of pages of a file, of 4 KB each, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First page of the file.
+    pub page: u64,
+    /// First sector on the device.
+    pub sector: u64,
+    /// Pages.
+    pub pages: u64,
+}

@@ -1,0 +1,153 @@
+//! What a caller asks for: operations on files.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A thread of a program. It has at most one operation under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallerId(pub u32);
+
+/// A path, numbered by the caller from 0 on without large gaps. What it names changes: a rename moves the file under another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A folder of a mount; 0 is its root. The others exist beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FolderId(pub u32);
+
+/// Index of a mount in the list that [`crate::Host::new`] was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MountId(pub u16);
+
+/// What the contents of blocks are to the application, or to the file system.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FileClass {
+    /// A database.
+    Database,
+    /// A rollback journal or write-ahead log of a database.
+    DatabaseJournal,
+    /// Data that can be fetched again.
+    Cache,
+    /// Any other file.
+    #[default]
+    Other,
+    /// Metadata of the file system, at its place.
+    Metadata,
+    /// The journal of the file system.
+    FilesystemJournal,
+}
+
+impl FileClass {
+    /// All of them; the first four are classes of files.
+    pub const ALL: [Self; 6] = [
+        Self::Database,
+        Self::DatabaseJournal,
+        Self::Cache,
+        Self::Other,
+        Self::Metadata,
+        Self::FilesystemJournal,
+    ];
+
+    /// The name in files and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::DatabaseJournal => "database_journal",
+            Self::Cache => "cache",
+            Self::Other => "other",
+            Self::Metadata => "metadata",
+            Self::FilesystemJournal => "filesystem_journal",
+        }
+    }
+}
+
+/// Where a path lies, and what its contents are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// The mount.
+    pub mount: MountId,
+    /// Its folder there.
+    pub folder: FolderId,
+    /// The class of its contents.
+    pub class: FileClass,
+}
+
+/// An operation on a file. Offsets and lengths are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOp {
+    /// Opens a file; with `create`, makes it where it is missing.
+    Open {
+        /// The file.
+        file: FileId,
+        /// Whether it is made where it is missing.
+        create: bool,
+    },
+    /// Reads; what lies behind the end of the file is not read.
+    Read {
+        /// The file.
+        file: FileId,
+        /// First byte.
+        offset: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// Writes; the file grows as needed.
+    Write {
+        /// The file.
+        file: FileId,
+        /// First byte.
+        offset: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// Writes at the end of the file.
+    Append {
+        /// The file.
+        file: FileId,
+        /// Length.
+        bytes: u64,
+    },
+    /// Makes a file durable.
+    Fsync {
+        /// The file.
+        file: FileId,
+        /// Only its data and what is needed to find it (`fdatasync`).
+        data_only: bool,
+    },
+    /// Makes the entries of a folder durable.
+    FsyncFolder {
+        /// The mount.
+        mount: MountId,
+        /// The folder.
+        folder: FolderId,
+    },
+    /// Sets the length of a file.
+    Truncate {
+        /// The file.
+        file: FileId,
+        /// The new length.
+        bytes: u64,
+    },
+    /// Removes a path; the file goes when nobody has it open.
+    Unlink {
+        /// The file.
+        file: FileId,
+    },
+    /// Gives a file another path; a file that was there before is removed.
+    Rename {
+        /// The path that the file has.
+        from: FileId,
+        /// The path that it gets.
+        to: FileId,
+    },
+    /// Closes a file.
+    Close {
+        /// The file.
+        file: FileId,
+    },
+    /// Makes everything durable, on all mounts.
+    Sync,
+}

@@ -1,0 +1,80 @@
+//! Block requests, as they go to the device.
+
+use std::ops::Range;
+
+use emmclab_base::{BlockNote, Request};
+
+use crate::operation::{CallerId, FileClass, MountId};
+
+/// The number of a block request; later ones have higher numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockRequestId(pub u64);
+
+/// Why a block is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// An operation of this caller waits for it.
+    Caller(CallerId),
+    /// It was read ahead of use.
+    ReadAhead,
+    /// Write-back: too much was dirty, or it was dirty for too long.
+    WriteBack,
+    /// A commit of the file system's journal, or a checkpoint of its log.
+    Commit,
+    /// Room is made in the journal.
+    Checkpoint,
+    /// Cleaning of segments, or collection of blocks, by the file system.
+    Cleaning,
+}
+
+impl Cause {
+    /// The name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Caller(_) => "caller",
+            Self::ReadAhead => "read_ahead",
+            Self::WriteBack => "write_back",
+            Self::Commit => "commit",
+            Self::Checkpoint => "checkpoint",
+            Self::Cleaning => "cleaning",
+        }
+    }
+}
+
+/// A request that goes to the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// Its number, for [`crate::Host::completed`].
+    pub id: BlockRequestId,
+    /// Operation, range on the device, and flags; `arrival` is when it was submitted to the block layer, `issue` when it left the
+    /// elevator. Flags: sync, FUA, preflush, metadata, read-ahead, journal.
+    pub request: Request,
+    /// The mount that it belongs to.
+    pub mount: MountId,
+    /// What its first block is.
+    pub class: FileClass,
+    /// Why it was submitted; of merged requests, the first one.
+    pub cause: Cause,
+    pub(crate) notes: Range<u32>,
+}
+
+/// Requests with their notes; its memory is used again after [`BlockRequests::clear`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockRequests {
+    /// The requests, in the order in which the device gets them.
+    pub requests: Vec<BlockRequest>,
+    pub(crate) notes: Vec<BlockNote>,
+}
+
+impl BlockRequests {
+    /// What the blocks of a write are; they cover it from its first sector on. Other requests have none.
+    pub fn notes(&self, request: &BlockRequest) -> &[BlockNote] {
+        self.notes.get(request.notes.start as usize..request.notes.end as usize).unwrap_or_default()
+    }
+
+    /// Removes all requests.
+    pub fn clear(&mut self) {
+        self.requests.clear();
+        self.notes.clear();
+    }
+}

@@ -1,0 +1,225 @@
+//! Write-back: dirty pages of a file become bios, and the thread that does that in the background.
+
+use std::collections::VecDeque;
+
+use emmclab_base::{Flags, Nanos, Op};
+
+use crate::cache::PAGE_SECTORS;
+use crate::core::Core;
+use crate::filesystem::Filesystem;
+use crate::finished::Wait;
+use crate::request::Cause;
+use crate::task::{Step, TaskId, Work};
+
+/// Pages of a file before another one has its turn (`MAX_WRITEBACK_PAGES`, 4 MB).
+const TURN: u64 = 1024;
+
+/// What is written of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    pub cause: Cause,
+    /// The task that waits for it; pages that are on their way already are awaited, too.
+    pub waiter: Option<TaskId>,
+    /// Only pages that have a place.
+    pub only_placed: bool,
+    /// At most so many pages.
+    pub pages: u64,
+}
+
+impl Round {
+    /// All dirty pages, and nobody waits.
+    pub fn all(cause: Cause) -> Self {
+        Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
+    }
+}
+
+/// What is left of a file after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// There are more dirty pages than the round had.
+    pub more: bool,
+    /// A page is dirty and on its way, so that it has to be written once more.
+    pub again: bool,
+}
+
+/// Submits dirty pages of a file.
+pub(crate) fn write_pages<F: Filesystem + ?Sized>(
+    core: &mut Core,
+    fs: &mut F,
+    inode: u32,
+    round: &Round,
+) -> Left {
+    if let Some(task) = round.waiter {
+        let Core { cache, queue, tasks, .. } = core;
+        cache.writing(inode, |bio| {
+            queue.await_bio(bio, task, tasks);
+        });
+    }
+    let (mut at, mut left, mut again) = (0, round.pages, false);
+    while left > 0
+        && let Some(first) = core.cache.next_dirty(inode, at)
+    {
+        let mut end = first;
+        while u64::from(end - first) < left && core.cache.is_writable(inode, end) {
+            end += 1;
+        }
+        if end == first {
+            // It is on its way: one write of a page at a time.
+            again = true;
+            at = first + 1;
+            continue;
+        }
+        at = end;
+        let mut page = u64::from(first);
+        while page < u64::from(end) {
+            let count = u64::from(end) - page;
+            if round.only_placed && fs.map(inode, page).is_none() {
+                page += 1;
+                continue;
+            }
+            let (sector, placed) = fs.place(core, inode, page, count);
+            submit(core, inode, page, sector, placed, round);
+            page += placed;
+            left = left.saturating_sub(placed);
+        }
+    }
+    Left { more: left == 0 && core.cache.next_dirty(inode, at).is_some(), again }
+}
+
+/// Writes all dirty pages of a file for a task that waits for them, and awaits those on their way. `None` where the file system is not
+/// ready; else whether a page has to be written once more.
+pub(crate) fn write_all(core: &mut Core, fs: &mut dyn Filesystem, inode: u32, task: TaskId) -> Option<bool> {
+    let round = Round { waiter: Some(task), pages: TURN, ..Round::all(core.cause(task)) };
+    loop {
+        if fs.prepare(core, task, inode) != Step::Done {
+            return None;
+        }
+        let left = write_pages(core, fs, inode, &round);
+        if !left.more {
+            return Some(left.again);
+        }
+    }
+}
+
+fn submit(core: &mut Core, inode: u32, page: u64, sector: u64, pages: u64, round: &Round) {
+    let most = u64::from(core.queue.max_sectors()) / PAGE_SECTORS;
+    let flags = if round.waiter.is_some() { Flags::SYNC } else { Flags::empty() };
+    let mut done = 0;
+    while done < pages {
+        let count = (pages - done).min(most);
+        let first = page + done;
+        let mut bio =
+            core.page_bio(Op::Write, (inode, first), sector + done * PAGE_SECTORS, count, round.cause);
+        bio.flags = flags;
+        let id = core.submit(bio);
+        for index in first..first + count {
+            core.cache.begin_write(inode, index as u32, id);
+        }
+        if let Some(task) = round.waiter {
+            core.await_bio(id, task);
+        }
+        done += count;
+    }
+}
+
+/// The thread that writes back in the background: files one after the other, a turn each.
+#[derive(Debug, Default)]
+pub(crate) struct Flusher {
+    /// Files of this round.
+    files: VecDeque<u32>,
+    running: bool,
+    /// Whether something was written since the round began.
+    progress: bool,
+    /// Whether a round wrote nothing, since all that is dirty is on its way once already: another one comes after the next event.
+    stuck: bool,
+    /// When it looks for expired data next; `None` while nothing is dirty.
+    next: Option<Nanos>,
+}
+
+impl Flusher {
+    /// When it looks for expired data.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.next
+    }
+
+    /// Something happened: another round may find something to write.
+    pub fn wake(&mut self) {
+        self.stuck = false;
+    }
+
+    /// Begins to run where too much is dirty, and looks at the clock where something is.
+    pub fn look(&mut self, core: &mut Core, mounts: &[Box<dyn Filesystem>]) {
+        if self.next.is_none()
+            && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some()))
+        {
+            self.next = Some(core.now + core.config.writeback_interval());
+        }
+        if core.cache.dirty() > core.config.background_pages() && !self.stuck {
+            self.run(core);
+        }
+    }
+
+    fn run(&mut self, core: &mut Core) {
+        if !self.running {
+            (self.running, self.progress) = (true, true);
+            core.tasks.begin(Work::Flusher, core.now);
+        }
+    }
+
+    /// Looks for expired data where that is due.
+    pub fn advance(&mut self, core: &mut Core, mounts: &mut [Box<dyn Filesystem>]) {
+        if self.next.is_none_or(|due| due > core.now) {
+            return;
+        }
+        self.next = Some(core.now + core.config.writeback_interval());
+        let until = core.now.saturating_sub(core.config.expire());
+        let mut dirty = core.cache.dirty() > 0;
+        for fs in mounts {
+            let oldest = fs.oldest_dirty();
+            dirty |= oldest.is_some();
+            if oldest.is_some_and(|since| since <= until) {
+                fs.write_back(core, until);
+            }
+        }
+        if !dirty {
+            self.next = None;
+        }
+        if core.cache.oldest_dirty().is_some_and(|since| since <= until) {
+            if self.files.is_empty() {
+                core.cache.dirty_before(until, &mut self.files);
+            }
+            self.run(core);
+        }
+    }
+
+    /// The next step of its task.
+    pub fn step(&mut self, core: &mut Core, task: TaskId, mounts: &mut [Box<dyn Filesystem>]) -> Step {
+        if !core.queue.await_room(task, &mut core.tasks) {
+            return Step::Wait(Wait::RequestLimit);
+        }
+        if self.files.is_empty() && self.progress && core.cache.dirty() > core.config.background_pages() {
+            self.progress = false;
+            core.cache.dirty_before(core.now, &mut self.files);
+        }
+        let Some(&inode) = self.files.front() else {
+            (self.running, self.stuck) = (false, !self.progress);
+            return Step::Done;
+        };
+        if core.cache.next_dirty(inode, 0).is_some() {
+            let fs = &mut mounts[usize::from(core.cache.inode(inode).mount)];
+            if let Step::Wait(wait) = fs.prepare(core, task, inode) {
+                return Step::Wait(wait);
+            }
+            let before = core.cache.dirty();
+            write_pages(core, &mut **fs, inode, &Round { pages: TURN, ..Round::all(Cause::WriteBack) });
+            if core.cache.dirty() < before {
+                self.progress = true;
+                if core.cache.next_dirty(inode, 0).is_some() {
+                    self.files.push_back(inode);
+                }
+            }
+        }
+        self.files.pop_front();
+        Step::Wait(Wait::RequestLimit)
+    }
+}

@@ -1,0 +1,301 @@
+//! A device that completes what it likes, and what of it would survive a cut of power.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
+use emmclab_host::{
+    BlockRequest, BlockRequestId, BlockRequests, CallerId, FileOp, Finished, FinishedOps, Host, HostConfig,
+    Mount,
+};
+
+/// A command at the device.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub request: BlockRequest,
+    pub notes: Vec<BlockNote>,
+    /// When it was submitted to the device, in events.
+    pub issued: u64,
+    /// What a flush makes durable: pages, and when the write of each was submitted.
+    covers: Vec<(u64, u64)>,
+}
+
+/// What a page of eight sectors holds on the device, as the times of the writes to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    /// When the last write that is complete was issued.
+    written: Option<u64>,
+    /// When the last durable write was issued.
+    durable: Option<u64>,
+}
+
+/// A transaction of an ext4 journal, as the device saw it.
+#[derive(Clone, Debug, Default)]
+struct Transaction {
+    /// Home sectors of its logged blocks.
+    homes: BTreeSet<u64>,
+    under_way: u64,
+    committed: bool,
+}
+
+/// The device; it checks the rules of the block layer and of journals as it goes.
+#[derive(Debug)]
+pub struct Device {
+    mounts: Vec<Mount>,
+    depth: usize,
+    /// Whether what is complete is durable, as where no flushes are sent.
+    plain: bool,
+    pub under_way: Vec<Command>,
+    pages: BTreeMap<u64, Page>,
+    /// By mount.
+    transactions: Vec<BTreeMap<u32, Transaction>>,
+    /// Every command in the order of issue, for comparison.
+    pub log: Vec<(Nanos, Op, u64, u32, u16)>,
+    pub events: u64,
+    pub commits: u64,
+    pub tails: u64,
+}
+
+impl Device {
+    pub fn new(config: &HostConfig, mounts: &[Mount], plain: bool) -> Self {
+        Self {
+            mounts: mounts.to_vec(),
+            depth: config.device_depth as usize,
+            plain,
+            under_way: Vec::new(),
+            pages: BTreeMap::new(),
+            transactions: vec![BTreeMap::new(); mounts.len()],
+            log: Vec::new(),
+            events: 0,
+            commits: 0,
+            tails: 0,
+        }
+    }
+
+    fn take(&mut self, host: &mut Host, now: Nanos) {
+        let mut requests = BlockRequests::default();
+        host.take_requests(&mut requests);
+        for request in &requests.requests {
+            self.events += 1;
+            let flushes = request.request.op == Op::Flush || request.request.flags.contains(Flags::PREFLUSH);
+            let covers = if flushes { self.complete_pages() } else { Vec::new() };
+            let notes = requests.notes(request).to_vec();
+            let command = Command { request: request.clone(), notes, issued: self.events, covers };
+            self.check(&command);
+            let asked = &request.request;
+            self.log.push((now, asked.op, asked.sector.0, asked.sectors, asked.flags.0));
+            self.under_way.push(command);
+            assert!(self.under_way.len() <= self.depth, "more requests than the driver takes");
+        }
+    }
+
+    fn complete_pages(&self) -> Vec<(u64, u64)> {
+        self.pages.iter().filter_map(|(number, page)| Some((*number, page.written?))).collect()
+    }
+
+    fn check(&mut self, command: &Command) {
+        let asked = &command.request.request;
+        if asked.op == Op::Flush {
+            assert_eq!((asked.sector.0, asked.sectors), (0, 0));
+            return;
+        }
+        let mount = &self.mounts[usize::from(command.request.mount.0)];
+        let (from, to) = (asked.sector.0, asked.end().0);
+        assert!(
+            asked.sectors > 0 && mount.first_sector <= from && to <= mount.first_sector + mount.sectors,
+            "outside of its partition: {asked:?}"
+        );
+        for other in &self.under_way {
+            let one = &other.request.request;
+            let meets = one.sector.0 < to && from < one.end().0;
+            assert!(!meets || (one.op == Op::Read && asked.op == Op::Read), "overlap: {one:?} and {asked:?}");
+        }
+        if asked.op != Op::Write {
+            return;
+        }
+        let sectors: u32 = command.notes.iter().map(|note| note.sectors).sum();
+        assert_eq!(sectors, asked.sectors, "notes cover a write");
+        let mut sector = from;
+        for note in &command.notes {
+            self.check_note(usize::from(command.request.mount.0), note, sector, asked.flags);
+            sector += u64::from(note.sectors);
+        }
+    }
+
+    /// The order that JBD2 asks for.
+    fn check_note(&mut self, mount: usize, note: &BlockNote, sector: u64, flags: Flags) {
+        let Some(id) = note.transaction else { return };
+        let transactions = &mut self.transactions[mount];
+        match note.role {
+            Role::Descriptor | Role::Logged | Role::Revoke => {
+                let transaction = transactions.entry(id).or_default();
+                assert!(!transaction.committed, "a block of transaction {id} behind its commit");
+                transaction.under_way += 1;
+                transaction.homes.extend(note.home);
+            }
+            Role::Commit => {
+                let transaction = transactions.entry(id).or_default();
+                assert_eq!(transaction.under_way, 0, "commit {id} before its blocks are complete");
+                let before = id.checked_sub(1).and_then(|before| transactions.get(&before));
+                assert!(before.is_none_or(|one| one.committed), "commit {id} before the one before it");
+            }
+            Role::JournalSuperblock if flags.contains(Flags::FUA) => {
+                self.tails += 1;
+                // Home blocks of what the journal forgets are durable, unless a later transaction holds them.
+                for (forgotten, transaction) in transactions.range(..id) {
+                    for home in &transaction.homes {
+                        let later =
+                            transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
+                        let durable = self.pages.get(&(home / 8)).is_some_and(|page| page.durable.is_some());
+                        assert!(
+                            later || durable,
+                            "the journal forgets block {home} of transaction {forgotten}"
+                        );
+                    }
+                }
+                transactions.retain(|one, _| *one >= id);
+            }
+            role if role.at_home() => {
+                let committed = transactions.get(&id).is_none_or(|one| one.committed);
+                assert!(committed, "{role:?} at {sector} is home before transaction {id} is committed");
+            }
+            _ => {}
+        }
+    }
+
+    /// Completes one of the requests under way.
+    pub fn complete(&mut self, host: &mut Host, at: usize, now: Nanos) {
+        let command = self.under_way.remove(at);
+        self.events += 1;
+        let asked = &command.request.request;
+        for (page, issued) in &command.covers {
+            let page = self.pages.entry(*page).or_default();
+            page.durable = page.durable.max(Some(*issued));
+        }
+        if asked.op == Op::Write {
+            for page in asked.sector.0 / 8..asked.end().0.div_ceil(8) {
+                let page = self.pages.entry(page).or_default();
+                page.written = Some(command.issued);
+                if asked.flags.contains(Flags::FUA) || self.plain {
+                    page.durable = Some(command.issued);
+                }
+            }
+            let transactions = &mut self.transactions[usize::from(command.request.mount.0)];
+            for note in &command.notes {
+                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else {
+                    continue;
+                };
+                match note.role {
+                    Role::Descriptor | Role::Logged | Role::Revoke => transaction.under_way -= 1,
+                    Role::Commit => {
+                        transaction.committed = true;
+                        self.commits += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        host.completed(command.request.id, now);
+        self.take(host, now);
+    }
+
+    /// Whether a write of this sector is under way.
+    pub fn is_writing(&self, sector: u64) -> bool {
+        self.under_way.iter().any(|one| {
+            let asked = &one.request.request;
+            asked.op == Op::Write && (asked.sector.0..asked.end().0).contains(&sector)
+        })
+    }
+
+    /// Whether a durable write of this page was issued at `event` or later.
+    pub fn is_durable_since(&self, sector: u64, event: u64) -> bool {
+        self.pages.get(&(sector / 8)).and_then(|page| page.durable).is_some_and(|issued| issued >= event)
+    }
+}
+
+/// A host on a device, with a clock.
+pub struct Bench {
+    pub host: Host,
+    pub device: Device,
+    pub now: Nanos,
+    pub finished: Vec<Finished>,
+    pub waited_for: Vec<Vec<BlockRequestId>>,
+    busy: BTreeSet<CallerId>,
+}
+
+impl Bench {
+    pub fn new(config: HostConfig, mounts: &[Mount], plain: bool) -> Self {
+        let device = Device::new(&config, mounts, plain);
+        Self {
+            host: Host::new(config, mounts).unwrap(),
+            device,
+            now: Nanos::ZERO,
+            finished: Vec::new(),
+            waited_for: Vec::new(),
+            busy: BTreeSet::new(),
+        }
+    }
+
+    pub fn is_busy(&self, caller: CallerId) -> bool {
+        self.busy.contains(&caller)
+    }
+
+    pub fn begin(&mut self, caller: CallerId, operation: &FileOp) -> emmclab_base::Result<()> {
+        self.device.events += 1;
+        self.host.begin(caller, self.now, operation)?;
+        self.busy.insert(caller);
+        self.settle();
+        Ok(())
+    }
+
+    /// Completes the request at this place of those under way, after some time.
+    pub fn complete(&mut self, at: usize, time: Nanos) {
+        self.wait(time);
+        if !self.device.under_way.is_empty() {
+            let at = at % self.device.under_way.len();
+            self.device.complete(&mut self.host, at, self.now);
+            self.settle();
+        }
+    }
+
+    pub fn wait(&mut self, time: Nanos) {
+        self.now += time;
+        self.host.advance(self.now);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.device.take(&mut self.host, self.now);
+        let mut finished = FinishedOps::default();
+        self.host.take_finished(&mut finished);
+        for one in &finished.operations {
+            assert_eq!(one.waited.total(), one.at - one.begun, "the parts add up");
+            assert!(one.at <= self.now);
+            self.waited_for.push(finished.requests(one).to_vec());
+            assert!(self.busy.remove(&one.caller), "an operation ends once");
+            self.finished.push(one.clone());
+        }
+    }
+
+    /// Completes everything until no caller waits.
+    pub fn drain(&mut self) {
+        while !self.busy.is_empty() {
+            if !self.device.under_way.is_empty() {
+                self.complete(0, Nanos::from_micros(100));
+            } else if let Some(due) = self.host.next_event() {
+                let time = due.saturating_sub(self.now).max(Nanos(1));
+                self.wait(time);
+            } else {
+                panic!("callers wait for nothing: {:?}", self.busy);
+            }
+        }
+    }
+
+    /// Performs one operation, and all that are under way.
+    pub fn perform(&mut self, operation: &FileOp) -> Finished {
+        self.begin(CallerId(1_000), operation).unwrap();
+        self.drain();
+        self.finished.iter().rfind(|one| one.caller == CallerId(1_000)).unwrap().clone()
+    }
+}

@@ -1,0 +1,57 @@
+//! A simulation that callers drive request by request, and whose completions they wait for.
+
+use emmclab_device::{Observer, Stop};
+use emmclab_trace::{BlockNote, Nanos, Request, Result};
+
+use super::Simulation;
+use crate::options::Mode;
+use crate::pace::Pace;
+
+impl Simulation {
+    /// The same in closed loop, with completions to be taken from [`Simulation::take_known`].
+    pub(crate) fn watched(mut self) -> Self {
+        self.options.mode = Mode::Closed;
+        self.options.mode_reason = Some("callers wait for their requests".to_owned());
+        self.pace = Pace::new(&self.options);
+        self.engine = self.engine.watched();
+        self
+    }
+
+    /// Sectors that it takes requests for.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.engine.capacity()
+    }
+
+    /// Takes a request at a time; false once a device has stopped.
+    pub(crate) fn submit<O: Observer>(
+        &mut self,
+        at: Nanos,
+        request: &Request,
+        notes: &[BlockNote],
+        observer: &mut O,
+    ) -> Result<bool> {
+        let command = self.placed.command(request, at)?;
+        let notes = if self.engine.reads_notes() { notes } else { &[] };
+        self.engine.submit(&command, notes, &mut (&mut self.measure, observer))
+    }
+
+    /// As [`crate::ClosedLoop::next_event`].
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.engine.next_event()
+    }
+
+    /// As [`crate::ClosedLoop::advance`].
+    pub(crate) fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
+        self.engine.advance(until, &mut (&mut self.measure, observer))
+    }
+
+    /// Adds completions by the count of their requests.
+    pub(crate) fn take_known(&mut self, out: &mut Vec<(u64, Nanos)>) {
+        self.engine.take_known(out);
+    }
+
+    /// Why a device takes no more, if so.
+    pub(crate) fn stopped(&self) -> Option<&'static str> {
+        self.engine.stop().map(Stop::reason)
+    }
+}

@@ -1,0 +1,106 @@
+//! A run that callers drive request by request completes requests when a replay of the same requests does.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use emmclab_device::{Device, DeviceConfig, Observer, Quiet, RequestCompleted};
+use emmclab_layers::LayerConfig;
+use emmclab_replay::{ClosedLoop, Mode, ReplayOptions, Simulation};
+use emmclab_trace::{Nanos, Op, Request, Sector};
+use proptest::prelude::*;
+
+/// Settings, and names of layers.
+type Run = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+
+const RUNS: [Run; 6] = [
+    (&[], &[]),
+    (&[("controller.scheduling", "read_first")], &[]),
+    (&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64"), ("host.packed_writes", "8")], &[]),
+    (&[("cache.size_kb", "512")], &[]),
+    (&[], &["pass-through"]),
+    (&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")], &["pass-through", "pass-through"]),
+];
+
+fn simulation((settings, layers): Run) -> Simulation {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    config.set("geometry.block_groups.0.pages_per_block", "16").unwrap();
+    config.set_all(settings).unwrap();
+    let options = ReplayOptions { mode: Mode::Open, check: true, ..ReplayOptions::default() };
+    let layers: Vec<_> = layers.iter().map(|name| LayerConfig::named(name)).collect();
+    Simulation::on(&config, &options, Device::new(&config)).with_layers(&layers, None).unwrap()
+}
+
+/// First sector, arrival and completion.
+type Row = (u64, Nanos, Nanos);
+
+#[derive(Default)]
+struct Completions(Vec<Row>);
+
+impl Observer for Completions {
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        self.0.push((event.sector, event.arrival, event.complete));
+    }
+}
+
+fn replayed(run: usize, requests: &[Request]) -> Vec<Row> {
+    let mut simulation = simulation(RUNS[run]);
+    let mut seen = Completions::default();
+    for request in requests {
+        assert!(simulation.push(request, &mut seen).unwrap());
+    }
+    simulation.finish(None, &mut seen).unwrap();
+    seen.0.sort_unstable();
+    seen.0
+}
+
+fn driven(run: usize, requests: &[Request]) -> Vec<Row> {
+    let mut device = ClosedLoop::new(simulation(RUNS[run]));
+    let mut known = Vec::new();
+    for (number, request) in (100..).zip(requests) {
+        while let Some(at) = device.next_event().filter(|at| *at < request.arrival) {
+            device.advance(at, &mut Quiet).unwrap();
+            device.take_completed(&mut known);
+        }
+        device.submit(request.arrival, number, request, &[], &mut Quiet).unwrap();
+        device.take_completed(&mut known);
+    }
+    while let Some(at) = device.next_event() {
+        device.advance(at, &mut Quiet).unwrap();
+        device.take_completed(&mut known);
+    }
+    let result = device.finish(&mut Quiet).unwrap();
+    assert_eq!(result.requests.total, requests.len() as u64);
+    let row = |(number, at): (u64, Nanos)| {
+        let request = &requests[number as usize - 100];
+        (request.sector.0, request.arrival, at)
+    };
+    let mut rows: Vec<_> = known.into_iter().map(row).collect();
+    rows.sort_unstable();
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn callers_see_the_completions_of_a_replay(
+        run in 0..RUNS.len(),
+        drawn in prop::collection::vec((0_i64..2000, any::<u8>(), 0_u64..400, 1_u32..5), 1..150),
+    ) {
+        // A replay begins with its first arrival.
+        let mut now = -drawn[0].0 * 1000;
+        let requests: Vec<_> = drawn.iter().map(|(gap, op, place, length)| {
+            now += gap * 1000;
+            let op = match op { 0..=150 => Op::Write, 151..=240 => Op::Read, _ => Op::Flush };
+            let (sector, sectors) = if op == Op::Flush { (0, 0) } else { (place * 8, length * 8) };
+            Request::new(Nanos(now), op, Sector(sector), sectors)
+        }).collect();
+        prop_assert_eq!(driven(run, &requests), replayed(run, &requests));
+    }
+}
+
+#[test]
+fn a_request_beyond_the_device_is_refused() {
+    let mut device = ClosedLoop::new(simulation(RUNS[0]));
+    let request = Request::new(Nanos(0), Op::Write, Sector(device.sectors()), 8);
+    let error = device.submit(Nanos(0), 1, &request, &[], &mut Quiet).unwrap_err();
+    assert!(error.to_string().contains("behind the last sector"), "{error}");
+}

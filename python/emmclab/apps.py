@@ -1,0 +1,225 @@
+"""Applications in closed loop: programs that wait for a simulated device, and where the time goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.device import Device, parse_precondition
+from emmclab.document import Document
+from emmclab.errors import ConfigError
+from emmclab.layers import Setting, stack
+
+#: States of a thread, as results name them, with the words for people.
+STATES = {
+    "running": "running",
+    "core": "waiting for a core",
+    "network": "network",
+    "read": "read",
+    "fsync": "fsync",
+    "throttled": "writes held back",
+    "thread": "waiting for a thread",
+    "think": "pause",
+}
+#: Those that the device is the cause of.
+STORAGE = ("read", "fsync", "throttled")
+#: The host where none is named, and its network.
+HOST = "nexusone"
+NETWORK = "wifi"
+#: The device holds data before a run, since the files of an application do.
+PRECONDITION = "sequential:100"
+#: Simulated time after which a run is an error: a day.
+LIMIT_S = 86_400
+_OPERATIONS = ("read", "fsync", "write_back")
+
+
+class AppResult(Document):
+    """Result of a run; a mapping of the groups that `emmclab apps run --json` prints.
+
+    `app` says where the time went, `device` is the result of the device as `emmclab simulate` gives it.
+    """
+
+    @property
+    def runtime_s(self) -> float:
+        """What the user waited for, in s."""
+        seconds: float = self["app"]["runtime_ns"] / 1e9
+        return seconds
+
+    @property
+    def storage_s(self) -> float:
+        """The part of it that the device is the cause of, in s."""
+        nanoseconds: int = sum(self["app"]["states"][state] for state in STORAGE)
+        return nanoseconds / 1e9
+
+    @property
+    def run_name(self) -> str:
+        """What tells runs of one application apart: device, layers, network."""
+        layers = self["options"]["layers"]
+        under = f" under {'+'.join(layers)}" if layers else ""
+        return f"{self['device']['device']}{under} over {self['app']['network']}"
+
+    def __repr__(self) -> str:
+        return f"<AppResult {self['app']['program']!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"
+
+
+def applications() -> list[dict[str, str]]:
+    """List the applications that come with emmclab: `name`, `about` and `source` of each.
+
+    >>> [row["name"] for row in applications()][:2]
+    ['webbench', 'facebook']
+    """
+    programs = [_core.Program.preset(name) for name in _core.app_presets()]
+    return [{"name": one.name, "about": one.about, "source": one.source} for one in programs]
+
+
+def application_text(name: str) -> str:
+    """Give the file of an application that comes with emmclab, with its comments.
+
+    >>> application_text("rlbench").splitlines()[0]
+    'name = "rlbench"'
+    """
+    return _core.app_text(name)
+
+
+def application_schema() -> dict[str, Any]:
+    """Give the JSON Schema of the file of an application."""
+    schema: dict[str, Any] = json.loads(_core.app_schema())
+    return schema
+
+
+def hosts() -> list[dict[str, Any]]:
+    """List the hosts that come with emmclab, with every setting of each.
+
+    >>> [host["name"] for host in hosts()]
+    ['nexusone', 'nexusone-yaffs2', 'phone-2020']
+    """
+    return [json.loads(_core.HostSetup.preset(name).to_json()) for name in _core.host_presets()]
+
+
+def _is_file(name: str) -> bool:
+    return "/" in name or name.endswith(".toml")
+
+
+def run_application(
+    name: str,
+    device: Device | str,
+    *,
+    network: str = NETWORK,
+    host: str = HOST,
+    seed: int = 1,
+    what_if: Iterable[str] = (),
+    precondition: str = PRECONDITION,
+    images: str | PathLike[str] | None = None,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    second: Device | str | None = None,
+    limit_s: int = LIMIT_S,
+    check: bool = False,
+) -> AppResult:
+    """Run an application in closed loop on a device.
+
+    Args:
+        name: an application that comes with emmclab, or the path of a TOML file.
+        device: a device, or a name as `Device.named` takes it.
+        network: a network of the host.
+        host: a host that comes with emmclab, or the path of a TOML file.
+        seed: of everything that is drawn.
+        what_if: parts of the storage that are infinitely fast: `partition=NAME`, `class=CLASS` of files, or
+            `op=read|fsync|write_back`.
+        precondition: data on the device before, as `Device.simulate` takes it, but no trace.
+        images: folder that keeps preconditioned devices.
+        layers: names of layers above the device, the first on top.
+        layer_settings: their settings.
+        second: a device beside it, for layers that use one.
+        limit_s: simulated time, in s, after which the run is an error.
+        check: check every invariant of the device.
+
+    Raises:
+        ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
+            in a deadlock (with the threads and what each waits for) or goes on beyond the limit.
+
+    >>> run_application("email", "nexus5").runtime_s > 0
+    True
+    """
+    device = Device.named(device) if isinstance(device, str) else device
+    beside = Device.named(second) if isinstance(second, str) else second
+    aging = parse_precondition(precondition)
+    if isinstance(aging, Path):
+        hint = "none, sequential:PCT, random:PCT or steady[:CAPACITIES]"
+        raise ConfigError(
+            "a device under an application is not aged by a trace",
+            kind="config",
+            field="precondition",
+            hint=hint,
+        )
+    program = _core.Program.file(name) if _is_file(name) else _core.Program.preset(name)
+    setup = _core.HostSetup.file(host) if _is_file(host) else _core.HostSetup.preset(host)
+    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
+    found = json.loads(
+        _core.run_app(
+            program,
+            setup,
+            device.core,
+            json.dumps(options),
+            json.dumps({"precondition": aging, "seed": seed, "check": check}),
+            images=None if images is None else fspath(images),
+            layers=stack(layers, layer_settings or {}),
+            second=None if beside is None else beside.core,
+        )
+    )
+    said = {
+        "precondition": precondition,
+        "layers": list(layers),
+        "layer_settings": dict(layer_settings or {}),
+        "second": None if beside is None else beside.name,
+    }
+    return AppResult({**found, "options": said})
+
+
+def parts_of(result: AppResult) -> list[str]:
+    """List the parts of the storage that a run used: partitions, classes of blocks, operations.
+
+    Each can be given as `what_if`.
+    """
+    partitions = {part["partition"] for part in result["app"]["spent"] if part["partition"]}
+    classes = result["app"]["requests"]["classes"]
+    return [
+        *(f"partition={name}" for name in sorted(partitions)),
+        *(f"class={name}" for name in classes),
+        *(f"op={name}" for name in _OPERATIONS),
+    ]
+
+
+def dominating(result: AppResult) -> tuple[str, float]:
+    """Name the largest part of the time along the critical path, and its share of the runtime in %.
+
+    Storage is named with the class of files and the partition.
+    """
+    shares: dict[str, int] = {}
+    for part in result["app"]["spent"]:
+        words = STATES[part["state"]]
+        if part["class"]:
+            words = f"{words} of {part['class'].replace('_', ' ')} files on {part['partition']}"
+        shares[words] = shares.get(words, 0) + part["ns"]
+    if not shares:
+        return "nothing", 0.0
+    words = max(shares, key=lambda word: shares[word])
+    return words, 100 * shares[words] / result["app"]["runtime_ns"]
+
+
+def requests_line(result: AppResult) -> str:
+    """Say in a line what reached the device."""
+    counts = result["app"]["requests"]
+    parts = []
+    for op in ("read", "write"):
+        group = counts["all"][op]
+        line = f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.1f} MB"
+        if group["requests"]:
+            line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
+        parts.append(line)
+    syncs = f"{result['app']['file_syncs']:,} syncs of files"
+    return f"{'; '.join(parts)}; {syncs}; {counts['sync_points']:,} flushes and FUA writes"

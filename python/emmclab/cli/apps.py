@@ -1,0 +1,252 @@
+"""`emmclab apps`, `emmclab apps run NAME`, `emmclab apps compare NAME...`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emmclab.apps import (
+    HOST,
+    LIMIT_S,
+    NETWORK,
+    PRECONDITION,
+    AppResult,
+    application_schema,
+    application_text,
+    applications,
+    hosts,
+    parts_of,
+    run_application,
+)
+from emmclab.cli.console import print_json, put, say, stdout
+from emmclab.cli.meter import Meter
+from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.simulation import (
+    Capacity,
+    Images,
+    Layers,
+    Second,
+    Settings,
+    configured,
+    device_names,
+    layered,
+)
+from emmclab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from emmclab.device import Device
+
+_RUN = "Run"
+_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare")
+
+
+@dataclass(frozen=True)
+class Running:
+    """How applications are run, as given on the command line."""
+
+    host: Annotated[
+        str, option("The host: a preset (`emmclab apps hosts`) or a TOML file.", _RUN, metavar="HOST")
+    ] = HOST
+    seed: Annotated[int, option("Seed of everything that is drawn.", _RUN, metavar="N", min=0)] = 1
+    precondition: Annotated[
+        str,
+        option(
+            "Data on the device before: none, sequential:PCT, random:PCT or steady[:CAPACITIES].",
+            _RUN,
+            metavar="WHAT",
+        ),
+    ] = PRECONDITION
+    images: Images = None
+    limit_s: Annotated[
+        int, option("Simulated seconds after which a run is an error.", _RUN, metavar="S", min=1)
+    ] = LIMIT_S
+    check: Annotated[bool, option("Check all invariants of the device (slow).", _RUN, "--check")] = False
+
+    def run(self, name: str, device: Device, network: str, **more: Any) -> AppResult:
+        """Run an application under a progress meter."""
+        with Meter(f"{name} on {device.name} over {network}"):
+            return run_application(
+                name,
+                device,
+                network=network,
+                host=self.host,
+                seed=self.seed,
+                precondition=self.precondition,
+                images=self.images,
+                limit_s=self.limit_s,
+                check=self.check,
+                **more,
+            )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples: [cyan]emmclab apps run facebook --device nexus5 --network usb[/]   "
+        "[cyan]emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb --html apps.html[/]"
+    )(with_groups(apps))
+
+
+def apps(
+    *,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[list|show|schema|hosts|run|compare] [NAME|FILE.toml]...",
+            help="What to do, and applications: presets (`emmclab apps`) or TOML files.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        option(
+            "The device, several with commas for `compare`: presets (`emmclab devices`) or TOML files.",
+            "Device",
+            "--device",
+            "--devices",
+            metavar="DEVICE,...",
+            autocompletion=device_names,
+        ),
+    ] = "nexus5",
+    network: Annotated[
+        str,
+        option(
+            "A network of the host, several with commas for `compare`.",
+            _RUN,
+            "--network",
+            "--networks",
+            metavar="NAME,...",
+        ),
+    ] = NETWORK,
+    what_if: Annotated[
+        list[str],
+        option(
+            "Run once more with a part of the storage infinitely fast: partition=NAME, class=CLASS, op=read, "
+            "op=fsync, op=write_back, or `all`: each part that the run used. Repeated: one run each.",
+            _RUN,
+            metavar="PART",
+        ),
+    ] = [],  # noqa: B006
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    layers: Layers = [],  # noqa: B006
+    second: Second = None,
+    running: Running,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page: time lines and tables.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run applications in closed loop on a simulated device and show where their users' time goes.
+
+    Without words: lists applications. `show NAME` prints its file, `schema` the JSON Schema of these files,
+    `hosts` lists hosts with their partitions and networks.
+    """
+    action, names = _action(words or ["list"])
+    if action in ("list", "show", "schema", "hosts"):
+        _tell(action, names, as_json)
+        return
+    devices, networks = _split(device, "--device"), _split(network, "--network")
+    if action == "run" and len(names) * len(devices) * len(networks) != 1:
+        raise ConfigError(
+            "`run` takes one application, one device and one network",
+            kind="config",
+            field="run",
+            hint="use `emmclab apps compare` for several",
+        )
+    own, layer_settings = layered(settings, layers)
+    software: dict[str, Any] = {
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": None if second is None else configured(second, []),
+    }
+    chosen = [configured(one, own, capacity) for one in devices]
+    results = [
+        running.run(name, one, over, **software) for name in names for one in chosen for over in networks
+    ]
+    faster: list[AppResult] = []
+    if what_if:
+        if len(results) > 1:
+            raise ConfigError(
+                "`--what-if` is about one run", kind="config", field="--what-if", hint="use `run`"
+            )
+        parts = parts_of(results[0]) if what_if == ["all"] else what_if
+        faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
+    _show(results, faster, as_json)
+    if html is not None:
+        from emmclab.report import write_apps_report
+
+        write_apps_report(results, faster, html)
+        say(f"report: {html}")
+
+
+def _action(words: list[str]) -> tuple[str, list[str]]:
+    """Give what to do and with which applications."""
+    action, names = words[0], words[1:]
+    needs = {"list": (0, 0), "schema": (0, 0), "hosts": (0, 0), "show": (1, 1), "run": (1, 1)}
+    if action not in _ACTIONS:
+        raise ConfigError(
+            f"`{action}` is nothing that `emmclab apps` does",
+            kind="config",
+            hint=f"use one of: {', '.join(_ACTIONS)}",
+        )
+    least, most = needs.get(action, (1, 1_000))
+    if not least <= len(names) <= most:
+        wanted = "no application" if most == 0 else "one application" if most == 1 else "applications"
+        raise ConfigError(
+            f"`{action}` takes {wanted}", kind="config", hint="`emmclab apps` lists the applications"
+        )
+    return action, names
+
+
+def _split(text: str, field: str) -> list[str]:
+    """Take the parts between commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if "" in parts or len(set(parts)) < len(parts):
+        raise ConfigError(
+            f"`{text}` has an empty or a doubled part",
+            kind="config",
+            field=field,
+            hint="give each name once, with commas between",
+        )
+    return parts
+
+
+def _tell(action: str, names: list[str], as_json: bool) -> None:
+    """Print what needs no run."""
+    if action == "show":
+        put(application_text(names[0]).rstrip("\n"))
+        return
+    if action == "schema":
+        print_json(application_schema())
+        return
+    rows = applications() if action == "list" else hosts()
+    if as_json:
+        print_json(rows)
+        return
+    from emmclab.cli.show_apps import show_applications, show_hosts
+
+    (show_applications if action == "list" else show_hosts)(stdout(), rows)
+
+
+def _show(results: list[AppResult], faster: list[AppResult], as_json: bool) -> None:
+    if as_json:
+        runs = [result.to_dict() for result in results]
+        found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
+        if faster:
+            found["what_if"] = [
+                {"part": run["app"]["what_if"][0], "runtime_ns": run["app"]["runtime_ns"]} for run in faster
+            ]
+        print_json(found)
+        return
+    from emmclab.cli.show_apps import show_run, show_runs, show_what_if
+
+    if len(results) == 1:
+        show_run(stdout(), results[0])
+    else:
+        show_runs(stdout(), results)
+    if faster:
+        show_what_if(stdout(), results[0], faster)

@@ -1,0 +1,169 @@
+"""Applications and their runs on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.apps import STATES, AppResult, dominating, requests_line
+from emmclab.cli.bars import bar
+from emmclab.cli.show import framed
+
+_BAR = 32
+#: Parts of the time that are listed; the JSON has all.
+_PARTS = 8
+
+
+def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
+    """Print the applications."""
+    table = framed("Applications")
+    table.add_column("Name")
+    table.add_column("What its user does")
+    for row in rows:
+        table.add_row(row["name"], Text(row["about"]))
+    console.print(table)
+    console.print(Text("emmclab apps show NAME prints one with its sources", "dim"))
+
+
+def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the hosts."""
+    for row in rows:
+        console.print(Text.assemble((row["name"], "bold"), f"  {row['about']}"), soft_wrap=True)
+        table = framed(f"{row['cores']} cores, CPU factor {row['cpu_factor']:g}, {row['era']}")
+        for heading in ("Partition", "Size", "File system"):
+            table.add_column(heading, justify="right" if heading == "Size" else "left")
+        for partition in row["partition"]:
+            table.add_row(
+                partition["name"], partition["size"] or "the rest", partition["filesystem"] or "not mounted"
+            )
+        console.print(table)
+        for network in row["network"]:
+            line = f"{network['name']}: {network['rate_mbit_s']:g} Mbit/s, {network['round_trip_ms']:g} ms"
+            console.print(Text(f"network {line} round trip"))
+        console.print()
+
+
+def show_run(console: Console, result: AppResult) -> None:
+    """Print one run: the answer, where the time went, the threads, the requests."""
+    app = result["app"]
+    runtime = app["runtime_ns"]
+    words, share = dominating(result)
+    answer = f"{app['program']} on {result.run_name}: {result.runtime_s:,.2f} s"
+    console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
+    console.print(
+        Text(
+            f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
+            f"{result['options']['precondition']}; storage {result.storage_s:,.2f} s",
+            "dim",
+        ),
+        soft_wrap=True,
+    )
+    table = framed(f"Where the time went that the user waited for `{app['user_waits_for']}`")
+    for heading in ("", "", "s", "%"):
+        table.add_column(heading, justify="right" if heading else "left")
+    most = max(app["states"].values(), default=0)
+    for state, label in STATES.items():
+        if nanoseconds := app["states"][state]:
+            table.add_row(
+                label, Text(bar(nanoseconds, most, _BAR), "cyan"), *_time_and_share(nanoseconds, runtime)
+            )
+    console.print()
+    console.print(table)
+    storage = [part for part in app["spent"] if part["wait"]]
+    if storage:
+        console.print()
+        _show_storage(console, storage, runtime)
+    console.print()
+    _show_threads(console, app["threads"])
+    console.print()
+    console.print(Text(f"requests: {requests_line(result)}"), soft_wrap=True)
+    for name, counts in app["requests"]["classes"].items():
+        groups = [(op, counts[op]) for op in ("read", "write") if counts[op]["requests"]]
+        parts = [f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.2f} MB" for op, group in groups]
+        console.print(Text(f"  {name.replace('_', ' ')}: {'; '.join(parts)}", "dim"), soft_wrap=True)
+    cpu = f"{app['cpu_ns'] / 1e9:,.2f} s on cores, {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
+    network = f"{app['network_bytes'] / 2**20:,.1f} MB over the network"
+    console.print(
+        Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True
+    )
+
+
+def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
+    return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
+
+
+def _show_storage(console: Console, parts: Sequence[Mapping[str, Any]], runtime: int) -> None:
+    table = framed("Of it storage")
+    for heading in ("Waited for", "Files", "Partition", "s", "%"):
+        table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
+    for part in parts[:_PARTS]:
+        table.add_row(
+            part["wait"].replace("_", " "),
+            (part["class"] or "all").replace("_", " "),
+            part["partition"] or "all",
+            *_time_and_share(part["ns"], runtime),
+        )
+    if rest := parts[_PARTS:]:
+        table.add_row(
+            f"{len(rest)} more", "", "", *_time_and_share(sum(part["ns"] for part in rest), runtime)
+        )
+    console.print(table)
+
+
+def _show_threads(console: Console, threads: Sequence[Mapping[str, Any]]) -> None:
+    table = framed("Threads, each with its own time, s")
+    table.add_column("Thread", no_wrap=True)
+    used = [state for state in STATES if any(thread["states"][state] for thread in threads)]
+    for state in used:
+        table.add_column(STATES[state], justify="right")
+    for thread in threads:
+        times = (thread["states"][state] for state in used)
+        table.add_row(Text(thread["name"]), *(f"{time / 1e9:,.2f}" if time else "–" for time in times))
+    console.print(table)
+
+
+def show_runs(console: Console, results: Sequence[AppResult]) -> None:
+    """Print applications, devices and networks beside each other."""
+    for name in dict.fromkeys(result["app"]["program"] for result in results):
+        runs = [result for result in results if result["app"]["program"] == name]
+        slowest = max(runs, key=lambda run: run.runtime_s)
+        fastest = min(runs, key=lambda run: run.runtime_s)
+        ratio = slowest.runtime_s / fastest.runtime_s if fastest.runtime_s else 1.0
+        line = f"{name}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+        if len(runs) > 1:
+            line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {100 * (ratio - 1):+.0f} %"
+        console.print(Text(line, "bold"), soft_wrap=True)
+        table = framed("Runtime, and its parts along the critical path, s")
+        table.add_column("Device and network", no_wrap=True)
+        table.add_column("Runtime", justify="right")
+        used = [state for state in STATES if any(run["app"]["states"][state] for run in runs)]
+        for state in used:
+            table.add_column(STATES[state], justify="right")
+        for run in runs:
+            times = (run["app"]["states"][state] / 1e9 for state in used)
+            table.add_row(run.run_name, f"{run.runtime_s:,.2f}", *(f"{time:,.2f}" for time in times))
+        console.print(table)
+        console.print()
+
+
+def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
+    """Print what a run would take with parts of the storage infinitely fast, the most gain first."""
+    table = framed("With a part of the storage infinitely fast")
+    for heading in ("Part", "Runtime, s", "Gain, s", "%"):
+        table.add_column(heading, justify="left" if heading == "Part" else "right")
+    for run in sorted(faster, key=lambda run: run.runtime_s):
+        gain = result.runtime_s - run.runtime_s
+        share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
+        table.add_row(run["app"]["what_if"][0], f"{run.runtime_s:,.2f}", f"{gain:+,.2f}", f"{share:.1f}")
+    console.print()
+    console.print(table)
+    best: dict[str, AppResult] = {}
+    for run in sorted(faster, key=lambda run: run.runtime_s):
+        best.setdefault(run["app"]["what_if"][0].partition("=")[0], run)
+    gains = [
+        f"{run['app']['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best.values()
+    ]
+    console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)

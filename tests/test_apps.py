@@ -1,0 +1,237 @@
+"""Applications in closed loop through the command line: lists, runs, comparisons, what-ifs, bad programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from conftest import ROOT, emmclab, emmclab_json
+from emmclab.apps import STATES, applications, dominating, hosts, parts_of, run_application
+from emmclab.cli import application
+from emmclab.errors import ConfigError
+
+SMALL = """
+name = "small"
+about = "Saves a note ten times"
+source = "made for a test"
+user_waits_for = "ui"
+
+[[database]]
+name = "notes.db"
+partition = "data"
+size = "100KB"
+
+[[thread]]
+name = "ui"
+steps = [
+    { repeat = { times = 10, steps = [
+        { cpu = { ms = 2 } },
+        { network = { size = "10KB" } },
+        { transaction = { database = "notes.db", pages = 2 } },
+    ] } },
+]
+"""
+#: New, so that runs begin at once.
+NEW = ("--precondition", "none")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_the_applications_are_listed_with_what_their_users_do() -> None:
+    names = [row["name"] for row in applications()]
+    assert len(names) == 8
+    shown = emmclab("apps").stdout
+    assert all(name in shown for name in names)
+    assert emmclab_json("apps", "list", "--json") == applications()
+    text = emmclab("apps", "show", "rlbench").stdout
+    assert text.startswith('name = "rlbench"') and "user_waits_for" in text
+
+
+def test_hosts_are_listed_with_partitions_and_networks() -> None:
+    shown = emmclab("apps", "hosts").stdout
+    for host in hosts():
+        assert host["name"] in shown
+        assert all(part["name"] in shown for part in host["partition"])
+
+
+def test_the_schema_knows_every_key_of_the_applications() -> None:
+    schema = emmclab_json("apps", "schema")
+    assert {"name", "about", "source", "user_waits_for", "file", "thread"} <= {*schema["properties"]}
+
+
+def test_a_run_says_where_the_time_went_to_the_nanosecond(small: Path) -> None:
+    found = emmclab_json("apps", "run", small, "--json", *NEW)
+    app = found["app"]
+    assert {*app["states"]} == {*STATES}
+    assert sum(app["states"].values()) == app["runtime_ns"] == sum(part["ns"] for part in app["spent"])
+    # 10 KB at 20 Mbit/s after a round trip of 5 ms, ten times.
+    assert app["states"]["network"] == 10 * (5_000_000 + 4_096_000)
+    assert app["states"]["fsync"] > 0
+    assert app["network_bytes"] == 10 * 10_240
+    writes = app["requests"]["all"]["write"]
+    assert writes["requests"] == found["device"]["requests"]["write"]
+    assert writes["bytes"] == found["device"]["requests"]["bytes_written"]
+    classes = app["requests"]["classes"]
+    assert {"database", "database_journal", "filesystem_journal"} <= {*classes}
+    assert sum(group["write"]["bytes"] for group in classes.values()) == writes["bytes"]
+
+
+def test_a_run_on_the_terminal_answers_first(small: Path) -> None:
+    done = emmclab("apps", "run", small, *NEW)
+    assert done.returncode == 0
+    first = done.stdout.splitlines()[0]
+    result = run_application(str(small), "nexus5", precondition="none")
+    words, _ = dominating(result)
+    assert first.startswith(f"small on nexus5 over wifi: {result.runtime_s:.2f} s")
+    assert words in first
+    assert "Where the time went" in done.stdout and "syncs of files" in done.stdout
+
+
+def test_the_same_seed_gives_the_same_bytes(small: Path, tmp_path: Path) -> None:
+    pages = [tmp_path / "one.html", tmp_path / "two.html"]
+    runs = [emmclab("apps", "run", small, *NEW, "--html", page) for page in pages]
+    assert runs[0].stdout == runs[1].stdout
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    apps = [run_application("pulse", "nexus5", seed=seed, precondition="none")["app"] for seed in (1, 1, 2)]
+    assert apps[0] == apps[1] != apps[2]
+
+
+def test_a_slower_card_is_the_devices_fault_and_a_faster_network_is_not(small: Path) -> None:
+    runs = {
+        (device, network): run_application(str(small), device, network=network, precondition="none")
+        for device in ("nexus5", "sdcard")
+        for network in ("wifi", "usb")
+    }
+    assert runs["sdcard", "wifi"].storage_s > runs["nexus5", "wifi"].storage_s
+    assert (
+        runs["nexus5", "usb"]["app"]["states"]["network"] < runs["nexus5", "wifi"]["app"]["states"]["network"]
+    )
+
+
+def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("apps", "compare", small, small, "--devices", "nexus5,sdcard", "--networks", "wifi,usb", *NEW)
+    runs = emmclab_json(*words, "--json", "--html", page)["runs"]
+    assert len(runs) == 8
+    assert {(run["device"]["device"], run["app"]["network"]) for run in runs} == {
+        (device, network) for device in ("nexus5", "sdcard") for network in ("wifi", "usb")
+    }
+    html = page.read_text()
+    assert html.count("<tbody><tr>") == 8
+    assert "What the user waited for over time" in html and "Runtime by device and network" in html
+    shown = emmclab(*words).stdout
+    assert "sdcard over usb" in shown and "%" in shown
+
+
+def test_what_if_names_the_part_that_dominates(small: Path) -> None:
+    done = emmclab("apps", "run", small, "--what-if", "all", *NEW)
+    assert "dominates: partition=data (" in done.stdout and "op=fsync (" in done.stdout
+    base = run_application(str(small), "nexus5", precondition="none")
+    parts = parts_of(base)
+    assert {"partition=data", "class=database", "op=fsync"} <= {*parts}
+    found = emmclab_json("apps", "run", small, "--what-if", "partition=data", "--json", *NEW)
+    [row] = found["what_if"]
+    assert row["part"] == "partition=data"
+    assert row["runtime_ns"] == base["app"]["runtime_ns"] - sum(
+        base["app"]["states"][state] for state in ("read", "fsync", "throttled")
+    )
+
+
+def test_layers_stand_between_the_application_and_the_device(small: Path) -> None:
+    found = emmclab_json("apps", "run", small, "--layer", "pass-through", "--json", *NEW)
+    bare = emmclab_json("apps", "run", small, "--json", *NEW)
+    assert found["device"]["layers"][0]["name"] == "pass-through"
+    assert (
+        found["app"]["requests"]["all"]["write"]["bytes"] == bare["app"]["requests"]["all"]["write"]["bytes"]
+    )
+
+
+def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
+    found = emmclab_json("apps", "run", small, "--check", "--json", *NEW)
+    assert found["app"] == emmclab_json("apps", "run", small, "--json", *NEW)["app"]
+
+
+BAD: list[tuple[str, str, str]] = [
+    ("{ cpu = { ms = 2 } }", "{ cup = { ms = 2 } }", "16: unknown variant `cup`"),
+    ('"notes.db", pages', '"other.db", pages', "`other.db`: there is nothing of this name"),
+    ('partition = "data"', 'partition = "elsewhere"', "`elsewhere`"),
+    ("times = 10, steps", "steps", "repeats steps for ever"),
+    ("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } },", "no thread gives this signal"),
+]
+
+
+@pytest.mark.parametrize(("good", "bad", "said"), BAD)
+def test_a_bad_program_is_an_error_with_a_hint(good: str, bad: str, said: str, small: Path) -> None:
+    small.write_text(SMALL.replace(good, bad))
+    done = emmclab("apps", "run", small, *NEW)
+    assert done.returncode == 2 and done.stdout == ""
+    assert said in done.stderr and "hint:" in done.stderr
+
+
+def test_a_deadlock_names_the_threads(small: Path) -> None:
+    small.write_text(
+        SMALL.replace("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } }, { signal = { name = 'x' } },")
+    )
+    done = emmclab("apps", "run", small, *NEW)
+    assert done.returncode == 2
+    assert "deadlock" in done.stderr and "thread `ui` waits for signal `x`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("jump",), "nothing that `emmclab apps` does"),
+        (("run",), "takes one application"),
+        (("run", "email", "maps"), "takes one application"),
+        (("run", "emial"), "there is no application `emial`"),
+        (("run", "email", "--network", "3g"), "has no network `3g`"),
+        (("run", "email", "--network", "wifi,usb"), "one device and one network"),
+        (("run", "email", "--host", "nexus"), "there is no host `nexus`"),
+        (("run", "email", "--device", "small-1gb", "--capacity", "64MB"), "too small"),
+        (("run", "email", "--what-if", "seek"), "is not KEY=VALUE"),
+        (("run", "email", "--precondition", "trace.csv"), "way to precondition"),
+        (("compare", "email", "maps", "--what-if", "all"), "about one run"),
+        (("run", "no/such.toml"), "not found"),
+    ],
+)
+def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], said: str) -> None:
+    done = emmclab("apps", *words, *(() if "--precondition" in words else NEW))
+    assert done.returncode == 2 and done.stdout == ""
+    assert said in done.stderr and "hint:" in done.stderr
+
+
+def test_python_gives_what_the_command_line_prints(small: Path) -> None:
+    printed: dict[str, Any] = emmclab_json("apps", "run", small, "--json", *NEW)
+    result = run_application(str(small), "nexus5", precondition="none").to_dict()
+    assert json.dumps(result["app"]) == json.dumps(printed["app"])
+    with pytest.raises(ConfigError):
+        run_application("nothing", "nexus5")
+
+
+def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/apps.md").read_text()
+    [program] = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    path = tmp_path / "notes.toml"
+    path.write_text(program)
+    assert emmclab_json("apps", "run", path, "--json", *NEW)["app"]["program"] == "notes"
+    command: Any = typer.main.get_command(application())
+    options = {name for one in command.commands["apps"].params for name in one.opts}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", guide))
+    assert named and named <= options
+    steps = {
+        name
+        for row in re.findall(r"^\| (`[^|]*`) \|", guide, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    known = emmclab_json("apps", "schema")["$defs"]["Step"]["oneOf"]
+    assert steps == {key for step in known for key in step["properties"]}
