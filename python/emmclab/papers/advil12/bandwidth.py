@@ -202,7 +202,7 @@ def _bandwidths(device: str, settings: str, page_kb: int, block_kb: int) -> list
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Table II: sequential reads over sequential writes by clustered blocks; those writes over random ones of 4 KB."""
+    """Table II: sequential reads over writes by clustered blocks; those writes over random ones of 4 KB."""
     run = results.run("advil", input="RandomWrite")
     settings = json.dumps(run["settings"])
     devices = [(run["device"], settings), (run["options"]["second"], "{}")]

@@ -99,7 +99,7 @@ def published_rates() -> dict[tuple[str, int], float]:
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Table II: sequential reads over sequential writes by clustered blocks; those writes over random ones of 4 KB."""
+    """Table II: sequential reads over writes by clustered blocks; those writes over random ones of 4 KB."""
     found, paper = rates(results), published_rates()
     write = found["read", 4096] / found["write", 4096]
     random = found["write", 4096] / found["randwrite", 4]
