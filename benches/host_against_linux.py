@@ -1,32 +1,78 @@
-"""The host model against Linux: block requests of the recorded applications, by role.
+"""The host model against Linux: block requests by role, of applications and of small programs.
 
 Each application of scripts/journal_workloads.py runs once more under strace; its file operations go to the host model, and the counts
-of requests and sectors, by role, are compared with those of the bundled recording of the same application on ext4.
+of requests and sectors, by role, are compared with those of the bundled recording of the same application on ext4. The programs of
+this file are recorded on ext4 on a served device as they run (root, FUSE, loop).
 
     python benches/host_against_linux.py [NAME...]
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
+import random
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from pyarrow import parquet
+
+import emmclab
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from journal_workloads import WORKLOADS  # noqa: E402
+from record_journal import _as_asked  # noqa: E402
+
+#: Programs that are recorded as they run: what is there beforehand, and what is recorded, as operations of the model.
+_PROGRAMS = {
+    "append-fdatasync": (["create 0"], [f"{op}" for at in range(200) for op in (f"write 0 {256 * at} 256", "fdatasync 0")]),
+    "overwrite-fsync": (
+        ["create 0", f"write 0 0 {8 << 20}", "fsync 0"],
+        [op for at in range(200) for op in (f"write 0 {4096 * (at * 7919 % 2048)} 4096", "pause 10", "fsync 0")],
+    ),
+    "overwrite-buffered": (
+        ["create 0", f"write 0 0 {32 << 20}", "fsync 0"],
+        [f"write 0 {4096 * (at * 7919 % 8192)} 4096" for at in range(2000)] + ["fsync 0"],
+    ),
+    "copy-buffered": ([], [op for at in range(8) for op in (f"create {at}", f"write {at} 0 {4 << 20}", f"close {at}")] + ["sync"]),
+    "read-in-order": (["create 0", f"write 0 0 {8 << 20}", "fsync 0"], [f"read 0 {4096 * at} 4096" for at in range(2048)]),
+    "read-at-random": (
+        ["create 0", f"write 0 0 {8 << 20}", "fsync 0"],
+        [f"read 0 {4096 * (at * 7919 % 2048)} 4096" for at in range(300)],
+    ),
+    "replace-by-rename": (
+        [],
+        [
+            op
+            for at in range(100)
+            for op in ("create 0", "write 0 0 6000", "fsync 0", "close 0", "rename 0 1", "folder 0")
+        ],
+    ),
+    "create-unlink-sync": (
+        [],
+        [op for at in range(60) for op in (f"create {at}", f"write {at} 0 20000", f"close {at}")]
+        + ["sync"]
+        + [f"unlink {at}" for at in range(60)]
+        + ["sync"],
+    ),
+}
 
 _CALLS = (
     "openat,creat,read,pread64,write,pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,rename,renameat,"
     "renameat2,close,lseek,syncfs,fallocate,dup,mkdir"
 )
 _SECTORS = 16 << 21
+_MKFS = (
+    'mkfs.ext4 -q -F -J size=128 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$EMMCLAB_DEVICE" 16G'
+)
 _LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+)")
 
 
@@ -143,10 +189,71 @@ def operations(name: str, work: Path) -> list[str]:
     return recording.lines
 
 
-def modelled(lines: list[str]) -> dict[str, tuple[int, int]]:
+def perform(lines: list[str], folder: Path) -> None:
+    """Do on a file system what the operations of a program say."""
+    opened: dict[int, int] = {}
+    for line in lines:
+        word, *numbers = line.split()
+        first, *rest = [int(number) for number in numbers] or [0]
+        path = folder / f"file-{first:04}"
+        if word == "create":
+            opened[first] = os.open(path, os.O_RDWR | os.O_CREAT)
+        elif word == "write":
+            os.pwrite(opened[first], random.Random(rest[0]).randbytes(rest[1]), rest[0])
+        elif word == "read":
+            os.pread(opened[first], rest[1], rest[0])
+        elif word == "fsync":
+            os.fsync(opened[first])
+        elif word == "fdatasync":
+            os.fdatasync(opened[first])
+        elif word == "close":
+            os.close(opened.pop(first))
+        elif word == "unlink":
+            path.unlink()
+        elif word == "rename":
+            path.rename(folder / f"file-{rest[0]:04}")
+        elif word == "pause":
+            time.sleep(first / 1000)
+        elif word in {"folder", "sync"}:
+            descriptor = os.open(folder, os.O_RDONLY)
+            (os.fsync if word == "folder" else lambda one: ctypes.CDLL(None).syncfs(one))(descriptor)
+            os.close(descriptor)
+    for descriptor in opened.values():
+        os.close(descriptor)
+
+
+def _readahead_kb() -> int:
+    """The window of read-ahead that this kernel gives a loop device."""
+    return int(next(Path("/sys/block").glob("loop*/queue/read_ahead_kb")).read_text())
+
+
+def live(name: str) -> dict[str, tuple[int, int]]:
+    """Requests and sectors by role that Linux sends for a program, mounted in between as the model is not."""
+    before, after = _PROGRAMS[name]
+    files = {line.split()[1] for line in before if line.startswith("create")}
+    with TemporaryDirectory() as work:
+        record, mount = Path(work) / "all.parquet", Path(work) / "mount"
+        with emmclab.serve("emmc51-cache", loop=True, clock="free", record=record, dirty_bytes=200 << 20) as disk:
+            disk.run(["sh", "-c", _MKFS])
+            disk.mount(mount, options="noatime,noauto_da_alloc")
+            perform(before, mount)
+            disk.unmount()
+            disk.mount(mount, options="noatime,noauto_da_alloc")
+            start = disk.result()["requests.total"]
+            reopened = [f"create {number}" for number in sorted(files)]
+            perform(reopened + after, mount)
+            os.sync()
+            end = disk.result()["requests.total"]
+            disk.unmount()
+        # A loop device has no FUA: flush, commit block, flush stand for one write with preflush and FUA.
+        asked, _ = _as_asked(parquet.read_table(record).to_pylist()[start:end])
+        return counts(asked)
+
+
+def modelled(lines: list[str], *options: str) -> dict[str, tuple[int, int]]:
     """Requests and sectors by role that the model sends."""
     command = ["cargo", "run", "--release", "-q", "-p", "emmclab-host", "--example", "host_files", "--"]
-    command += ["play", "linux-6", "ext4", str(_SECTORS)]
+    command += ["play", "linux-6", "ext4", str(_SECTORS), *options]
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -159,9 +266,14 @@ def recorded(name: str) -> dict[str, tuple[int, int]]:
     rows = parquet.read_table(ROOT / f"python/emmclab/data/annotated/{name}.parquet").to_pylist()
     first = next(at for at, row in enumerate(rows) if row["role"] and "data" in row["role"])
     last = max(at for at, row in enumerate(rows) if row["role"] and "commit" in row["role"])
+    return counts(rows[first : last + 1])
+
+
+def counts(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Requests and sectors by role."""
     requests: Counter[str] = Counter()
     sectors: Counter[str] = Counter()
-    for row in rows[first : last + 1]:
+    for row in rows:
         roles = row["role"] or [row["op"]]
         lengths = row["role_sectors"] if row["role"] else [row["sectors"]]
         for role in set(roles):
@@ -177,11 +289,20 @@ def recorded(name: str) -> dict[str, tuple[int, int]]:
 def main() -> None:
     """Print the table."""
     print(f"{'application':16} {'role':20} {'requests':>10} {'model':>8} {'KB':>10} {'model':>10}   deviation %")
-    for name in sys.argv[1:] or WORKLOADS:
-        with TemporaryDirectory() as work:
-            lines = operations(name, Path(work))
-        Path(f"/tmp/{name}.ops").write_text("\n".join(lines))
-        ours, theirs = modelled(lines), recorded(name)
+    for name in sys.argv[1:] or [*WORKLOADS, *_PROGRAMS]:
+        if name in _PROGRAMS:
+            before, after = _PROGRAMS[name]
+            lines = [f"file {number} 0" for number in range(100)]
+            # What was written before lies on the device, and not in memory.
+            lines += [f"preload {line.split()[1]} {line.split()[3]}" for line in before if line.startswith("write")]
+            if before and not any(line.startswith("write") for line in before):
+                lines += ["preload 0 0"]
+            lines += ["mark", *(["create 0"] if before else []), *after, "sync"]
+            waits = [line.replace("pause", "wait") for line in lines]
+            ours, theirs = modelled(waits, f"readahead_kb={_readahead_kb()}"), live(name)
+        else:
+            with TemporaryDirectory() as work:
+                ours, theirs = modelled(operations(name, Path(work))), recorded(name)
         for role in sorted(ours | theirs):
             (a, b), (c, d) = theirs.get(role, (0, 0)), ours.get(role, (0, 0))
             off = f"{100 * (c / a - 1):+.1f} {100 * (d / b - 1) if b else 0:+.1f}" if a else "none recorded"
