@@ -34,43 +34,7 @@ _LARGE = [f"write 0 0 {8 << 20}"]
 
 
 def _each(count: int, *operations: str) -> list[str]:
-    """The operations for each number `{n}`; `{b}` and `{r}` are pages in order and at random, `{s}` small steps."""
-    places = [{"n": n, "b": 4096 * n, "r": 4096 * (n * 7919 % 2048), "s": 256 * n} for n in range(count)]
-    return [one.format(**place) for place in places for one in operations]
-
-
-#: Programs that are recorded as they run: what lies on the device beforehand, and what they do.
-_PROGRAMS = {
-    "append-fdatasync": (["write 0 0 0"], _each(200, "write 0 {s} 256", "fdatasync 0")),
-    "overwrite-fsync": (_LARGE, _each(200, "write 0 {r} 4096", "wait 10", "fsync 0")),
-    "overwrite-buffered": (_LARGE, [*_each(1_000, "write 0 {r} 4096"), "fsync 0"]),
-    "copy-buffered": ([], [*_each(8, "create {n}", f"write {{n}} 0 {4 << 20}", "close {n}"), "sync"]),
-    "read-in-order": (_LARGE, _each(2_048, "read 0 {b} 4096")),
-    "read-at-random": (_LARGE, _each(300, "read 0 {r} 4096")),
-    "replace-by-rename": (
-        [],
-        _each(100, "create 0", "write 0 0 6000", "fsync 0", "close 0", "rename 0 1", "folder 0"),
-    ),
-    "create-unlink-sync": (
-        [],
-        [
-            *_each(60, "create {n}", "write {n} 0 20000", "close {n}"),
-            "sync",
-            *_each(60, "unlink {n}"),
-            "sync",
-        ],
-    ),
-}
-
-_CALLS = (
-    "openat,creat,read,pread64,write,pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,rename,renameat,"
-    "renameat2,close,lseek,syncfs,fallocate,dup,mkdir"
-)
-_LARGE = [f"write 0 0 {8 << 20}"]
-
-
-def _each(count: int, *operations: str) -> list[str]:
-    """The operations for each number `{n}`; `{b}` and `{r}` are pages in order and at random, `{s}` small steps."""
+    """The operations for each number `{n}`; `{b}`, `{r}`, `{s}`: pages in order, at random, small steps."""
     places = [{"n": n, "b": 4096 * n, "r": 4096 * (n * 7919 % 2048), "s": 256 * n} for n in range(count)]
     return [one.format(**place) for place in places for one in operations]
 
