@@ -200,14 +200,6 @@ impl Device {
         self.take(host, now);
     }
 
-    /// Whether a write of this sector is under way.
-    pub fn is_writing(&self, sector: u64) -> bool {
-        self.under_way.iter().any(|one| {
-            let asked = &one.request.request;
-            asked.op == Op::Write && (asked.sector.0..asked.end().0).contains(&sector)
-        })
-    }
-
     /// Whether a durable write of this page was issued at `event` or later.
     pub fn is_durable_since(&self, sector: u64, event: u64) -> bool {
         self.pages.get(&(sector / 8)).and_then(|page| page.durable).is_some_and(|issued| issued >= event)
