@@ -50,6 +50,7 @@ pub(super) struct Ext4 {
     used: u64,
     reserved: u64,
     inodes: Vec<GroupInodes>,
+    free_inodes: u64,
     files: Vec<File>,
     folders: Folders,
     /// Groups in which nothing was allocated since the mount.
@@ -88,6 +89,8 @@ impl Ext4 {
             used: layout.blocks - free.len(),
             free,
             reserved: 0,
+            // Some are kept for folders, which exist beforehand.
+            free_inodes: layout.groups * (layout.inodes_per_group - FIRST_INODES) * 15 / 16,
             inodes,
             files: Vec::new(),
             folders: Folders::new(root),
@@ -118,6 +121,7 @@ impl Ext4 {
     fn take_inode(&mut self, folder: FolderId, inode: u32) {
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].take();
+        self.free_inodes -= 1;
         *self.file(inode) = File::new(group, index);
     }
 
@@ -278,6 +282,7 @@ impl Filesystem for Ext4 {
         self.log(core, self.layout.inode_bitmap(group), Role::InodeBitmap);
         self.log_descriptor(core, group);
         self.inodes[group as usize].free(index);
+        self.free_inodes += 1;
         self.journal.forget_file(inode);
         Step::Done
     }
@@ -434,6 +439,10 @@ impl Filesystem for Ext4 {
     fn free_pages(&self) -> u64 {
         // A hundredth is left for folders and extent trees.
         (self.layout.blocks - self.layout.blocks / 100).saturating_sub(self.used + self.reserved)
+    }
+
+    fn free_files(&self) -> u64 {
+        self.free_inodes
     }
 
     fn set_aside(&mut self, pages: i64) {
