@@ -281,7 +281,11 @@ impl Lfs {
         match part {
             0 => {
                 let nodes = self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64;
-                if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
+                if nodes >= self.segment_pages {
+                    // A checkpoint writes them, so that no room has to be kept for them.
+                    self.await_checkpoint(core, task);
+                    core.tasks[task].part = 0;
+                } else if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
                     self.cleaner = None;
                     for waiter in self.waiting_for_room.drain(..) {
                         core.tasks.arrived(waiter, None);

@@ -99,6 +99,11 @@ pub(crate) trait Filesystem {
     /// Pages that fit beside those that space is set aside for.
     fn free_pages(&self) -> u64;
 
+    /// Files that can still be made.
+    fn free_files(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Sets space aside for so many pages, or gives it back where it is negative.
     fn set_aside(&mut self, pages: i64);
 

@@ -71,6 +71,8 @@ pub(super) struct Segments {
     files: Vec<File>,
     own: Vec<File>,
     live: u64,
+    /// Whether cleaning found nothing to gain since the last segment was emptied.
+    exhausted: bool,
     /// The segment that is being cleaned, and what was alive in it.
     victim: Option<u32>,
     moving: Vec<(u64, Owner)>,
@@ -108,6 +110,7 @@ impl Segments {
             files: Vec::new(),
             own: Vec::new(),
             live: 0,
+            exhausted: false,
             victim: None,
             moving: Vec::new(),
         })
@@ -126,7 +129,7 @@ impl Segments {
 
     /// Whether a turn of write-back, with so many nodes, finds free segments.
     pub fn has_free(&self, nodes: u64) -> bool {
-        self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
+        self.exhausted || self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
     }
 
     fn file(&mut self, inode: u32) -> &mut File {
@@ -255,6 +258,7 @@ impl Segments {
         };
         let candidates = self.all.iter().enumerate().filter(|(_, segment)| full(segment));
         let Some((victim, _)) = candidates.min_by_key(|(at, segment)| (segment.live, *at)) else {
+            self.exhausted = true;
             return false;
         };
         self.victim = Some(victim as u32);
@@ -313,6 +317,7 @@ impl Segments {
                 && !segment.retired
             {
                 segment.retired = true;
+                self.exhausted = false;
                 retired.push((self.sector(at as u64 * self.pages), (self.pages * PAGE_SECTORS) as u32));
             }
         }

@@ -89,6 +89,7 @@ impl Host {
         }
         let mount = usize::from(name.spec.mount.0);
         self.check_room(mount, bytes.div_ceil(PAGE_BYTES))?;
+        self.check_files(mount)?;
         let inode = self.core.cache.add_inode(name.spec.mount.0, name.spec.folder, name.spec.class);
         let pages = bytes.div_ceil(PAGE_BYTES);
         self.core.cache.inode_mut(inode).end = bytes;
@@ -272,6 +273,15 @@ impl Host {
             waited: task.waited(),
             requests: from..self.finished.requests.len() as u32,
         });
+    }
+
+    fn check_files(&self, mount: usize) -> Result<()> {
+        // Each caller may be making one.
+        if self.mounts[mount].free_files() > self.busy.len() as u64 {
+            return Ok(());
+        }
+        let problem = format!("no space: mount {mount} has no inode left");
+        Err(Error::new(Kind::Value, problem).hint("use a larger partition, or fewer files"))
     }
 
     fn check_room(&self, mount: usize, pages: u64) -> Result<()> {

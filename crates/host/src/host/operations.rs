@@ -48,6 +48,7 @@ impl Host {
                         .hint("close it before its path is used again")),
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
+                        self.check_files(usize::from(name.spec.mount.0))?;
                         Ok(Prepared { makes: true, ..of(NONE) })
                     }
                     None => self.names.inode(file).map(of),

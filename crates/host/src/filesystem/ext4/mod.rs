@@ -50,10 +50,13 @@ pub(super) struct Ext4 {
     used: u64,
     reserved: u64,
     inodes: Vec<GroupInodes>,
+    free_inodes: u64,
     files: Vec<File>,
     folders: Folders,
     /// Groups in which nothing was allocated since the mount.
     fresh: Vec<bool>,
+    /// Groups in which something was ever allocated; the bitmap of others needs no read (`uninit_bg`).
+    touched: Vec<bool>,
     /// The group of the last allocation.
     last_group: u64,
     /// Runs for small files, by flex group.
@@ -86,9 +89,12 @@ impl Ext4 {
             used: layout.blocks - free.len(),
             free,
             reserved: 0,
+            // Some are kept for folders, which exist beforehand.
+            free_inodes: layout.groups * (layout.inodes_per_group - FIRST_INODES) * 15 / 16,
             inodes,
             files: Vec::new(),
             folders: Folders::new(root),
+            touched: vec![false; layout.groups as usize],
             last_group: 0,
             fresh: vec![true; layout.groups as usize],
             shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
@@ -115,6 +121,7 @@ impl Ext4 {
     fn take_inode(&mut self, folder: FolderId, inode: u32) {
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].take();
+        self.free_inodes -= 1;
         *self.file(inode) = File::new(group, index);
     }
 
@@ -219,6 +226,12 @@ impl Filesystem for Ext4 {
         self.open_folder(folder);
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].peek();
+        if self.inodes[group as usize].is_untouched() {
+            self.buffers.add(self.layout.inode_bitmap(group), Role::InodeBitmap);
+        }
+        if self.inodes[group as usize].is_alone(index) {
+            self.buffers.add(self.layout.inode_block(group, index), Role::InodeTable);
+        }
         let blocks = [
             self.folders.leaf(folder, inode),
             self.folder_block(folder),
@@ -269,6 +282,7 @@ impl Filesystem for Ext4 {
         self.log(core, self.layout.inode_bitmap(group), Role::InodeBitmap);
         self.log_descriptor(core, group);
         self.inodes[group as usize].free(index);
+        self.free_inodes += 1;
         self.journal.forget_file(inode);
         Step::Done
     }
@@ -358,6 +372,9 @@ impl Filesystem for Ext4 {
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         let Some(page) = core.cache.next_delayed(inode) else { return Step::Done };
         let group = Layout::group_of(self.goal(inode, u64::from(page)));
+        if !self.touched[group as usize] {
+            self.buffers.add(self.layout.block_bitmap(group), Role::BlockBitmap);
+        }
         let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
             return Step::Wait(Wait::Journal);
@@ -422,6 +439,10 @@ impl Filesystem for Ext4 {
     fn free_pages(&self) -> u64 {
         // A hundredth is left for folders and extent trees.
         (self.layout.blocks - self.layout.blocks / 100).saturating_sub(self.used + self.reserved)
+    }
+
+    fn free_files(&self) -> u64 {
+        self.free_inodes
     }
 
     fn set_aside(&mut self, pages: i64) {
