@@ -1,32 +1,71 @@
-"""The host model against Linux: block requests of the recorded applications, by role.
+"""The host model against Linux: block requests by role, of applications and of small programs.
 
-Each application of scripts/journal_workloads.py runs once more under strace; its file operations go to the host model, and the counts
-of requests and sectors, by role, are compared with those of the bundled recording of the same application on ext4.
+Each application of scripts/journal_workloads.py runs once more under strace. Its file operations go to the
+host model, and the counts of requests and sectors, by role, are compared with those of the bundled recording
+of the same application on ext4. The programs of this file are recorded on a served device as they run.
+Needs strace; the programs need root, FUSE and loop devices.
 
     python benches/host_against_linux.py [NAME...]
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from pyarrow import parquet
+
+import emmclab
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from journal_workloads import WORKLOADS  # noqa: E402
+from record_journal import _DEVICE, _DIRTY_BYTES, _MKFS, _MOUNT, _SIZE_GB, _as_asked  # noqa: E402
+
+_LARGE = [f"write 0 0 {8 << 20}"]
+
+
+def _each(count: int, *operations: str) -> list[str]:
+    """The operations for each number `{n}`; `{b}`, `{r}`, `{s}`: pages in order, at random, small steps."""
+    places = [{"n": n, "b": 4096 * n, "r": 4096 * (n * 7919 % 2048), "s": 256 * n} for n in range(count)]
+    return [one.format(**place) for place in places for one in operations]
+
+
+#: Programs that are recorded as they run: what lies on the device beforehand, and what they do.
+_PROGRAMS = {
+    "append-fdatasync": (["write 0 0 0"], _each(200, "write 0 {s} 256", "fdatasync 0")),
+    "overwrite-fsync": (_LARGE, _each(200, "write 0 {r} 4096", "wait 10", "fsync 0")),
+    "overwrite-buffered": (_LARGE, [*_each(1_000, "write 0 {r} 4096"), "fsync 0"]),
+    "copy-buffered": ([], [*_each(8, "create {n}", f"write {{n}} 0 {4 << 20}", "close {n}"), "sync"]),
+    "read-in-order": (_LARGE, _each(2_048, "read 0 {b} 4096")),
+    "read-at-random": (_LARGE, _each(300, "read 0 {r} 4096")),
+    "replace-by-rename": (
+        [],
+        _each(100, "create 0", "write 0 0 6000", "fsync 0", "close 0", "rename 0 1", "folder 0"),
+    ),
+    "create-unlink-sync": (
+        [],
+        [
+            *_each(60, "create {n}", "write {n} 0 20000", "close {n}"),
+            "sync",
+            *_each(60, "unlink {n}"),
+            "sync",
+        ],
+    ),
+}
 
 _CALLS = (
     "openat,creat,read,pread64,write,pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,rename,renameat,"
     "renameat2,close,lseek,syncfs,fallocate,dup,mkdir"
 )
-_SECTORS = 16 << 21
 _LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+)")
 
 
@@ -83,7 +122,7 @@ class Recording:
                 self.exists.discard(path)
         elif name.startswith("rename"):
             old, new = self.inside(strings[0]), self.inside(strings[1])
-            if old in self.files:
+            if old is not None and new is not None and old in self.files:
                 self.lines.append(f"rename {self.file(old)} {self.file(new)}")
                 self.exists.discard(old)
                 self.exists.add(new)
@@ -131,7 +170,9 @@ def operations(name: str, work: Path) -> list[str]:
     for step in ("prepare", "run"):
         log = work / f"{step}.strace"
         program = [sys.executable, str(ROOT / "scripts/journal_workloads.py"), step, name, str(folder)]
-        subprocess.run(["strace", "-f", "-s", "200", "-o", log, "-e", f"trace={_CALLS}", *program], check=True)
+        subprocess.run(
+            ["strace", "-f", "-s", "200", "-o", log, "-e", f"trace={_CALLS}", *program], check=True
+        )
         calls = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
         process = next(call[1] for call in calls if call)
         for call in calls:
@@ -143,11 +184,73 @@ def operations(name: str, work: Path) -> list[str]:
     return recording.lines
 
 
-def modelled(lines: list[str]) -> dict[str, tuple[int, int]]:
+def perform(lines: list[str], folder: Path) -> None:
+    """Do on a file system what the operations of a program say."""
+    opened: dict[int, int] = {}
+    for line in lines:
+        word, *numbers = line.split()
+        first, *rest = [int(number) for number in numbers] or [0]
+        path = folder / f"file-{first:04}"
+        if word == "create":
+            opened[first] = os.open(path, os.O_RDWR | os.O_CREAT)
+        elif word == "write":
+            os.pwrite(opened[first], bytes([rest[0] // 4096 % 251]) * rest[1], rest[0])
+        elif word == "read":
+            os.pread(opened[first], rest[1], rest[0])
+        elif word in {"fsync", "fdatasync"}:
+            getattr(os, word)(opened[first])
+        elif word == "close":
+            os.close(opened.pop(first))
+        elif word == "unlink":
+            path.unlink()
+        elif word == "rename":
+            path.rename(folder / f"file-{rest[0]:04}")
+        elif word == "wait":
+            time.sleep(first / 1000)
+        elif word == "sync":
+            subprocess.run(["sync", "--file-system", folder], check=True)
+        elif word == "folder":
+            descriptor = os.open(folder, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    for descriptor in opened.values():
+        os.close(descriptor)
+
+
+def live(name: str) -> dict[str, tuple[int, int]]:
+    """Requests and sectors by role that Linux sends for a program, on a file system mounted for it."""
+    before, after = _PROGRAMS[name]
+    made = ["create 0"] if before else []
+    with TemporaryDirectory() as work:
+        record, mount = Path(work) / "all.parquet", Path(work) / "mount"
+        options = {"clock": "free", "record": record, "dirty_bytes": _DIRTY_BYTES}
+        with emmclab.serve(_DEVICE, loop=True, **options) as disk:
+            disk.run(["sh", "-c", _MKFS])
+            disk.mount(mount, options=_MOUNT)
+            perform([*made, *before], mount)
+            disk.unmount()
+            disk.mount(mount, options=_MOUNT)
+            start = disk.result()["requests.total"]
+            perform([*made, *after, "sync"], mount)
+            end = disk.result()["requests.total"]
+            disk.unmount()
+        # A loop device has no FUA: flush, commit block, flush stand for one write with preflush and FUA.
+        asked, _ = _as_asked(parquet.read_table(record).to_pylist()[start:end])
+        return counts(asked)
+
+
+def _readahead_kb() -> int:
+    """The window of read-ahead that this kernel gives a loop device."""
+    return int(next(Path("/sys/block").glob("loop*/queue/read_ahead_kb")).read_text())
+
+
+def modelled(lines: list[str], *options: str) -> dict[str, tuple[int, int]]:
     """Requests and sectors by role that the model sends."""
     command = ["cargo", "run", "--release", "-q", "-p", "emmclab-host", "--example", "host_files", "--"]
-    command += ["play", "linux-6", "ext4", str(_SECTORS)]
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=False)
+    command += ["play", "linux-6", "ext4", str(_SIZE_GB << 21), *options]
+    done = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     rows = (line.split() for line in done.stdout.splitlines())
@@ -159,9 +262,14 @@ def recorded(name: str) -> dict[str, tuple[int, int]]:
     rows = parquet.read_table(ROOT / f"python/emmclab/data/annotated/{name}.parquet").to_pylist()
     first = next(at for at, row in enumerate(rows) if row["role"] and "data" in row["role"])
     last = max(at for at, row in enumerate(rows) if row["role"] and "commit" in row["role"])
+    return counts(rows[first : last + 1])
+
+
+def counts(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Requests and sectors by role."""
     requests: Counter[str] = Counter()
     sectors: Counter[str] = Counter()
-    for row in rows[first : last + 1]:
+    for row in rows:
         roles = row["role"] or [row["op"]]
         lengths = row["role_sectors"] if row["role"] else [row["sectors"]]
         for role in set(roles):
@@ -174,18 +282,28 @@ def recorded(name: str) -> dict[str, tuple[int, int]]:
     return {role: (requests[role], sectors[role]) for role in requests}
 
 
+def compared(name: str) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
+    """Requests and sectors by role, of Linux and of the model."""
+    if name not in _PROGRAMS:
+        with TemporaryDirectory() as work:
+            return recorded(name), modelled(operations(name, Path(work)))
+    before, after = _PROGRAMS[name]
+    lines = [f"file {number} 0" for number in range(100)]
+    # What was written before lies on the device, and not in memory.
+    lines += [f"preload {line.split()[1]} {line.split()[3]}" for line in before]
+    lines += ["mark", *(["create 0"] if before else []), *after, "sync"]
+    return live(name), modelled(lines, f"readahead_kb={_readahead_kb()}")
+
+
 def main() -> None:
     """Print the table."""
-    print(f"{'application':16} {'role':20} {'requests':>10} {'model':>8} {'KB':>10} {'model':>10}   deviation %")
-    for name in sys.argv[1:] or WORKLOADS:
-        with TemporaryDirectory() as work:
-            lines = operations(name, Path(work))
-        Path(f"/tmp/{name}.ops").write_text("\n".join(lines))
-        ours, theirs = modelled(lines), recorded(name)
+    print(f"{'program':18} {'role':20} {'requests':>9} {'model':>7} {'KB':>8} {'model':>8}  deviation %")
+    for name in sys.argv[1:] or [*WORKLOADS, *_PROGRAMS]:
+        theirs, ours = compared(name)
         for role in sorted(ours | theirs):
             (a, b), (c, d) = theirs.get(role, (0, 0)), ours.get(role, (0, 0))
             off = f"{100 * (c / a - 1):+.1f} {100 * (d / b - 1) if b else 0:+.1f}" if a else "none recorded"
-            print(f"{name:16} {role:20} {a:10} {c:8} {b / 2:10.0f} {d / 2:10.0f}   {off}")
+            print(f"{name:18} {role:20} {a:9} {c:7} {b / 2:8.0f} {d / 2:8.0f}  {off}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 //! What the host model sends to a device for a list of file operations, by role, and how fast it is.
 //!
 //! ```text
-//! cargo run --release -p emmclab-host --example host_files -- play ERA FILESYSTEM SECTORS [all] < OPERATIONS
+//! cargo run --release -p emmclab-host --example host_files -- play ERA FILESYSTEM SECTORS [readahead_kb=KB] [all] < OPERATIONS
 //! cargo run --release -p emmclab-host --example host_files -- speed
 //! ```
 //!
@@ -157,7 +157,11 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let journal_mb = (filesystem == FilesystemKind::Ext4).then_some(128);
     let options = MountOptions { journal_mb, ..MountOptions::default() };
     let mount = Mount { filesystem, first_sector: 0, sectors: sectors.parse()?, options };
-    let mut run = Run::new(HostConfig::era(era)?, mount)?;
+    let mut config = HostConfig::era(era)?;
+    if let Some(kb) = rest.iter().find_map(|one| one.strip_prefix("readahead_kb=")) {
+        config.readahead_kb = kb.parse()?;
+    }
+    let mut run = Run::new(config, mount)?;
     run.print = rest.iter().any(|one| one == "all");
     for line in std::io::stdin().lock().lines() {
         let line = line?;

@@ -87,6 +87,8 @@ fn mounts(kind: FilesystemKind) -> Vec<Mount> {
 struct Known {
     /// By page: when its last write that has ended began, and when it ended.
     written: BTreeMap<u64, (u64, u64)>,
+    /// By page: where it was seen.
+    places: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 struct Model {
@@ -192,6 +194,13 @@ impl Model {
     /// Looks at the operations that ended.
     fn look(&mut self) {
         let ended = self.bench.device.events;
+        for (file, known) in self.files.iter_mut().filter(|_| self.moves) {
+            for extent in self.bench.host.extents(*file) {
+                for step in 0..extent.pages {
+                    known.places.entry(extent.page + step).or_default().insert(extent.sector + 8 * step);
+                }
+            }
+        }
         while self.seen < self.bench.finished.len() {
             let caller = self.bench.finished[self.seen].caller;
             self.seen += 1;
@@ -252,11 +261,12 @@ impl Model {
                 continue;
             }
             let place = places.get(page);
-            // A log writes a page that changed once more elsewhere; until that is complete, the old place counts.
-            if self.moves && place.is_some_and(|sector| self.bench.device.is_writing(*sector)) {
-                continue;
-            }
-            let durable = place.is_some_and(|sector| self.bench.device.is_durable_since(*sector, *event));
+            // A log writes a page that changed once more elsewhere; until that is durable, an older place counts.
+            let older = known.places.get(page).filter(|_| self.moves).into_iter().flatten();
+            let durable = place
+                .into_iter()
+                .chain(older)
+                .any(|sector| self.bench.device.is_durable_since(*sector, *event));
             assert!(durable, "page {page} of {file:?} is not durable at {place:?}");
         }
     }

@@ -53,7 +53,8 @@ struct Entry {
 
 /// A request that is complete.
 pub(crate) struct Completed {
-    pub id: BlockRequestId,
+    /// Its number; `None` where it was no command.
+    id: Option<BlockRequestId>,
     bio: u32,
 }
 
@@ -417,7 +418,7 @@ impl Queue {
     /// Takes a drain without a command that is through.
     pub fn drained(&mut self, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
         let request = self.drained.pop()?;
-        Some(self.take_off(request, tasks, now))
+        Some(Completed { id: None, ..self.take_off(request, tasks, now) })
     }
 
     fn take_off(&mut self, request: u32, tasks: &mut Tasks, now: Nanos) -> Completed {
@@ -434,7 +435,7 @@ impl Queue {
                 tasks.arrived(task, None);
             }
         }
-        Completed { id, bio }
+        Completed { id: Some(id), bio }
     }
 
     /// The next bio of a request that is complete; its waiters are told.
@@ -447,7 +448,7 @@ impl Queue {
         completed.bio = bio.next;
         bio.generation = bio.generation.wrapping_add(1);
         for task in bio.waiters.drain(..) {
-            tasks.arrived(task, Some(completed.id));
+            tasks.arrived(task, completed.id);
         }
         self.free_bios.push(slot);
         Some(bio.asked)

@@ -20,8 +20,9 @@ pub(crate) struct Window {
 }
 
 impl ReadAhead {
-    /// The window for a page that is missing, of which `asked` pages are wanted. `most` pages make the largest window.
-    pub fn missing(&mut self, page: u64, asked: u64, most: u64) -> Window {
+    /// The window for a page that is missing, of which `asked` pages are wanted and `history` ones right before it are in memory. `most`
+    /// pages make the largest window.
+    pub fn missing(&mut self, page: u64, asked: u64, history: u64, most: u64) -> Window {
         let sequential =
             page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
         let expected =
@@ -30,8 +31,14 @@ impl ReadAhead {
             return self.next(most);
         }
         if !sequential && asked <= most {
-            // A page at random: nothing is known of what follows.
-            return Window { first: page, pages: asked.max(1), marker: None };
+            if history <= asked {
+                // A page at random: nothing is known of what follows.
+                return Window { first: page, pages: asked.max(1), marker: None };
+            }
+            // Others have read what lies before it; from the beginning of the file that is a stream.
+            let history = if history >= page { 2 * history } else { history };
+            (self.start, self.size, self.left) = (page, (history + asked).min(most).max(1), 1);
+            return self.window();
         }
         let size = initial(asked.max(1), most);
         (self.start, self.size) = (page, size);
@@ -39,8 +46,18 @@ impl ReadAhead {
         self.window()
     }
 
-    /// The next window, since the marker of the last one was reached.
-    pub fn next(&mut self, most: u64) -> Window {
+    /// The next window, since a marked page was reached. Where the mark is not that of the last window, since reads of several places take
+    /// turns, the window begins at the first page behind it that is missing.
+    pub fn marked(&mut self, page: u64, missing: u64, most: u64) -> Window {
+        if page == self.start + self.size - self.left {
+            return self.next(most);
+        }
+        (self.start, self.size) = (missing, grown(missing - page + 1, most));
+        self.left = self.size;
+        self.window()
+    }
+
+    fn next(&mut self, most: u64) -> Window {
         self.start += self.size;
         self.size = grown(self.size, most);
         self.left = self.size;
@@ -87,9 +104,14 @@ mod tests {
     #[test]
     fn windows_of_a_sequential_reader_grow_from_16_kb_to_the_largest() {
         let mut ahead = ReadAhead::default();
-        let first = ahead.missing(0, 1, 32);
+        let first = ahead.missing(0, 1, 0, 32);
         assert_eq!(first, Window { first: 0, pages: 4, marker: Some(1) });
-        let sizes: Vec<_> = (0..5).map(|_| ahead.next(32).pages).collect();
+        let (mut sizes, mut marker) = (Vec::new(), first.marker);
+        for _ in 0..5 {
+            let window = ahead.marked(marker.unwrap(), 0, 32);
+            sizes.push(window.pages);
+            marker = window.marker;
+        }
         assert_eq!(sizes, [8, 16, 32, 32, 32]);
     }
 
@@ -97,13 +119,29 @@ mod tests {
     fn a_page_at_random_is_read_alone() {
         let mut ahead = ReadAhead::default();
         ahead.used(3);
-        assert_eq!(ahead.missing(100, 2, 32), Window { first: 100, pages: 2, marker: None });
+        assert_eq!(ahead.missing(100, 2, 2, 32), Window { first: 100, pages: 2, marker: None });
+    }
+
+    #[test]
+    fn a_page_behind_others_in_memory_is_read_with_as_many_more() {
+        let mut ahead = ReadAhead::default();
+        ahead.used(3);
+        assert_eq!(ahead.missing(100, 1, 2, 32), Window { first: 100, pages: 3, marker: Some(102) });
+        ahead.used(500);
+        assert_eq!(ahead.missing(8, 1, 8, 32).pages, 17);
+    }
+
+    #[test]
+    fn a_mark_of_an_older_window_reads_on_behind_what_is_in_memory() {
+        let mut ahead = ReadAhead::default();
+        ahead.missing(0, 1, 0, 32);
+        assert_eq!(ahead.marked(100, 103, 32), Window { first: 103, pages: 8, marker: Some(103) });
     }
 
     #[test]
     fn without_read_ahead_a_window_has_what_was_asked() {
         let mut ahead = ReadAhead::default();
-        assert_eq!(ahead.missing(0, 1, 0).pages, 1);
-        assert_eq!(ahead.missing(9, 1, 0).pages, 1);
+        assert_eq!(ahead.missing(0, 1, 0, 0).pages, 1);
+        assert_eq!(ahead.missing(9, 1, 0, 0).pages, 1);
     }
 }

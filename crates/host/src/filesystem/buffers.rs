@@ -64,9 +64,9 @@ impl Buffers {
         false
     }
 
-    /// A new block, which needs no read.
+    /// A new block, or one whose contents are known without a read.
     pub fn add(&mut self, block: u64, role: Role) {
-        self.blocks.insert(block, Buffer::new(role));
+        self.blocks.entry(block).or_insert(Buffer::new(role));
     }
 
     /// A block was freed: whether a transaction had logged it.

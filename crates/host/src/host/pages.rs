@@ -26,8 +26,11 @@ impl Host {
             let awaited = self.core.tasks[task].part == 1;
             match self.core.cache.find(inode, page as u32) {
                 Found::Missing if !awaited => {
+                    let before = (0..page).rev().take(most as usize);
+                    let history =
+                        before.take_while(|one| self.core.cache.has(inode, *one as u32)).count() as u64;
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
-                    let window = ahead.missing(page, last - page, most);
+                    let window = ahead.missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
                     // The window that is expected next may lie behind a page that was evicted.
                     if !(window.first..window.first + window.pages).contains(&page) {
@@ -45,10 +48,13 @@ impl Host {
                     return Step::Wait(Wait::Read);
                 }
                 Found::Present(true) => {
-                    let window = self.core.cache.inode_mut(inode).ahead.next(most);
-                    self.read_window(inode, window.first, window.pages, Cause::ReadAhead);
-                    if let Some(marker) = window.marker {
-                        self.core.cache.mark(inode, marker as u32);
+                    let missing = |at: &u64| !self.core.cache.has(inode, *at as u32);
+                    if let Some(missing) = (page + 1..=page + most).find(missing) {
+                        let window = self.core.cache.inode_mut(inode).ahead.marked(page, missing, most);
+                        self.read_window(inode, window.first, window.pages, Cause::ReadAhead);
+                        if let Some(marker) = window.marker {
+                            self.core.cache.mark(inode, marker as u32);
+                        }
                     }
                 }
                 _ => {}

@@ -53,6 +53,8 @@ pub struct Device {
     /// Every command in the order of issue, for comparison.
     pub log: Vec<(Nanos, Op, u64, u32, u16)>,
     pub events: u64,
+    /// Numbers of all commands.
+    known: BTreeSet<BlockRequestId>,
     pub commits: u64,
     pub tails: u64,
 }
@@ -68,6 +70,7 @@ impl Device {
             transactions: vec![BTreeMap::new(); mounts.len()],
             log: Vec::new(),
             events: 0,
+            known: BTreeSet::new(),
             commits: 0,
             tails: 0,
         }
@@ -83,6 +86,7 @@ impl Device {
             let notes = requests.notes(request).to_vec();
             let command = Command { request: request.clone(), notes, issued: self.events, covers };
             self.check(&command);
+            assert!(self.known.insert(request.id), "a number is used once");
             let asked = &request.request;
             self.log.push((now, asked.op, asked.sector.0, asked.sectors, asked.flags.0));
             self.under_way.push(command);
@@ -200,14 +204,6 @@ impl Device {
         self.take(host, now);
     }
 
-    /// Whether a write of this sector is under way.
-    pub fn is_writing(&self, sector: u64) -> bool {
-        self.under_way.iter().any(|one| {
-            let asked = &one.request.request;
-            asked.op == Op::Write && (asked.sector.0..asked.end().0).contains(&sector)
-        })
-    }
-
     /// Whether a durable write of this page was issued at `event` or later.
     pub fn is_durable_since(&self, sector: u64, event: u64) -> bool {
         self.pages.get(&(sector / 8)).and_then(|page| page.durable).is_some_and(|issued| issued >= event)
@@ -272,6 +268,11 @@ impl Bench {
         for one in &finished.operations {
             assert_eq!(one.waited.total(), one.at - one.begun, "the parts add up");
             assert!(one.at <= self.now);
+            let requests = finished.requests(one);
+            assert!(
+                requests.iter().all(|id| self.device.known.contains(id)),
+                "the device had what was waited for"
+            );
             self.waited_for.push(finished.requests(one).to_vec());
             assert!(self.busy.remove(&one.caller), "an operation ends once");
             self.finished.push(one.clone());

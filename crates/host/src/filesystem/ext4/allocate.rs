@@ -8,7 +8,7 @@ use emmclab_base::{Ranges, Role};
 use crate::core::Core;
 
 use super::Ext4;
-use super::layout::{GROUP_BLOCKS, Layout};
+use super::layout::{GROUP_BLOCKS, INODES_PER_BLOCK, Layout};
 
 /// Files up to this many blocks share a run (`mb_stream_req`).
 const SMALL: u64 = 16;
@@ -41,6 +41,18 @@ impl GroupInodes {
     /// The one that is taken next.
     pub fn peek(&self) -> u64 {
         self.freed.first().copied().unwrap_or(self.next)
+    }
+
+    /// Whether the group never had an inode: then its bitmap needs no read.
+    pub fn is_untouched(&self) -> bool {
+        self.next == 0
+    }
+
+    /// Whether no other inode is in the block of this one: then the block needs no read.
+    pub fn is_alone(&self, index: u64) -> bool {
+        let first = index / INODES_PER_BLOCK * INODES_PER_BLOCK;
+        let mut used = first..(first + INODES_PER_BLOCK).min(self.next);
+        used.all(|one| one == index || self.freed.contains(&one))
     }
 
     pub fn take(&mut self) -> u64 {
@@ -210,6 +222,7 @@ impl Ext4 {
         assert!(run.from < run.to, "space was set aside for every page");
         let taken = run.to - run.from;
         self.last_group = Layout::group_of(run.from);
+        self.touched[self.last_group as usize] = true;
         self.used += taken;
         let file = &mut self.files[inode as usize];
         file.extents.set(page, page + taken, run.from as i64 - page as i64);

@@ -8,7 +8,8 @@ use crate::mount::Mount;
 pub(super) const GROUP_BLOCKS: u64 = 32_768;
 /// Groups whose bitmaps and inode tables lie together.
 pub(super) const FLEX: u64 = 16;
-const INODES_PER_BLOCK: u64 = 16;
+/// Inodes of 256 bytes in a block.
+pub(super) const INODES_PER_BLOCK: u64 = 16;
 /// Bytes of the file system for each inode.
 const INODE_RATIO: u64 = 16_384;
 const DESCRIPTORS_PER_BLOCK: u64 = 64;

@@ -54,6 +54,8 @@ pub(super) struct Ext4 {
     folders: Folders,
     /// Groups in which nothing was allocated since the mount.
     fresh: Vec<bool>,
+    /// Groups in which something was ever allocated; the bitmap of others needs no read (`uninit_bg`).
+    touched: Vec<bool>,
     /// The group of the last allocation.
     last_group: u64,
     /// Runs for small files, by flex group.
@@ -89,6 +91,7 @@ impl Ext4 {
             inodes,
             files: Vec::new(),
             folders: Folders::new(root),
+            touched: vec![false; layout.groups as usize],
             last_group: 0,
             fresh: vec![true; layout.groups as usize],
             shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
@@ -219,6 +222,12 @@ impl Filesystem for Ext4 {
         self.open_folder(folder);
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].peek();
+        if self.inodes[group as usize].is_untouched() {
+            self.buffers.add(self.layout.inode_bitmap(group), Role::InodeBitmap);
+        }
+        if self.inodes[group as usize].is_alone(index) {
+            self.buffers.add(self.layout.inode_block(group, index), Role::InodeTable);
+        }
         let blocks = [
             self.folders.leaf(folder, inode),
             self.folder_block(folder),
@@ -358,6 +367,9 @@ impl Filesystem for Ext4 {
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         let Some(page) = core.cache.next_delayed(inode) else { return Step::Done };
         let group = Layout::group_of(self.goal(inode, u64::from(page)));
+        if !self.touched[group as usize] {
+            self.buffers.add(self.layout.block_bitmap(group), Role::BlockBitmap);
+        }
         let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
             return Step::Wait(Wait::Journal);
