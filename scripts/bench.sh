@@ -34,6 +34,8 @@ printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
 printf '\n== The host above the device: operations on files, one core\n'
 run emmclab-host host_files speed
+printf '\n== Applications in closed loop: operations on files, one core\n'
+run emmclab-apps apps_speed
 printf '\n== Crash states of ext4: replay and lookup in memory, beside e2fsck\n'
 run emmclab-ext4 ext4_speed
 printf '\n== Power cuts: a log of 1 GB, then states judged in process, by e2fsck and by a mount\n'

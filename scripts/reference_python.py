@@ -10,7 +10,15 @@ from typing import Any
 
 #: Modules in the order of the page; the first holds what is imported with the package.
 MODULES = (
-    *("emmclab", "emmclab.workload", "emmclab.layers", "emmclab.study", "emmclab.advise", "emmclab.probe"),
+    *(
+        "emmclab",
+        "emmclab.workload",
+        "emmclab.layers",
+        "emmclab.apps",
+        "emmclab.study",
+        "emmclab.advise",
+        "emmclab.probe",
+    ),
     *(
         "emmclab.journal",
         "emmclab.claims",
