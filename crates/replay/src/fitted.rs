@@ -226,7 +226,8 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
         // One digit, 0.01 MB/s, is all that was printed of the slowest cards; their 2.6 writes a second follow from it.
         (iops.least, iops.most) = (per_mb * rate.least, per_mb * rate.most);
     }
-    let sequential = FAST12.figure(row, "seq_write_mb_s", ("sequential writes, 512 KB", "MB/s"), sequential)?;
+    let sequential =
+        FAST12.figure(row, "seq_write_mb_s", ("sequential writes, 512 KB", "MB/s"), sequential)?;
     Ok(vec![sequential, rate, iops])
 }
 

@@ -32,7 +32,8 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the hosts."""
     for row in rows:
         console.print(Text.assemble((row["name"], "bold"), f"  {row['about']}"), soft_wrap=True)
-        table = framed(f"{row['cores']} cores, CPU factor {row['cpu_factor']:g}, {row['era']}")
+        cores = "1 core" if row["cores"] == 1 else f"{row['cores']} cores"
+        table = framed(f"{cores}, CPU factor {row['cpu_factor']:g}, {row['era']}")
         for heading in ("Partition", "Size", "File system"):
             table.add_column(heading, justify="right" if heading == "Size" else "left")
         for partition in row["partition"]:
