@@ -75,12 +75,8 @@ impl Files {
             let mut members = Vec::with_capacity(set.count as usize);
             for _ in 0..set.count {
                 let size = sizes.as_ref().map(|sizes| sizes.draw(&mut draws));
-                out.declare(spec, size, host).map_err(|error| {
-                    error.hint(format!(
-                        "the files `{}` do not fit into partition `{}`",
-                        set.name, set.partition
-                    ))
-                })?;
+                out.declare(spec, size, host)
+                    .map_err(|error| error.of_field("file.name", 0, set.name.as_bytes()))?;
                 members.push(size);
             }
             let existing = if set.size.is_some() { set.count } else { 0 };
