@@ -112,7 +112,7 @@ def main() -> None:
     if count is None:
         print("instructions cannot be counted: perf is not permitted here, and there is no valgrind")
         return
-    build = "cargo build --release --quiet --workspace --exclude emmclab-python --example whole_process"
+    build = "cargo build --release --quiet --workspace --example whole_process"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = target / "release" / "examples" / "whole_process"

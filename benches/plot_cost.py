@@ -30,7 +30,7 @@ LENGTHS = (10**5, 10**6, 10**7, 10**8, 10**9)
 
 def measure(rounds: int, longest: int, largest: int) -> list[dict[str, Any]]:
     """Give the fastest run of every case up to these bounds, each in a process of its own."""
-    build = "cargo build --release --quiet --workspace --exclude emmclab-python --example device_cost"
+    build = "cargo build --release --quiet --workspace --example device_cost"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     program = (
         Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "device_cost"

@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--against", help="another build of whole_process")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    build = "cargo build --release --quiet --workspace --exclude emmclab-python --example whole_process"
+    build = "cargo build --release --quiet --workspace --example whole_process"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     own = str(target / "release" / "examples" / "whole_process")

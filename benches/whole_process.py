@@ -80,7 +80,7 @@ class Case(NamedTuple):
 
 def cases(traces: Path, folder: Path) -> Iterator[Case]:
     """Every process that is measured, its files written to `folder`."""
-    build = "cargo build --release --quiet --workspace --exclude emmclab-python --example whole_process"
+    build = "cargo build --release --quiet --workspace --example whole_process"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = str(target / "release" / "examples" / "whole_process")

@@ -96,7 +96,7 @@ def _try(line: str, copy: Path, trace: Path) -> str:
     settings = [value for option, value in pairwise(words) if option == "--set"]
     device = words[words.index("--device") + 1]
     # As the tests are built, so that their dependencies serve again.
-    build = "cargo build --release --locked --workspace --exclude emmclab-python --example whole_process"
+    build = "cargo build --release --locked --workspace --example whole_process"
     _run(build.split(), copy)
     return _run(
         [str(_target() / "release" / "examples" / "whole_process"), str(trace), device, *settings], copy
