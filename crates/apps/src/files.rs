@@ -117,22 +117,10 @@ impl Files {
 
     /// Class and partition of what an operation is about; none for all of them.
     pub fn spec_of(&self, operation: &FileOp) -> Option<FileSpec> {
-        let file = match *operation {
-            FileOp::Sync => return None,
-            FileOp::FsyncFolder { mount, folder } => {
-                return self.specs.iter().find(|spec| spec.mount == mount && spec.folder == folder).copied();
-            }
-            FileOp::Open { file, .. }
-            | FileOp::Read { file, .. }
-            | FileOp::Write { file, .. }
-            | FileOp::Append { file, .. }
-            | FileOp::Fsync { file, .. }
-            | FileOp::Truncate { file, .. }
-            | FileOp::Unlink { file }
-            | FileOp::Rename { from: file, .. }
-            | FileOp::Close { file } => file,
-        };
-        self.specs.get(file.0 as usize).copied()
+        if let FileOp::FsyncFolder { mount, folder } = *operation {
+            return self.specs.iter().find(|spec| spec.mount == mount && spec.folder == folder).copied();
+        }
+        self.specs.get(operation.file()?.0 as usize).copied()
     }
 
     /// Takes another file of a set.

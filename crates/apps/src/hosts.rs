@@ -100,13 +100,7 @@ impl HostSetup {
     /// # Errors
     /// [`Kind::Config`] where there is no such host; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
-        let found = PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        let (_, text) = found.ok_or_else(|| {
-            let known = Self::preset_names().collect::<Vec<_>>().join(", ");
-            Error::new(Kind::Config, format!("there is no host `{name}`"))
-                .hint(format!("there are: {known}; or give a TOML file"))
-        })?;
-        Self::from_toml(text)
+        Self::from_toml(text::preset("host", PRESETS, name)?)
     }
 
     /// A host from the text of a TOML file.

@@ -1,4 +1,4 @@
-//! TOML to typed values, with the line of a fault.
+//! Texts of TOML files: those that are built in, and typed values with the line of a fault.
 
 use emmclab_base::{Error, Kind, Result};
 use serde::de::DeserializeOwned;
@@ -14,5 +14,18 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
             Some(before) => fault.at_line(before.matches('\n').count() as u64 + 1),
             None => fault,
         }
+    })
+}
+
+/// The text of a built-in file by its name, whose case does not matter; `sort` says what it describes.
+///
+/// # Errors
+/// [`Kind::Config`] where there is none; the hint lists them.
+pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
+    let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, text)| *text).ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        Error::new(Kind::Config, format!("there is no {sort} `{name}`"))
+            .hint(format!("there are: {}; or give a TOML file", names.join(", ")))
     })
 }

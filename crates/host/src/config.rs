@@ -74,60 +74,48 @@ pub struct HostConfig {
     pub cpu: CpuCosts,
 }
 
-/// A preset of an era.
-struct Era {
-    name: &'static str,
-    config: HostConfig,
-}
+/// The settings of a current kernel.
+const LINUX_6: HostConfig = HostConfig {
+    page_cache_mb: 1_024,
+    dirty_background_pct: 10,
+    dirty_pct: 20,
+    dirty_expire_ms: 30_000,
+    writeback_interval_ms: 5_000,
+    commit_interval_ms: 5_000,
+    readahead_kb: 128,
+    nr_requests: 128,
+    max_request_kb: 512,
+    device_depth: 32,
+    elevator: Elevator::None,
+    barrier: Barrier::Flush,
+    folder_sync_commits: true,
+    cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000 },
+};
 
-/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels; the page cache of 2.6.35 is what a phone
-/// with 512 MB has left beside its applications. Processor costs are assumptions: a system call with one copied page takes some 5 µs on
-/// a 1 GHz core, and 1 µs on a current one.
-const ERAS: [Era; 2] = [
-    Era {
-        name: "linux-2.6.35",
-        config: HostConfig {
+/// Names and settings of the eras. Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels; the page cache of 2.6.35
+/// is what a phone with 512 MB has left beside its applications. Processor costs are assumptions: a system call with one copied page takes some
+/// 5 µs on a 1 GHz core, and 1 µs on a current one.
+const ERAS: [(&str, HostConfig); 2] = [
+    (
+        "linux-2.6.35",
+        HostConfig {
             page_cache_mb: 128,
             dirty_background_pct: 5,
-            dirty_pct: 20,
-            dirty_expire_ms: 30_000,
-            writeback_interval_ms: 5_000,
-            commit_interval_ms: 5_000,
-            readahead_kb: 128,
-            nr_requests: 128,
-            max_request_kb: 512,
             device_depth: 1,
             elevator: Elevator::Cfq,
             barrier: Barrier::Drain,
             folder_sync_commits: false,
             cpu: CpuCosts { operation_ns: 3_000, page_ns: 2_000, request_ns: 20_000 },
+            ..LINUX_6
         },
-    },
-    Era {
-        name: "linux-6",
-        config: HostConfig {
-            page_cache_mb: 1_024,
-            dirty_background_pct: 10,
-            dirty_pct: 20,
-            dirty_expire_ms: 30_000,
-            writeback_interval_ms: 5_000,
-            commit_interval_ms: 5_000,
-            readahead_kb: 128,
-            nr_requests: 128,
-            max_request_kb: 512,
-            device_depth: 32,
-            elevator: Elevator::None,
-            barrier: Barrier::Flush,
-            folder_sync_commits: true,
-            cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000 },
-        },
-    },
+    ),
+    ("linux-6", LINUX_6),
 ];
 
 impl HostConfig {
     /// The names of the presets.
     pub fn eras() -> impl Iterator<Item = &'static str> {
-        ERAS.iter().map(|era| era.name)
+        ERAS.iter().map(|(name, _)| *name)
     }
 
     /// The settings of an era.
@@ -135,8 +123,8 @@ impl HostConfig {
     /// # Errors
     /// For a name that is not among [`HostConfig::eras`].
     pub fn era(name: &str) -> Result<Self> {
-        let found = ERAS.iter().find(|era| era.name == name);
-        found.map(|era| era.config.clone()).ok_or_else(|| {
+        let found = ERAS.iter().find(|(known, _)| *known == name);
+        found.map(|(_, config)| config.clone()).ok_or_else(|| {
             let names: Vec<_> = Self::eras().collect();
             Error::new(Kind::Config, "no such era of Linux")
                 .of_field("era", 0, name.as_bytes())

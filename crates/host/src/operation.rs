@@ -151,3 +151,21 @@ pub enum FileOp {
     /// Makes everything durable, on all mounts.
     Sync,
 }
+
+impl FileOp {
+    /// The file that the operation is about, of a rename the one that gets another path; none of folders and of everything.
+    pub const fn file(&self) -> Option<FileId> {
+        match *self {
+            Self::Open { file, .. }
+            | Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Append { file, .. }
+            | Self::Fsync { file, .. }
+            | Self::Truncate { file, .. }
+            | Self::Unlink { file }
+            | Self::Rename { from: file, .. }
+            | Self::Close { file } => Some(file),
+            Self::FsyncFolder { .. } | Self::Sync => None,
+        }
+    }
+}

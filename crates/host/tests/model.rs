@@ -177,18 +177,11 @@ impl Model {
     }
 
     fn files_of(operation: &FileOp) -> Vec<FileId> {
-        match *operation {
-            FileOp::Open { file, .. }
-            | FileOp::Read { file, .. }
-            | FileOp::Write { file, .. }
-            | FileOp::Append { file, .. }
-            | FileOp::Fsync { file, .. }
-            | FileOp::Truncate { file, .. }
-            | FileOp::Unlink { file }
-            | FileOp::Close { file } => vec![file],
-            FileOp::Rename { from, to } => vec![from, to],
-            FileOp::FsyncFolder { .. } | FileOp::Sync => Vec::new(),
-        }
+        let replaced = match *operation {
+            FileOp::Rename { to, .. } => Some(to),
+            _ => None,
+        };
+        operation.file().into_iter().chain(replaced).collect()
     }
 
     /// Looks at the operations that ended.

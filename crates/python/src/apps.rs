@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::errors::run;
 use crate::json::{from_json, to_json};
-use crate::simulate::{Layers, PyDeviceConfig, layer, store};
+use crate::simulate::{Layers, PyDeviceConfig, store, under_layers};
 
 /// An application as a program.
 #[pyclass(name = "Program", module = "emmclab._core", frozen)]
@@ -142,12 +142,7 @@ pub(crate) fn run_app(
         let replay: ReplayOptions = from_json(replay)?;
         let images = images.map(|folder| store(folder, None)).transpose()?;
         let simulation = Simulation::new(config.settings(), &replay, images.as_ref())?;
-        let beside = match second {
-            Some(second) => Some((second, Simulation::new(second, &replay, images.as_ref())?.into_device())),
-            None => None,
-        };
-        let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
-        let mut device = ClosedLoop::new(simulation.with_layers(&layers, beside)?);
+        let mut device = ClosedLoop::new(under_layers(simulation, layers, second, &replay, images.as_ref())?);
         let result = run_program(&program.0, &host.0, &mut device, &options)?;
         to_json(&json!({ "app": result, "device": device.finish(&mut Quiet)? }))
     })

@@ -191,6 +191,22 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
     settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
 }
 
+/// A run with layers above its device, the first on top, and with a device beside it that is made ready in the same way.
+pub(crate) fn under_layers(
+    simulation: Simulation,
+    layers: Option<Layers>,
+    second: Option<&DeviceConfig>,
+    options: &ReplayOptions,
+    images: Option<&ImageStore>,
+) -> emmclab_trace::Result<Simulation> {
+    let beside = match second {
+        Some(second) => Some((second, Simulation::new(second, options, images)?.into_device())),
+        None => None,
+    };
+    let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
+    simulation.with_layers(&layers, beside)
+}
+
 fn ended() -> Error {
     Error::new(Kind::Config, "this run has ended")
 }
@@ -231,14 +247,7 @@ impl PySimulation {
                 }
                 None => Simulation::new(&config.0, &options, store.as_ref())?,
             };
-            let beside = match second {
-                Some(second) => {
-                    Some((second, Simulation::new(second, &options, store.as_ref())?.into_device()))
-                }
-                None => None,
-            };
-            let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
-            let mut simulation = simulation.with_layers(&layers, beside)?;
+            let mut simulation = under_layers(simulation, layers, second, &options, store.as_ref())?;
             let mut fault = Fault::default();
             if let Some(victim) = victim {
                 let policy;

@@ -1,6 +1,8 @@
 //! The applications in `presets/apps`, built in.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::Result;
+
+use crate::text;
 
 macro_rules! presets {
     ($($name:literal,)*) => {
@@ -29,13 +31,7 @@ pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
 /// The text of one, with its comments. Case does not matter.
 ///
 /// # Errors
-/// [`Kind::Config`] where there is no such application; the hint lists them.
+/// [`emmclab_base::Kind::Config`] where there is no such application; the hint lists them.
 pub fn preset_text(name: &str) -> Result<&'static str> {
-    PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(
-        || {
-            let known = preset_names().collect::<Vec<_>>().join(", ");
-            Error::new(Kind::Config, format!("there is no application `{name}`"))
-                .hint(format!("there are: {known}; or give a TOML file"))
-        },
-    )
+    text::preset("application", PRESETS, name)
 }

@@ -380,8 +380,6 @@ impl Filesystem for Fat32 {
         Step::Done
     }
 
-    fn closed(&mut self, _: u32) {}
-
     fn has_holes(&self) -> bool {
         false
     }
@@ -449,12 +447,6 @@ impl Filesystem for Fat32 {
     fn set_aside(&mut self, pages: i64) {
         self.reserved = self.reserved.saturating_add_signed(pages);
     }
-
-    fn next_event(&self) -> Option<Nanos> {
-        None
-    }
-
-    fn advance(&mut self, _: &mut Core) {}
 
     fn step(&mut self, _: &mut Core, _: TaskId, _: Job) -> Step {
         Step::Done

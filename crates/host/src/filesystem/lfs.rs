@@ -394,8 +394,6 @@ impl Filesystem for Lfs {
         Step::Done
     }
 
-    fn closed(&mut self, _: u32) {}
-
     fn begin_write(&mut self, _: &mut Core, _: TaskId, _: u32) -> Step {
         Step::Done
     }

@@ -55,7 +55,7 @@ pub(crate) trait Filesystem {
     ) -> Step;
 
     /// Nobody has the file open any more.
-    fn closed(&mut self, inode: u32);
+    fn closed(&mut self, _: u32) {}
 
     /// Whether a file may have pages without a place between others; else a write behind the end fills what lies before it.
     fn has_holes(&self) -> bool {
@@ -108,10 +108,12 @@ pub(crate) trait Filesystem {
     fn set_aside(&mut self, pages: i64);
 
     /// When it has something to do by itself.
-    fn next_event(&self) -> Option<Nanos>;
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
 
     /// Does what is due.
-    fn advance(&mut self, core: &mut Core);
+    fn advance(&mut self, _: &mut Core) {}
 
     /// The next step of one of its threads.
     fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step;

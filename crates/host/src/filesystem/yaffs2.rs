@@ -149,8 +149,6 @@ impl Filesystem for Yaffs2 {
         self.header_step(core, task, inode)
     }
 
-    fn closed(&mut self, _: u32) {}
-
     fn writes_through(&self) -> bool {
         true
     }
@@ -219,12 +217,6 @@ impl Filesystem for Yaffs2 {
     fn set_aside(&mut self, pages: i64) {
         self.reserved = self.reserved.saturating_add_signed(pages);
     }
-
-    fn next_event(&self) -> Option<Nanos> {
-        None
-    }
-
-    fn advance(&mut self, _: &mut Core) {}
 
     fn step(&mut self, core: &mut Core, task: TaskId, _: Job) -> Step {
         let part = core.tasks[task].part;

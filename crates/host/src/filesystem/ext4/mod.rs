@@ -105,6 +105,14 @@ impl Ext4 {
         })
     }
 
+    /// The superblock notes the first file that is opened since the mount.
+    fn note_open(&mut self, core: &mut Core) {
+        if !self.opened {
+            self.opened = true;
+            self.log(core, 0, Role::Superblock);
+        }
+    }
+
     fn file(&mut self, inode: u32) -> &mut File {
         if self.files.len() <= inode as usize {
             self.files.resize_with(inode as usize + 1, File::default);
@@ -214,10 +222,7 @@ impl Filesystem for Ext4 {
         if !self.has_room(core, task) || !self.ready(core, task, &blocks[..needed]) {
             return Step::Wait(Wait::Read);
         }
-        if !self.opened {
-            self.opened = true;
-            self.log(core, 0, Role::Superblock);
-        }
+        self.note_open(core);
         Step::Done
     }
 
@@ -250,10 +255,7 @@ impl Filesystem for Ext4 {
         let running = self.journal.running.id;
         self.files[inode as usize].data_changed = running;
         self.add_name(core, folder, inode);
-        if !self.opened {
-            self.opened = true;
-            self.log(core, 0, Role::Superblock);
-        }
+        self.note_open(core);
         Step::Done
     }
 
