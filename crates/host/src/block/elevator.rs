@@ -87,7 +87,9 @@ impl Elevator {
         if !preferred && !others {
             return None;
         }
-        if self.left == 0 || !some(self.preferred) {
+        // CFQ: a synchronous request ends the turn of others, which have had one of them at least (`cfq_should_preempt`).
+        let preempted = self.kind == Kind::Cfq && preferred && !self.preferred && self.left < BATCH;
+        if self.left == 0 || preempted || !some(self.preferred) {
             self.preferred = preferred && !(others && self.starving >= STARVED);
             self.starving = if self.preferred && others { self.starving + 1 } else { 0 };
             self.left = BATCH;
@@ -99,5 +101,46 @@ impl Elevator {
             let one = &self.waiting[*at];
             (one.sector < self.position, one.sector, one.id)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests 0 to `others` that nobody waits for, in front of those that come.
+    fn elevator(kind: Kind, others: u32) -> Elevator {
+        let mut elevator = Elevator::new(kind);
+        (0..others).for_each(|request| elevator.insert(waiting(request, false)));
+        elevator
+    }
+
+    fn waiting(request: u32, sync: bool) -> Waiting {
+        let sector = u64::from(request) * 8;
+        let id = BlockRequestId(request.into());
+        Waiting { request, id, sector, end: sector + 8, read: sync, sync }
+    }
+
+    #[test]
+    fn cfq_ends_a_batch_of_write_back_when_a_sync_request_comes() {
+        for (kind, next) in [(Kind::Cfq, 100), (Kind::Deadline, 1)] {
+            let mut elevator = elevator(kind, 40);
+            assert_eq!(elevator.take(), Some(0));
+            elevator.insert(waiting(100, true));
+            assert_eq!(elevator.take(), Some(next), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn no_kind_of_request_starves() {
+        for kind in [Kind::Cfq, Kind::Deadline] {
+            let mut elevator = elevator(kind, 4);
+            let mut taken = Vec::new();
+            for request in 100..300 {
+                elevator.insert(waiting(request, true));
+                taken.extend(elevator.take());
+            }
+            assert!((0..4).all(|other| taken.contains(&other)), "{kind:?}: {taken:?}");
+        }
     }
 }
