@@ -104,6 +104,16 @@ def _is_file(name: str) -> bool:
     return "/" in name or name.endswith(".toml")
 
 
+def program_of(name: str) -> _core.Program:
+    """Take an application that comes with emmclab by its name, or one by the path of its file."""
+    return _core.Program.file(name) if _is_file(name) else _core.Program.preset(name)
+
+
+def setup_of(name: str) -> _core.HostSetup:
+    """Take a host that comes with emmclab by its name, or one by the path of its file."""
+    return _core.HostSetup.file(name) if _is_file(name) else _core.HostSetup.preset(name)
+
+
 def run_application(
     name: str,
     device: Device | str,
@@ -156,8 +166,7 @@ def run_application(
             field="precondition",
             hint=hint,
         )
-    program = _core.Program.file(name) if _is_file(name) else _core.Program.preset(name)
-    setup = _core.HostSetup.file(host) if _is_file(host) else _core.HostSetup.preset(host)
+    program, setup = program_of(name), setup_of(host)
     options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
     found = json.loads(
         _core.run_app(

@@ -49,6 +49,11 @@ impl PyProgram {
     fn source(&self) -> &str {
         &self.0.source
     }
+
+    /// All of it, as JSON.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, || to_json(&self.0))
+    }
 }
 
 /// A host that programs run on.
@@ -67,6 +72,11 @@ impl PyHostSetup {
     #[staticmethod]
     fn file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         run(py, || HostSetup::from_file(&path)).map(Self)
+    }
+
+    /// Refuses a network that it does not have.
+    fn check_network(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        run(py, || self.0.network(name).map(|_| ()))
     }
 
     /// Every setting, as JSON.

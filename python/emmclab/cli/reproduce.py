@@ -38,8 +38,7 @@ def reproduce(
             metavar="PAPER",
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
-            "`dsn17`, or "
-            "`dsn17-crash` (of the same, with power cut; as root).",
+            "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), or `fast12`.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,

@@ -15,6 +15,7 @@ from emmclab import __version__, _core
 from emmclab.device import Device
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.reading import bundled, read, trace_name
+from emmclab.study.app import APP, run_app_cell
 from emmclab.trace import Header, Ledger, Trace
 from emmclab.workload import Workload, benchmark, benchmarks, workloads
 
@@ -233,6 +234,8 @@ class Cell:
             return self._live_result(options, images)
         if self.cuts_power:
             return self._cuts_result(options, images)
+        if options.get("mode") == APP:
+            return run_app_cell(self.input.source, self._configured(), options, self.input.seed, images)
         trace = _prepared(self.input)
         if not self.device:
             return trace.profile(**options).to_dict()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import hashlib
 import itertools
 import json
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from emmclab.apps import HOST, PRECONDITION, setup_of
 from emmclab.crash import workloads as workload_programs
 from emmclab.crash.judging import RECOVERIES
 from emmclab.device import Device, parse_precondition, parse_routing
@@ -22,6 +24,7 @@ from emmclab.files import read_text
 from emmclab.layers import stack
 from emmclab.measures import percentiles_of
 from emmclab.reading import reading_options
+from emmclab.study.app import APP, app_digest, host_digest
 from emmclab.study.bundled import bundled, bundled_text
 from emmclab.study.cell import CUTS, Cell, Input
 from emmclab.study.cuts import Cuts, FileSystem, workload_digest
@@ -74,6 +77,14 @@ class Grid:
     #: Where power is cut: names of file systems of the study, and the share of its cuts that is tried.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
+    #: Where applications run: networks of the host, and the host.
+    networks: tuple[str, ...] = ()
+    host: str = ""
+
+    @property
+    def runs_apps(self) -> bool:
+        """Whether applications run in closed loop on the devices, in place of traces."""
+        return self.modes == (APP,)
 
     @property
     def is_live(self) -> bool:
@@ -147,7 +158,7 @@ class Study:
         study = Study(
             name=read.text("name"),
             about=read.text("about", ""),
-            inputs=read.many("inputs", str, () if programs or cuts else None),
+            inputs=read.many("inputs", str, () if programs or cuts or _all_apps(read) else None),
             programs=programs,
             cuts=cuts,
             seeds=read.many("seeds", int, (1,)),
@@ -237,6 +248,9 @@ class Study:
         def find_workload(name: str, seed: int) -> Input:
             return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
 
+        def find_app(name: str, seed: int) -> Input:
+            return Input(name, name, synthetic=True, digest=app_digest(name), seed=seed)
+
         def find(name: str, seed: int, requests: int = 0) -> Input:
             """Find an input; a trace and its twin of the same name are distinguished by their files."""
             found = Input.of(name, seed, requests, self.reading)
@@ -257,22 +271,25 @@ class Study:
                 stack(grid.layers, grid.layer_settings)
                 for beside in filter(None, (grid.card, grid.second)):
                     Device.named(beside)
-            sources = [
-                find_program(name, seed)
-                if grid.is_live
-                else find_workload(name, seed)
-                if grid.cuts_power
-                else find(name, seed, grid.requests)
-                for name, seed in itertools.product(
-                    _resolved(grid.inputs or self.inputs), grid.seeds or self.seeds
+                for network in grid.networks:
+                    setup_of(grid.host).check_network(network)
+                found_by = (
+                    find_program
+                    if grid.is_live
+                    else find_workload
+                    if grid.cuts_power
+                    else find_app
+                    if grid.runs_apps
+                    else functools.partial(find, requests=grid.requests)
                 )
-            ]
+                chosen = itertools.product(_resolved(grid.inputs or self.inputs), grid.seeds or self.seeds)
+                sources = [found_by(name, seed) for name, seed in chosen]
             points = list(
                 itertools.product(
                     grid.devices,
                     itertools.product(*grid.axes.values()),
                     grid.modes,
-                    grid.routings or grid.file_systems or ("",),
+                    grid.routings or grid.file_systems or grid.networks or ("",),
                 )
             )
             count += len(points) * len(sources)
@@ -298,6 +315,8 @@ class Study:
                     options |= {"card": grid.card, "card_digest": digest, "routing": variant}
                 elif grid.cuts_power and self.cuts is not None:
                     options |= self.cuts.options(variant, grid.share)
+                elif grid.runs_apps:
+                    options |= {"network": variant, "host": grid.host, "host_digest": host_digest(grid.host)}
                 else:
                     options |= asked
                 if grid.layers:
@@ -355,6 +374,12 @@ def _reading(read: _Table) -> dict[str, Setting]:
             known = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(reading_options())}"
             raise read.fault(f"reading.{key}", "there is no such option of reading", known)
     return options
+
+
+def _all_apps(read: _Table) -> bool:
+    """Whether every grid runs applications, so that the study itself needs no inputs."""
+    grids = read.tables("grid")
+    return bool(grids) and all(part.one("modes", (list, tuple), ()) == [APP] for part in grids)
 
 
 def _percentiles(read: _Table) -> tuple[float, ...]:
@@ -474,6 +499,28 @@ def _cuts_grid(read: _Table, cuts: Cuts | None) -> Grid:
     return grid
 
 
+def _app_grid(read: _Table) -> Grid:
+    """Read a grid of applications in closed loop."""
+    grid = Grid(
+        name=read.text("name"),
+        place=read.place,
+        devices=read.many("devices", str),
+        inputs=read.many("inputs", str),
+        modes=read.many("modes", str),
+        seeds=read.many("seeds", int, ()),
+        axes={key: tuple(values) for key, values in read.table("axes", list).items()},
+        set=read.table("set", (str, int, float, bool)),
+        precondition=read.text("precondition", PRECONDITION),
+        layers=read.many("layers", str, ()),
+        layer_settings=read.table("layer_settings", (str, int, float, bool)),
+        second=read.text("second", ""),
+        networks=read.many("networks", str),
+        host=read.text("host", HOST),
+    )
+    read.done()
+    return grid
+
+
 def _live_grid(read: _Table) -> Grid:
     """Read a grid of served devices: requests come from programs, so nothing says how a trace is replayed."""
     grid = Grid(
@@ -496,7 +543,7 @@ def _live_grid(read: _Table) -> Grid:
 
 def _grid(read: _Table, cuts: Cuts | None) -> Grid:
     modes = read.many("modes", str, ("open",))
-    for alone in (_LIVE, CUTS):
+    for alone in (_LIVE, CUTS, APP):
         if alone in modes and len(modes) > 1:
             raise read.fault(
                 "modes", f"a grid of mode {alone} has no other", f'give it alone: `modes = ["{alone}"]`'
@@ -505,6 +552,8 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
         return _live_grid(read)
     if modes == (CUTS,):
         return _cuts_grid(read, cuts)
+    if modes == (APP,):
+        return _app_grid(read)
     grid = Grid(
         name=read.text("name"),
         place=read.place,
@@ -537,7 +586,7 @@ def _grid(read: _Table, cuts: Cuts | None) -> Grid:
         )
     for mode in grid.modes:
         if mode not in ("open", "closed", "back_to_back"):
-            known = "open, closed, back_to_back, live or cuts"
+            known = "open, closed, back_to_back, live, cuts or app"
             raise read.fault("modes", f"there is no mode `{mode}`", known)
     if grid.requests < 0:
         raise read.fault("requests", f"{grid.requests} requests", "0 for the length of the input itself")

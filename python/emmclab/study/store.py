@@ -181,6 +181,8 @@ def cuts_power(cell: Mapping[str, Any]) -> bool:
 #: Groups of settings, which become JSON; and groups that a run may not have.
 _SETTINGS = ("settings", "options.layer_settings")
 _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
+#: Groups of applications, which are tables of their own: requests by class, and bins of time.
+_LEFT_OUT = ("app.requests", "app.over_time")
 
 
 def _with_settings(row: Row, cell: Row) -> Row:
@@ -224,6 +226,8 @@ def _flat(row: Row, columns: Mapping[str, str] | None = None, prefix: str = "") 
     flat: Row = {}
     for name, value in row.items():
         path = prefix + name
+        if path in _LEFT_OUT:
+            continue
         if path in _SETTINGS:
             flat[path.replace(".", "_")] = json.dumps(value, sort_keys=True)
         elif isinstance(value, dict):

@@ -61,6 +61,7 @@ METRICS = (
     Metric("p99_response", "p99 response", "ms", ("response.p99_ms",)),
     Metric("waf", "Write amplification", "", ("write_amplification.waf",)),
     Metric("no_wait", "No-wait", "%", ("requests.no_wait_pct",), highest_is_best=True),
+    Metric("runtime", "Runtime", "s", ("app.runtime_s",)),
 )
 
 #: Chosen percentiles that every study has without choosing.
@@ -175,7 +176,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
 
 def _keys(run: Run) -> dict[str, Any]:
     options = run.get("options", {})
-    chosen = {name: options[name] for name in ("mode", "routing") if name in options}
+    chosen = {name: options[name] for name in ("mode", "routing", "network") if name in options}
     return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 
@@ -186,7 +187,7 @@ def named(setting: Setting) -> str:
     'nexus5, gc.policy = fifo, gc.idle = true'
     """
     words = [
-        str(value) if key in ("device", "mode", "routing") else f"{key} = {written(value)}"
+        str(value) if key in ("device", "mode", "routing", "network") else f"{key} = {written(value)}"
         for key, value in setting
     ]
     return ", ".join(words)

@@ -1,0 +1,185 @@
+"""The page of `fast12`: claims, what users wait for on each device, and whether it is still true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from emmclab.apps import STATES
+from emmclab.claims import Claim
+from emmclab.papers.drawing import Drawing
+from emmclab.papers.fast12.applications import (
+    APPLICATIONS,
+    CARDS,
+    INTERNAL,
+    KINGSTON,
+    LOG_BLOCKS,
+    NETWORKS,
+    OTHERS,
+    runs_of,
+    seconds,
+    spread,
+)
+from emmclab.papers.pages import assemble_page
+from emmclab.plots import Rows, chart_of
+from emmclab.study.results import Results, Run
+
+#: All devices of the talk, the internal flash first.
+DEVICES = (INTERNAL, *CARDS.values())
+TODAY = "today"
+_COLORS = {
+    "running": "#4c78a8",
+    "core": "#9ecae9",
+    "network": "#54a24b",
+    "read": "#f2cf5b",
+    "fsync": "#e45756",
+    "throttled": "#f58518",
+    "thread": "#b279a2",
+    "think": "#bab0ac",
+}
+_STORAGE = ("read", "fsync", "throttled")
+
+
+def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
+    """Give the page; the same results give the same bytes."""
+    measured = {claim.id: claim.measured for claim in judged}
+    return assemble_page(
+        results,
+        judged,
+        drawn,
+        claims=judged,
+        answer=f"WebBench varies with the card by {measured['fast12-webbench-spread']}; the applications by "
+        f"{measured['fast12-apps-vary']} (published: 100 to 300 %). {_today_answer(results)}",
+        beside={drawing.name: [] for drawing in drawn},
+        devices=DEVICES,
+        assumed=(INTERNAL,),
+        networks=NETWORKS,
+        runtimes={network: list(_runtimes(results, network)) for network in NETWORKS},
+        schemes=list(_schemes(results)),
+        today=list(_today(results)),
+        today_devices=_today_devices(results),
+        command=f"emmclab reproduce {results.about['name']}",
+    )
+
+
+def storage_pct(run: Run) -> float:
+    """Share of the runtime that the device is the cause of, percent."""
+    return 100 * float(run["app"]["storage_s"]) / seconds(run)
+
+
+def _runtimes(results: Results, network: str) -> list[tuple[str, list[float], list[float], float]]:
+    """Give for each application runtimes, shares of storage and the spread without Kingston."""
+    rows = []
+    for name in APPLICATIONS:
+        runs = runs_of(results, name, network)
+        ordered = [runs[device] for device in DEVICES]
+        rows.append((name, [*map(seconds, ordered)], [*map(storage_pct, ordered)], spread(runs, OTHERS)))
+    return rows
+
+
+def _schemes(results: Results) -> list[tuple[str, list[tuple[str, float, float]]]]:
+    """Give for each application the runtime under both mapping schemes, on the cards that it is open for."""
+    rows = []
+    for name in APPLICATIONS:
+        plain = runs_of(results, name, "wifi")
+        other = {run["device"]: run for run in results.select(LOG_BLOCKS, input=name, network="wifi")}
+        rows.append((name, [(card, seconds(plain[card]), seconds(run)) for card, run in other.items()]))
+    return rows
+
+
+def _today_devices(results: Results) -> list[str]:
+    return list(dict.fromkeys(run["device"] for run in results.select(TODAY, network="wifi")))
+
+
+def _today(results: Results) -> list[tuple[str, list[float], list[float]]]:
+    """Give runtimes and shares of storage on a phone of 2020."""
+    rows = []
+    for name in APPLICATIONS:
+        runs = list(results.select(TODAY, input=name, network="wifi"))
+        rows.append((name, [*map(seconds, runs)], [*map(storage_pct, runs)]))
+    return rows
+
+
+def _today_answer(results: Results) -> str:
+    """Say whether it is still true of the devices of today, the cards left out."""
+    shares: list[float] = []
+    spreads = []
+    for name in APPLICATIONS:
+        runs = {
+            run["device"]: run
+            for run in results.select(TODAY, input=name, network="wifi")
+            if run["device"] not in CARDS.values()
+        }
+        shares += map(storage_pct, runs.values())
+        spreads.append(spread(runs, runs))
+    return (
+        f"On a phone of 2020 with eMMC {min(shares):.0f} to {max(shares):.0f} % of the waiting is storage, "
+        f"and the device decides {min(spreads):.0f} to {max(spreads):.0f} %."
+    )
+
+
+def drawings(results: Results) -> list[Drawing]:
+    """Draw each application on each device, and the devices of today."""
+    cards = [_states(name, results, DEVICES) for name in APPLICATIONS]
+    return [*cards, _still(results)]
+
+
+def _rows(name: str, runs: Sequence[Run]) -> Rows:
+    return [
+        {"trace": name, "device": run["device"], "state": words, "s": run["app"]["states"][state] / 1e9}
+        for run in runs
+        for state, words in STATES.items()
+        if run["app"]["states"][state]
+    ]
+
+
+def _states(name: str, results: Results, devices: Sequence[str]) -> Drawing:
+    runs = runs_of(results, name, "wifi")
+    rows = _rows(name, [runs[device] for device in devices])
+    slowest, fastest = (pick(devices, key=lambda one: seconds(runs[one])) for pick in (max, min))
+    bars = (
+        chart_of(rows, 200)
+        .mark_bar()
+        .encode(
+            x=alt.X("s:Q", title="s", stack="zero"),
+            y=alt.Y("device:N", title=None, sort=list(devices)),
+            color=_color(),
+        )
+    )
+    about = (
+        f"{seconds(runs[fastest]):,.1f} s on {fastest}, {seconds(runs[slowest]):,.1f} s on {slowest}. Over "
+        "WiFi, along the critical path."
+    )
+    return Drawing(f"states-{name}", f"{name}: what the user waits for", about, rows, bars)
+
+
+def _color() -> alt.Color:
+    words = list(STATES.values())
+    scale = alt.Scale(domain=words, range=[_COLORS[state] for state in STATES])
+    return alt.Color("state:N", title=None, scale=scale, legend=alt.Legend(columns=4, orient="bottom"))
+
+
+def _still(results: Results) -> Drawing:
+    rows: Rows = [
+        {"trace": name, "device": run["device"], "storage_pct": storage_pct(run)}
+        for name in APPLICATIONS
+        for run in results.select(TODAY, input=name, network="wifi")
+    ]
+    order = _today_devices(results)
+    bars = (
+        chart_of(rows, 260)
+        .mark_bar()
+        .encode(
+            x=alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False)),
+            xOffset=alt.XOffset("device:N", sort=order),
+            y=alt.Y("storage_pct:Q", title="% of the runtime"),
+            color=alt.Color(
+                "device:N", title=None, sort=order, legend=alt.Legend(columns=5, orient="bottom")
+            ),
+        )
+    )
+    about = (
+        f"Waiting for reads, syncs and writes held back, on a phone of 2020 over WiFi; {KINGSTON} as in 2012."
+    )
+    return Drawing("still", "Is it still true? Storage in what users wait for", about, rows, bars, wide=True)

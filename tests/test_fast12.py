@@ -1,0 +1,130 @@
+"""Applications in closed loop as cells of studies, and the study of FAST 2012."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import emmclab, emmclab_json
+from emmclab.apps import application_text
+from emmclab.claims import REPRODUCED, TESTED, judge_study
+from emmclab.papers.fast12.applications import APPLICATIONS, CARDS, OTHERS, runs_of, seconds, spread
+from emmclab.papers.pages import write_page
+from emmclab.study import Results, Study
+
+_GRID = """
+name = "mine"
+[[grid]]
+name = "apps"
+modes = ["app"]
+inputs = ["email"]
+devices = ["nexus5"]
+networks = ["wifi"]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the study ran once."""
+    folder = tmp_path_factory.mktemp("fast12")
+    done = emmclab(
+        *("reproduce", "fast12", "--jobs", 2, "--results", folder, "--html", folder / "page.html"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    """The results of the study."""
+    return Results.load(folder / "fast12")
+
+
+def test_a_cell_is_the_run_that_the_command_makes(results: Results) -> None:
+    alone = emmclab_json("apps", "run", "email", "--device", "transcend-c2", "--network", "usb")
+    cell = results.run("cards", input="email", device="transcend-c2", network="usb")
+    assert cell["app"]["runtime_ns"] == alone["app"]["runtime_ns"]
+    assert cell["app"]["requests"] == alone["app"]["requests"]
+    assert cell["flash"] == alone["device"]["flash"]
+
+
+def test_every_application_runs_on_every_device_and_parts_add_up(results: Results) -> None:
+    assert not results.failures
+    for network in ("wifi", "usb"):
+        for name in APPLICATIONS:
+            runs = runs_of(results, name, network)
+            assert set(CARDS.values()) < set(runs)
+            assert all(
+                sum(run["app"]["states"].values()) == run["app"]["runtime_ns"] for run in runs.values()
+            )
+
+
+def test_the_spread_is_slowest_over_fastest_less_one(results: Results) -> None:
+    runs = runs_of(results, "email", "wifi")
+    times = [seconds(runs[card]) for card in OTHERS]
+    assert spread(runs, OTHERS) == pytest.approx(100 * (max(times) / min(times) - 1))
+    assert "kingston-c4" not in OTHERS
+
+
+def test_every_claim_of_the_talk_is_tested_and_none_restates_an_input(results: Results) -> None:
+    judged = {claim.id: claim for claim in judge_study(results)}
+    assert len(judged) == 7 and all(claim.verdict in TESTED for claim in judged.values())
+    # Open in part: the internal flash has no published speed, so it can be of the same trend at most.
+    assert judged["fast12-webbench-spread"].verdict != REPRODUCED
+    assert "internal flash" in judged["fast12-webbench-spread"].reason
+
+
+def test_the_page_answers_first_and_shows_both_schemes(
+    results: Results, folder: Path, tmp_path: Path
+) -> None:
+    text = (folder / "page.html").read_text()
+    assert text.index("WebBench varies with the card by") < text.index("<h2")
+    assert "block / bast" in text and "assumed" in text
+    write_page(results, judge_study(results), tmp_path / "again.html", tmp_path / "figures")
+    assert (tmp_path / "again.html").read_text() == text
+    assert (tmp_path / "figures" / "states-webbench.svg").exists()
+
+
+def test_runtimes_are_columns_of_the_results_and_a_metric(folder: Path) -> None:
+    rows = emmclab_json(
+        *("query", "select input, device, options_network, app_runtime_s from runs where grid = 'cards'"),
+        *("--study", "fast12", "--results", folder),
+    )
+    assert len(rows) == 144 and all(row["app_runtime_s"] > 0 for row in rows)
+    report = emmclab("report", "fast12", "--results", folder, "--html", folder / "study.html", cwd=folder)
+    assert report.returncode == 0, report.stderr
+    assert "Runtime" in (folder / "study.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('inputs = ["email"]', 'inputs = ["mail"]', "there is no application `mail`"),
+        ('networks = ["wifi"]', 'networks = ["lte"]', "has no network `lte`"),
+        ('networks = ["wifi"]', "", "`grid[1].networks`: this key is missing"),
+        ('networks = ["wifi"]', 'networks = ["wifi"]\nhost = "n900"', "there is no host `n900`"),
+        ('modes = ["app"]', 'modes = ["app", "open"]', "a grid of mode app has no other"),
+        ('networks = ["wifi"]', 'networks = ["wifi"]\nrate = 2.0', "there is no such key"),
+    ],
+)
+def test_a_wrong_grid_of_applications_is_refused_before_anything_runs(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(_GRID.replace(old, new))
+    done = emmclab("run", tmp_path / "mine.toml", "--results", tmp_path / "results")
+    assert done.returncode == 2, done.stdout
+    assert said in " ".join(done.stderr.split())
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_changed_application_is_another_cell(tmp_path: Path) -> None:
+    program = tmp_path / "mine-app.toml"
+    text = application_text("email")
+    study = _GRID.replace('"email"', f'"{program}"')
+    keys = []
+    for change in ("", "\n# A comment is no change.\n", '\n[[file]]\nname = "more"\npartition = "data"\n'):
+        program.write_text(text.replace("[[thread]]", change + "[[thread]]", 1))
+        keys.append(Study.parse(study, "mine.toml").cells()[0].key)
+    assert keys[0] == keys[1] != keys[2]
