@@ -56,7 +56,8 @@ fn measure(program: &Program, host: &HostSetup) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let result = run(program, host, &mut device, &RunOptions::default())?;
     let took = begun.elapsed().as_secs_f64();
-    let requests = result.requests.all.read.requests + result.requests.all.write.requests;
+    let all = result.requests.map(|counts| counts.all).unwrap_or_default();
+    let requests = all.read.requests + all.write.requests;
     let rate = result.file_operations as f64 / took;
     println!("{:>18} {:>12} {requests:>10} {took:>8.2} {rate:>14.0}", program.name, result.file_operations);
     Ok(())

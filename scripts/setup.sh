@@ -39,7 +39,7 @@ if [ "$what" = dev ]; then
     /usr/bin/python3 -c 'import nbd' 2>/dev/null || package python3-libnbd "a test of the NBD server is skipped"
     # Root records real devices, machines over ssh, and a stand-in phone behind the real adb server.
     if [ "$(id -u)" = 0 ]; then
-        for need in fio:fio sqlite3:sqlite3 mkfs.ext4:e2fsprogs sshd:openssh-server ssh:openssh-client adb:adb \
+        for need in fio:fio sqlite3:sqlite3 strace:strace mkfs.ext4:e2fsprogs sshd:openssh-server ssh:openssh-client adb:adb \
             mksh:mksh toybox:toybox busybox:busybox-static trace-cmd:trace-cmd fusermount3:fuse3 mkfs.xfs:xfsprogs \
             mkfs.btrfs:btrfs-progs mkfs.f2fs:f2fs-tools mkfs.vfat:dosfstools losetup:mount postmark:postmark \
             bindfs:bindfs; do

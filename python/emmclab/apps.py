@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from emmclab import _core
@@ -95,7 +97,7 @@ def hosts() -> list[dict[str, Any]]:
     """List the hosts that come with emmclab, with every setting of each.
 
     >>> [host["name"] for host in hosts()]
-    ['nexusone', 'nexusone-yaffs2', 'phone-2020']
+    ['nexusone', 'nexusone-yaffs2', 'phone-2020', 'phone-2020-ext4']
     """
     return [json.loads(_core.HostSetup.preset(name).to_json()) for name in _core.host_presets()]
 
@@ -112,6 +114,53 @@ def program_of(name: str) -> _core.Program:
 def setup_of(name: str) -> _core.HostSetup:
     """Take a host that comes with emmclab by its name, or one by the path of its file."""
     return _core.HostSetup.file(name) if _is_file(name) else _core.HostSetup.preset(name)
+
+
+@dataclass(frozen=True)
+class LearnedProgram:
+    """A program that was learned from a recording; `program` is its file, and `known` says what is known."""
+
+    program: str
+    format: str
+    length_ns: int
+    threads: int
+    files: int
+    lines: int
+    unreadable_lines: int
+    known: dict[str, int]
+
+
+def learn_application(
+    path: str | PathLike[str],
+    *,
+    name: str | None = None,
+    partitions: Mapping[str, str] = MappingProxyType({"data": "/"}),
+    user_waits_for: str | None = None,
+) -> LearnedProgram:
+    """Learn a program from a recording of system calls.
+
+    Taken from it are threads, their operations on files with sizes and places, transfers, and the order that
+    files force on threads. What operations took is left to the model. Time between calls is work; a call
+    that waits for an unknown cause is a pause of its length. Memory-mapped files, io_uring and asynchronous
+    I/O are not seen, and counted where they can be.
+
+    Args:
+        path: what `strace -f -ttt -T -y -o FILE COMMAND` wrote, or syscall events of ftrace as text.
+        name: of the program; by default of the file.
+        partitions: folders by the names of partitions; the first one has all other files, too.
+        user_waits_for: the thread that the user waits for, by its number; by default the first one.
+
+    Raises:
+        InputError: the file cannot be read, or is no recording.
+        ConfigError: there is no such thread.
+    """
+    found = _core.learn_app(
+        fspath(path),
+        Path(path).stem if name is None else name,
+        list(partitions.items()),
+        user_waits_for,
+    )
+    return LearnedProgram(**json.loads(found))
 
 
 def run_application(
@@ -223,6 +272,15 @@ def dominating(result: AppResult) -> tuple[str, float]:
 def requests_line(result: AppResult) -> str:
     """Say in a line what reached the device."""
     counts = result["app"]["requests"]
+    syncs = f"{result['app']['file_syncs']:,} syncs of files"
+    if counts is None:
+        # A live run has those that the device counted.
+        found = result["device"]["requests"]
+        sizes = (
+            (op, found[op], found[key]) for op, key in (("read", "bytes_read"), ("write", "bytes_written"))
+        )
+        parts = [f"{count:,} {op}s, {size / 2**20:,.1f} MB" for op, count, size in sizes]
+        return f"{'; '.join(parts)}; {syncs}"
     parts = []
     for op in ("read", "write"):
         group = counts["all"][op]
@@ -230,5 +288,4 @@ def requests_line(result: AppResult) -> str:
         if group["requests"]:
             line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
         parts.append(line)
-    syncs = f"{result['app']['file_syncs']:,} syncs of files"
     return f"{'; '.join(parts)}; {syncs}; {counts['sync_points']:,} flushes and FUA writes"

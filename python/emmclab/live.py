@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.device import Device, parse_precondition
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.layers import Setting, stack
 from emmclab.result import Result
 
@@ -29,6 +30,8 @@ _CLEANER = """import sys
 sys.path.insert(0, sys.argv[1])
 from emmclab import _core
 _core.delete_left_ublk(int(sys.argv[2]))"""
+#: Folders of tools that are not in every user's PATH.
+MORE_PATH = ":/usr/sbin:/sbin"
 #: Settings that can change while a device is served; `*` stands for the number of a block group.
 CHANGING: tuple[str, ...] = tuple(_core.Live.changing())
 
@@ -244,8 +247,12 @@ class LiveDevice:
         """
         self._live.set(key, value)
 
-    def mount(self, folder: str | PathLike[str], *, options: str | None = None) -> None:
-        """Mount the file system on the loop device at a folder, with options as `mount -o` takes them.
+    def mount(
+        self, folder: str | PathLike[str], *, options: str | None = None, partition: int | None = None
+    ) -> None:
+        """Mount the file system on the loop device, or on a partition of it, at a folder.
+
+        `options` are those that `mount -o` takes.
 
         Raises:
             ConfigError: there is no loop device.
@@ -258,11 +265,32 @@ class LiveDevice:
         ...
         emmclab.errors.ConfigError: there is no loop or ublk device
         """
-        self._live.mount(fspath(folder), options=options)
+        self._live.mount(fspath(folder), options=options, partition=partition)
         self.mounted = fspath(folder)
 
+    def add_partition(
+        self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Sequence[str] = ()
+    ) -> None:
+        """Have the kernel show a part of the loop device as partition `number`, with a new file system.
+
+        No table is written; the partition is there as long as the device is served.
+
+        Raises:
+            ConfigError: there is no loop device, or no such file system.
+            EmmclabError: the part is taken, or does not lie on the device.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.add_partition(1, 2048, 65536, mkfs="ext4")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no loop or ublk device
+        """
+        self._live.add_partition(number, first_sector, sectors)
+        self._live.mkfs(mkfs, options=list(mkfs_options), overwrite=True, partition=number)
+
     def unmount(self) -> None:
-        """Unmount the file system; its data is on the device when this returns.
+        """Unmount all file systems; their data is on the device when this returns.
 
         Raises:
             EmmclabError: processes keep it busy; the message names them.
@@ -306,8 +334,6 @@ class LiveDevice:
                 self._result = self._sum(self._live.stop())
             finally:
                 if self._temporary is not None:
-                    import shutil
-
                     shutil.rmtree(self._temporary, ignore_errors=True)
         return self._result
 
@@ -341,6 +367,7 @@ def serve(
     file: bool = False,
     loop: bool | None = None,
     ublk: bool = False,
+    partitions: bool = False,
     mkfs: str | None = None,
     mkfs_options: Sequence[str] = (),
     overwrite: bool = False,
@@ -376,6 +403,8 @@ def serve(
         loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
         ublk: offer it as a ublk device (`/dev/ublkbN`; needs root and Linux 6.0 or later with `ublk_drv`),
             which tells FUA apart from flushes.
+        partitions: whether the loop device has partitions: those of a table on it, and those that
+            `add_partition` adds.
         mkfs: make this file system on the loop or ublk device: ext4, xfs, btrfs, f2fs or vfat.
         mkfs_options: more options of its `mkfs` tool.
         overwrite: whether `mkfs` may overwrite a file system that is there.
@@ -464,7 +493,10 @@ def serve(
     served = LiveDevice(live, config, said, temporary)
     try:
         if loop or ublk:
-            path = live.serve_ublk(cleaner=_cleaner()) if ublk else live.serve_loop(dirty_bytes=dirty_bytes)
+            if ublk:
+                path = live.serve_ublk(cleaner=_cleaner())
+            else:
+                path = live.serve_loop(partitions=partitions, dirty_bytes=dirty_bytes)
             served.paths.append(fspath(path))
             if mkfs is not None:
                 live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
@@ -487,3 +519,38 @@ def serve(
         served.stop()
         raise
     return served
+
+
+def require_loop() -> None:
+    """Refuse to serve loop devices where this machine or user cannot.
+
+    Raises:
+        UnsupportedError: no root, FUSE or loop devices.
+    """
+    devices = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
+    if os.geteuid() != 0 or devices:
+        missing = ", ".join(devices) if devices else "root"
+        raise UnsupportedError(
+            f"this mounts file systems on served devices, and here is no {missing}",
+            kind="unsupported",
+            hint="run it as root on Linux with FUSE and loop devices",
+        )
+
+
+def require_tools(needs: Mapping[str, str]) -> None:
+    """Refuse to go on without tools, each given with its Debian package.
+
+    Raises:
+        UnsupportedError: one is missing.
+    """
+    for tool, package in needs.items():
+        if _found(tool) is None:
+            raise UnsupportedError(
+                f"`{tool}` is not installed",
+                kind="unsupported",
+                hint=f"install the Debian package {package}, or run `scripts/setup.sh dev`",
+            )
+
+
+def _found(tool: str) -> str | None:
+    return shutil.which(tool, path=os.environ.get("PATH", os.defpath) + MORE_PATH)

@@ -1,12 +1,13 @@
 //! The files of a program: which of a set exist, how long they are, and what an access means for them.
 
 use emmclab_base::{Error, Kind, Result};
-use emmclab_host::{FileId, FileOp, FileSpec, FolderId, Host, MountId};
+use emmclab_host::{FileId, FileOp, FileSpec, FolderId, MountId};
 
 use crate::code::AccessKind;
 use crate::draw::Draws;
 use crate::program::{Pick, Place, Program};
 use crate::sqlite::Sqlite;
+use crate::storage::FileStore;
 
 /// Accesses at random places begin at multiples of this, or of their own size where that is less.
 const ALIGNMENT: u64 = 4096;
@@ -43,7 +44,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files that there are when a program begins, made on the host. Each set and each database has a folder of its own.
+    /// The files that there are when a program begins, made in a store. Each set and each database has a folder of its own.
     ///
     /// # Errors
     /// For a partition that is not there, and for files that it has no room for.
@@ -51,7 +52,7 @@ impl Files {
         program: &Program,
         seed: u64,
         mount: impl Fn(&str) -> Option<MountId>,
-        host: &mut Host,
+        store: &mut impl FileStore,
     ) -> Result<Self> {
         let mut out = Self { sets: Vec::new(), databases: Vec::new(), specs: Vec::new() };
         let mut draws = Draws::of_thread(seed, SIZES);
@@ -75,7 +76,7 @@ impl Files {
             let mut members = Vec::with_capacity(set.count as usize);
             for _ in 0..set.count {
                 let size = sizes.as_ref().map(|sizes| sizes.draw(&mut draws));
-                out.declare(spec, size, host)
+                out.declare(spec, size, store)
                     .map_err(|error| error.of_field("file.name", 0, set.name.as_bytes()))?;
                 members.push(size);
             }
@@ -93,19 +94,19 @@ impl Files {
             folder += 1;
             let mount = mounted(&database.name, &database.partition)?;
             let spec = |class| FileSpec { mount, folder: FolderId(folder), class };
-            let file = out.declare(spec(emmclab_host::FileClass::Database), Some(database.size.0), host)?;
-            let journal = out.declare(spec(emmclab_host::FileClass::DatabaseJournal), None, host)?;
+            let file = out.declare(spec(emmclab_host::FileClass::Database), Some(database.size.0), store)?;
+            let journal = out.declare(spec(emmclab_host::FileClass::DatabaseJournal), None, store)?;
             out.databases.push(Sqlite::new(database, file, journal, (mount, FolderId(folder))));
         }
         Ok(out)
     }
 
-    fn declare(&mut self, spec: FileSpec, size: Option<u64>, host: &mut Host) -> Result<FileId> {
+    fn declare(&mut self, spec: FileSpec, size: Option<u64>, store: &mut impl FileStore) -> Result<FileId> {
         let file = FileId(self.specs.len() as u32);
         self.specs.push(spec);
-        host.declare(file, spec)?;
+        store.declare(file, spec)?;
         if let Some(size) = size {
-            host.preload(file, size)?;
+            store.preload(file, size)?;
         }
         Ok(file)
     }

@@ -60,6 +60,19 @@ pub struct Partition {
     pub options: MountOptions,
 }
 
+/// Where a mounted partition lies.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// Its name.
+    pub partition: String,
+    /// Its file system.
+    pub filesystem: FilesystemKind,
+    /// Its first sector on the device.
+    pub first_sector: u64,
+    /// Its length in sectors.
+    pub sectors: u64,
+}
+
 /// A network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -87,6 +100,7 @@ presets! {
     "nexusone",
     "nexusone-yaffs2",
     "phone-2020",
+    "phone-2020-ext4",
 }
 
 impl HostSetup {
@@ -189,6 +203,21 @@ impl HostSetup {
             Error::new(Kind::Config, format!("the host `{}` has no network `{name}`", self.name))
                 .hint(format!("there are: {}", known.join(", ")))
         })
+    }
+
+    /// Names and places of the mounted partitions on a device of so many sectors, in their order.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where they do not fit.
+    pub fn places(&self, sectors: u64) -> Result<Vec<Place>> {
+        let mounts = self.mounts(sectors)?;
+        let place = |(name, mount): (&str, Mount)| Place {
+            partition: name.to_owned(),
+            filesystem: mount.filesystem,
+            first_sector: mount.first_sector,
+            sectors: mount.sectors,
+        };
+        Ok(mounts.into_iter().map(place).collect())
     }
 
     /// The mounted partitions on a device of so many sectors, and the names of all mounts in their order.

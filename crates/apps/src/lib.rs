@@ -9,6 +9,7 @@ mod draw;
 mod engine;
 mod files;
 mod hosts;
+mod learn;
 mod network;
 mod program;
 mod replayed;
@@ -16,19 +17,21 @@ mod requests;
 mod result;
 mod run;
 mod sqlite;
+mod storage;
 mod text;
 mod timeline;
 mod what_if;
 
 pub use block_device::BlockDevice;
 pub use draw::{Amount, Distribution};
-pub use hosts::{HostSetup, Network, Partition};
+pub use hosts::{HostSetup, Network, Partition, Place as PartitionPlace};
+pub use learn::{Known, LearnOptions, Learned, learn};
 pub use program::{
     Access, Database, FileSet, JournalMode, Pick, Picked, Place, Procedure, Program, Step, SyncCall,
     Synchronous, Thread, preset_names, preset_text,
 };
 pub use requests::{Group, ReadsWrites, RequestCounts, Written};
 pub use result::{AppResult, Lane, OverTime, Spent, StateTimes, ThreadResult};
-pub use run::{RunOptions, run};
+pub use run::{RunOptions, prepare_live, run, run_live};
 pub use timeline::State;
 pub use what_if::{Operation, WhatIf};

@@ -103,16 +103,16 @@ pub struct AppResult {
     pub threads: Vec<ThreadResult>,
     /// Time that cores worked for the program, in ns.
     pub cpu_ns: i64,
-    /// Work of the kernel's own threads, in ns; it takes no core from the program.
-    pub kernel_cpu_ns: i64,
+    /// Work of the kernel's own threads, in ns; it takes no core from the program. None of a live run.
+    pub kernel_cpu_ns: Option<u64>,
     /// Bytes over the network.
     pub network_bytes: u64,
     /// File operations.
     pub file_operations: u64,
     /// Those that ask for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
     pub file_syncs: u64,
-    /// Block requests.
-    pub requests: RequestCounts,
+    /// Block requests. None of a live run.
+    pub requests: Option<RequestCounts>,
     /// The run over time.
     pub over_time: OverTime,
 }

@@ -1,4 +1,7 @@
-//! A program on a host above a device.
+//! A program on a host: above a device in simulated time, or on this machine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use emmclab_base::{Error, Kind, Nanos, Result};
 use emmclab_host::{Host, Mount};
@@ -10,6 +13,7 @@ use crate::files::Files;
 use crate::hosts::{HostSetup, mount_of};
 use crate::program::Program;
 use crate::result::{AppResult, Attribution};
+use crate::storage::{FileStore, RealFiles, RealStorage, Simulated, Storage};
 use crate::what_if::WhatIf;
 
 /// How a program is run.
@@ -19,9 +23,9 @@ pub struct RunOptions {
     pub network: String,
     /// Seed of the draws.
     pub seed: u64,
-    /// Simulated time after which the run is an error.
+    /// Time after which the run is an error.
     pub limit: Nanos,
-    /// Parts of the storage that are infinitely fast.
+    /// Parts of the storage that are infinitely fast; of simulated runs.
     pub what_if: Vec<WhatIf>,
 }
 
@@ -43,8 +47,6 @@ pub fn run<D: BlockDevice>(
     device: &mut D,
     options: &RunOptions,
 ) -> Result<AppResult> {
-    let code = Code::of(program)?;
-    let network = setup.network(&options.network)?;
     let named = setup.mounts(device.sectors())?;
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     for part in &options.what_if {
@@ -58,25 +60,112 @@ pub fn run<D: BlockDevice>(
     }
     let mounts: Vec<Mount> = named.iter().map(|(_, mount)| *mount).collect();
     let mut host = Host::new(setup.kernel()?, &mounts)?;
-    let files = Files::new(program, options.seed, |name| mount_of(&named, name), &mut host)?;
+    let files = files_of(program, options.seed, &named, &mut host)?;
+    let mut storage = Simulated::new(host, device, partitions.clone(), &options.what_if);
+    let found = run_on(program, setup, options, &partitions, files, &mut storage)?;
+    let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
+    Ok(AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found })
+}
+
+/// Writes the files that a program has beforehand into folders of this machine, one for each mounted partition of the host, in its order.
+///
+/// # Errors
+/// As [`run`], and where a file cannot be written.
+pub fn prepare_live(
+    program: &Program,
+    setup: &HostSetup,
+    sectors: u64,
+    folders: &[PathBuf],
+    seed: u64,
+) -> Result<()> {
+    let named = setup.mounts(sectors)?;
+    check_folders(&named, folders)?;
+    files_of(program, seed, &named, &mut RealFiles::new(folders.to_vec(), true)).map(drop)
+}
+
+/// Runs a program on this machine, with real file operations in the folders that [`prepare_live`] wrote for the same program, host and
+/// seed. A thread of the program is a thread of this machine; its work on cores and its transfers take their time, and no processor.
+///
+/// The result has no requests and no work of the kernel: these are the device's to tell. What a call takes counts as waiting.
+///
+/// # Errors
+/// As [`run`], and where a file operation fails.
+pub fn run_live(
+    program: &Program,
+    setup: &HostSetup,
+    sectors: u64,
+    folders: &[PathBuf],
+    options: &RunOptions,
+) -> Result<AppResult> {
+    let named = setup.mounts(sectors)?;
+    check_folders(&named, folders)?;
+    if !options.what_if.is_empty() {
+        return Err(Error::new(Kind::Config, "a real device is as fast as it is")
+            .in_field("what_if")
+            .hint("simulate the program"));
+    }
+    let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+    let mut store = RealFiles::new(folders.to_vec(), false);
+    let files = files_of(program, options.seed, &named, &mut store)?;
+    let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
+    let mut found = run_on(program, setup, options, &partitions, files, &mut storage)?;
+    // A call is one wait here: which one of the host's is not known.
+    found
+        .spent
+        .iter_mut()
+        .filter(|part| part.wait.is_some())
+        .for_each(|part| part.wait = Some(part.state.name()));
+    Ok(found)
+}
+
+fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
+    if named.len() == folders.len() {
+        return Ok(());
+    }
+    let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
+    Err(Error::new(
+        Kind::Config,
+        format!("{} folders for the partitions {}", folders.len(), names.join(", ")),
+    )
+    .hint("give one for each mounted partition"))
+}
+
+fn files_of(
+    program: &Program,
+    seed: u64,
+    named: &[(&str, Mount)],
+    store: &mut impl FileStore,
+) -> Result<Files> {
+    Files::new(program, seed, |name| mount_of(named, name), store)
+}
+
+/// Runs a program on a storage; the result has neither requests nor work of the kernel.
+fn run_on<S: Storage>(
+    program: &Program,
+    setup: &HostSetup,
+    options: &RunOptions,
+    partitions: &[&str],
+    files: Files,
+    storage: &mut S,
+) -> Result<AppResult> {
+    let code = Code::of(program)?;
+    let network = setup.network(&options.network)?;
     let names: Vec<&str> = program.threads.iter().map(|thread| thread.name.as_str()).collect();
     let waited = names.iter().position(|name| *name == program.user_waits_for).unwrap_or_default() as u32;
     let fixed = Fixed {
         program,
         code: &code,
-        partitions: partitions.clone(),
         cores: setup.cores,
         quantum: Nanos((setup.quantum_ms * 1e6) as i64),
         switch: Nanos((setup.switch_us * 1e3 * setup.cpu_factor) as i64),
-        factor: (setup.cpu_factor * 1e6).round() as u64,
+        factor: millionths(setup.cpu_factor),
         bits_per_s: (network.rate_mbit_s * 1e6).round() as u64,
         round_trip: Nanos((network.round_trip_ms * 1e6).round() as i64),
         limit: options.limit,
-        what_if: &options.what_if,
         seed: options.seed,
         waited,
     };
-    let outcome = Engine::new(fixed, device, host, files).run()?;
+    let outcome = Engine::new(fixed, storage, files).run()?;
     let attribution = Attribution::of(&outcome.timelines, &names, waited, outcome.end);
     Ok(AppResult {
         program: program.name.clone(),
@@ -88,14 +177,18 @@ pub fn run<D: BlockDevice>(
         runtime_ns: outcome.end.0,
         user_waits_for: program.user_waits_for.clone(),
         states: attribution.states(),
-        spent: attribution.spent(&partitions),
+        spent: attribution.spent(partitions),
         threads: attribution.thread_results(&names),
         cpu_ns: outcome.cpu.0,
-        kernel_cpu_ns: outcome.kernel_cpu.0,
+        kernel_cpu_ns: None,
         network_bytes: outcome.network_bytes,
         file_operations: outcome.operations,
         file_syncs: outcome.syncs,
-        requests: outcome.counter.counts(),
+        requests: None,
         over_time: attribution.over_time,
     })
+}
+
+fn millionths(factor: f64) -> u64 {
+    (factor * 1e6).round() as u64
 }

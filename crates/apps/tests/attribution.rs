@@ -132,7 +132,7 @@ fn an_infinitely_fast_part_takes_its_share_of_the_time() {
     let base = with(&[]);
     let none = with(&["partition=data"]);
     assert_eq!(none.runtime_ns, 5_000_000, "the processor alone is left");
-    assert_eq!(none.requests.all.write.device_ns, 0);
+    assert_eq!(none.requests.unwrap().all.write.device_ns, 0);
     let fsync = with(&["op=fsync"]);
     // What is left of it reads bitmaps.
     assert!(fsync.states.get(State::Fsync) < base.states.get(State::Fsync) / 10, "{:?}", fsync.spent);

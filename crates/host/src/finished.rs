@@ -127,6 +127,13 @@ pub struct Finished {
     pub(crate) requests: Range<u32>,
 }
 
+impl Finished {
+    /// An operation that no host did, and whose requests nobody knows.
+    pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: Waited) -> Self {
+        Self { caller, begun, at, cpu_ns: 0, bytes, waited, requests: 0..0 }
+    }
+}
+
 /// Operations that ended; its memory is used again after [`FinishedOps::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedOps {

@@ -153,6 +153,11 @@ pub enum FileOp {
 }
 
 impl FileOp {
+    /// Whether it asks for durability.
+    pub const fn is_sync(&self) -> bool {
+        matches!(self, Self::Fsync { .. } | Self::FsyncFolder { .. } | Self::Sync)
+    }
+
     /// The file that the operation is about, of a rename the one that gets another path; none of folders and of everything.
     pub const fn file(&self) -> Option<FileId> {
         match *self {

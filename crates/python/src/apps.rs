@@ -1,11 +1,16 @@
 //! Applications in closed loop over a simulated device.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::PathBuf;
 
-use emmclab_apps::{HostSetup, Program, RunOptions, WhatIf, preset_names, preset_text, run as run_program};
+use emmclab_apps::{
+    HostSetup, LearnOptions, Program, RunOptions, WhatIf, learn, prepare_live, preset_names, preset_text,
+    run as run_program, run_live,
+};
 use emmclab_device::Quiet;
 use emmclab_replay::{ClosedLoop, ReplayOptions, Simulation};
-use emmclab_trace::{Error, Nanos};
+use emmclab_trace::{Error, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
@@ -72,6 +77,19 @@ impl PyHostSetup {
     #[staticmethod]
     fn file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         run(py, || HostSetup::from_file(&path)).map(Self)
+    }
+
+    /// Its mounted partitions on a device of so many bytes, as JSON: name, file system, first sector and sectors.
+    fn places(&self, py: Python<'_>, capacity: u64) -> PyResult<String> {
+        run(py, || to_json(&self.0.places(capacity / SECTOR_BYTES)?))
+    }
+
+    /// Most bytes of its page cache that may be dirty.
+    fn dirty_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        run(py, || {
+            let kernel = self.0.kernel()?;
+            Ok((kernel.page_cache_mb << 20) * u64::from(kernel.dirty_pct) / 100)
+        })
     }
 
     /// Refuses a network that it does not have.
@@ -155,5 +173,51 @@ pub(crate) fn run_app(
         let mut device = ClosedLoop::new(under_layers(simulation, layers, second, &replay, images.as_ref())?);
         let result = run_program(&program.0, &host.0, &mut device, &options)?;
         to_json(&json!({ "app": result, "device": device.finish(&mut Quiet)? }))
+    })
+}
+
+/// Writes the files that a program has beforehand into folders, one for each mounted partition of the host on a device of `capacity`
+/// bytes.
+#[pyfunction]
+pub(crate) fn prepare_app(
+    py: Python<'_>,
+    program: &PyProgram,
+    host: &PyHostSetup,
+    capacity: u64,
+    folders: Vec<PathBuf>,
+    seed: u64,
+) -> PyResult<()> {
+    run(py, || prepare_live(&program.0, &host.0, capacity / SECTOR_BYTES, &folders, seed))
+}
+
+/// Runs a program on this machine, in folders with the files that `prepare_app` wrote; the result as JSON.
+#[pyfunction]
+pub(crate) fn run_app_live(
+    py: Python<'_>,
+    program: &PyProgram,
+    host: &PyHostSetup,
+    capacity: u64,
+    folders: Vec<PathBuf>,
+    options: &str,
+) -> PyResult<String> {
+    run(py, || {
+        let options = from_json::<Options>(options)?.checked()?;
+        to_json(&run_live(&program.0, &host.0, capacity / SECTOR_BYTES, &folders, &options)?)
+    })
+}
+
+/// Learns a program from a recording of system calls; `partitions` are names with their folders. What was learned, as JSON.
+#[pyfunction]
+pub(crate) fn learn_app(
+    py: Python<'_>,
+    path: PathBuf,
+    name: String,
+    partitions: Vec<(String, String)>,
+    user_waits_for: Option<String>,
+) -> PyResult<String> {
+    run(py, || {
+        let file = File::open(&path).map_err(|error| Error::io(&path, error))?;
+        let options = LearnOptions { name, partitions, user_waits_for };
+        to_json(&learn(BufReader::new(file), &options).map_err(|error| error.in_file(&path))?)
     })
 }

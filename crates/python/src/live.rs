@@ -233,27 +233,39 @@ impl PyLive {
         })
     }
 
-    /// Makes a file system on the block device; `overwrite` allows what is there to be lost.
-    #[pyo3(signature = (name, *, options=None, overwrite=false))]
+    /// Has the kernel show a part of the block device as a partition.
+    fn add_partition(&self, py: Python<'_>, number: u32, first_sector: u64, sectors: u64) -> PyResult<()> {
+        run(py, || self.with_disk(|disk| disk.add_partition(number, first_sector, sectors)))
+    }
+
+    /// Makes a file system on the block device, or on a partition of it; `overwrite` allows what is there to be lost.
+    #[pyo3(signature = (name, *, options=None, overwrite=false, partition=None))]
     fn mkfs(
         &self,
         py: Python<'_>,
         name: &str,
         options: Option<Vec<String>>,
         overwrite: bool,
+        partition: Option<u32>,
     ) -> PyResult<()> {
         run(py, || {
             let options = options.unwrap_or_default().into_iter().map(Into::into).collect();
-            let mkfs = Mkfs { options, overwrite, ..Mkfs::new(FileSystem::named(name)?) };
+            let mkfs = Mkfs { options, overwrite, partition, ..Mkfs::new(FileSystem::named(name)?) };
             self.with_disk(|disk| disk.mkfs(&mkfs))
         })
     }
 
-    /// Mounts the block device at a folder.
-    #[pyo3(signature = (folder, *, options=None))]
-    fn mount(&self, py: Python<'_>, folder: PathBuf, options: Option<String>) -> PyResult<()> {
+    /// Mounts the block device, or a partition of it, at a folder.
+    #[pyo3(signature = (folder, *, options=None, partition=None))]
+    fn mount(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        options: Option<String>,
+        partition: Option<u32>,
+    ) -> PyResult<()> {
         run(py, || {
-            let mount = MountOptions { options, ..MountOptions::at(folder) };
+            let mount = MountOptions { options, partition, ..MountOptions::at(folder) };
             self.with_disk(|disk| disk.mount(&mount))
         })
     }

@@ -1,8 +1,8 @@
-"""`emmclab apps`, `emmclab apps run NAME`, `emmclab apps compare NAME...`."""
+"""`emmclab apps`, `emmclab apps run NAME`, `emmclab apps compare NAME...`, `emmclab apps live NAME`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +18,11 @@ from emmclab.apps import (
     application_text,
     applications,
     hosts,
+    learn_application,
     parts_of,
     run_application,
 )
+from emmclab.apps_live import LIVE_HOST, agreement, run_live
 from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, option, with_groups
@@ -35,12 +37,13 @@ from emmclab.cli.simulation import (
     layered,
 )
 from emmclab.errors import ConfigError
+from emmclab.files import write_whole
 
 if TYPE_CHECKING:
     from emmclab.device import Device
 
 _RUN = "Run"
-_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare")
+_ACTIONS = ("list", "show", "schema", "hosts", "run", "compare", "live", "learn")
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,14 @@ class Running:
     """How applications are run, as given on the command line."""
 
     host: Annotated[
-        str, option("The host: a preset (`emmclab apps hosts`) or a TOML file.", _RUN, metavar="HOST")
-    ] = HOST
+        str | None,
+        option(
+            f"The host: a preset (`emmclab apps hosts`) or a TOML file; {HOST} where nothing is said, "
+            f"{LIVE_HOST} for `live`.",
+            _RUN,
+            metavar="HOST",
+        ),
+    ] = None
     seed: Annotated[int, option("Seed of everything that is drawn.", _RUN, metavar="N", min=0)] = 1
     precondition: Annotated[
         str,
@@ -72,7 +81,7 @@ class Running:
                 name,
                 device,
                 network=network,
-                host=self.host,
+                host=self.host or HOST,
                 seed=self.seed,
                 precondition=self.precondition,
                 images=self.images,
@@ -81,12 +90,30 @@ class Running:
                 **more,
             )
 
+    def live(self, name: str, device: Device, network: str, clock: str, **software: Any) -> AppResult:
+        """Run an application on this machine and a served device under a progress meter."""
+        with Meter(f"{name} live on {device.name} over {network}"):
+            return run_live(
+                name,
+                device,
+                network=network,
+                host=self.host or LIVE_HOST,
+                seed=self.seed,
+                clock=clock,
+                precondition=self.precondition,
+                images=self.images,
+                limit_s=self.limit_s,
+                **software,
+            )
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples: [cyan]emmclab apps run facebook --device nexus5 --network usb[/]   "
-        "[cyan]emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb --html apps.html[/]"
+        "[cyan]emmclab apps compare email maps --device nexus5,sdcard --network wifi,usb[/]   "
+        "[cyan]strace -f -ttt -T -y -o app.strace ./app; emmclab apps learn app.strace -o app.toml[/]   "
+        "[cyan]emmclab apps live app.toml --device kingston-c4[/]"
     )(with_groups(apps))
 
 
@@ -95,8 +122,8 @@ def apps(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[list|show|schema|hosts|run|compare] [NAME|FILE.toml]...",
-            help="What to do, and applications: presets (`emmclab apps`) or TOML files.",
+            metavar="[list|show|schema|hosts|run|compare|live|learn] [NAME|FILE]...",
+            help="What to do, and applications: presets or TOML files; of `learn` a recording.",
             show_default=False,
         ),
     ] = None,
@@ -135,6 +162,29 @@ def apps(
     layers: Layers = [],  # noqa: B006
     second: Second = None,
     running: Running,
+    clock: Annotated[
+        str,
+        option("Clock of the device of `live`: real, or x and a factor (x0.1: ten times as fast).", _RUN),
+    ] = "real",
+    output: Annotated[
+        Path | None,
+        option("Of `learn`: the program's file, or - for stdout.", "Learn", "--output", "-o", metavar="FILE"),
+    ] = None,
+    partition: Annotated[
+        list[str],
+        option(
+            "Of `learn`: files below a folder are on this partition; the first has all others. Repeated.",
+            "Learn",
+            metavar="NAME=FOLDER",
+        ),
+    ] = ["data=/"],  # noqa: B006
+    user_waits_for: Annotated[
+        str | None,
+        option("Of `learn`: number of the thread that the user waits for; the first.", "Learn", metavar="N"),
+    ] = None,
+    record: Annotated[
+        Path | None, option("Of `live`: write the trace of the device too.", _RUN, metavar="FILE")
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page: time lines and tables.")
     ] = None,
@@ -143,16 +193,20 @@ def apps(
     """Run applications in closed loop on a simulated device and show where their users' time goes.
 
     Without words: lists applications. `show NAME` prints its file, `schema` the JSON Schema of these files,
-    `hosts` lists hosts with their partitions and networks.
+    `hosts` lists hosts with their partitions and networks. `live` runs a program as real processes on a
+    served device, as root, and the model beside it. `learn` makes a program of a recording of system calls.
     """
     action, names = _action(words or ["list"])
     if action in ("list", "show", "schema", "hosts"):
         _tell(action, names, as_json)
         return
+    if action == "learn":
+        _learn(names[0], output, partition, user_waits_for, as_json)
+        return
     devices, networks = _split(device, "--device"), _split(network, "--network")
-    if action == "run" and len(names) * len(devices) * len(networks) != 1:
+    if action != "compare" and len(names) * len(devices) * len(networks) != 1:
         raise ConfigError(
-            "`run` takes one application, one device and one network",
+            f"`{action}` takes one application, one device and one network",
             kind="config",
             field="run",
             hint="use `emmclab apps compare` for several",
@@ -164,6 +218,14 @@ def apps(
         "second": None if second is None else configured(second, []),
     }
     chosen = [configured(one, own, capacity) for one in devices]
+    if action == "live":
+        found = running.live(names[0], chosen[0], networks[0], clock, record=record, **software)
+        model = replace(running, host=running.host or LIVE_HOST).run(
+            names[0], chosen[0], networks[0], **software
+        )
+        _show_live(found, model, as_json)
+        _report([found, model], [], html)
+        return
     results = [
         running.run(name, one, over, **software) for name in names for one in chosen for over in networks
     ]
@@ -176,6 +238,43 @@ def apps(
         parts = parts_of(results[0]) if what_if == ["all"] else what_if
         faster = [running.run(names[0], chosen[0], networks[0], what_if=[part], **software) for part in parts]
     _show(results, faster, as_json)
+    _report(results, faster, html)
+
+
+def _learn(
+    recording: str, output: Path | None, partitions: list[str], user_waits_for: str | None, as_json: bool
+) -> None:
+    """Learn a program and write its file."""
+    if output is None:
+        raise ConfigError(
+            "`learn` writes a file", kind="config", field="--output", hint="as `-o my-app.toml`, or `-o -`"
+        )
+    pairs = [word.partition("=") for word in partitions]
+    for (name, _, folder), word in zip(pairs, partitions, strict=True):
+        if not (name and folder.startswith("/")):
+            raise ConfigError(
+                f"`{word}` is not NAME=FOLDER", kind="config", field="--partition", hint="as data=/data"
+            )
+    with Meter(f"learning from {recording}"):
+        found = learn_application(
+            recording,
+            name=output.stem if str(output) != "-" else None,
+            partitions={name: folder for name, _, folder in pairs},
+            user_waits_for=user_waits_for,
+        )
+    if str(output) == "-":
+        put(found.program.rstrip("\n"))
+        return
+    write_whole(output, found.program)
+    if as_json:
+        print_json({**asdict(found), "program": str(output.resolve())})
+        return
+    from emmclab.cli.show_apps import show_learned
+
+    show_learned(stdout(), found, output)
+
+
+def _report(results: list[AppResult], faster: list[AppResult], html: Path | None) -> None:
     if html is not None:
         from emmclab.report import write_apps_report
 
@@ -183,10 +282,21 @@ def apps(
         say(f"report: {html}")
 
 
+def _show_live(found: AppResult, model: AppResult, as_json: bool) -> None:
+    if as_json:
+        print_json({"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)})
+        return
+    from emmclab.cli.show_apps import show_agreement, show_run
+
+    show_run(stdout(), found)
+    show_agreement(stdout(), agreement(found, model))
+
+
 def _action(words: list[str]) -> tuple[str, list[str]]:
     """Give what to do and with which applications."""
     action, names = words[0], words[1:]
-    needs = {"list": (0, 0), "schema": (0, 0), "hosts": (0, 0), "show": (1, 1), "run": (1, 1)}
+    one, none = (1, 1), (0, 0)
+    needs = {"list": none, "schema": none, "hosts": none, "show": one, "run": one, "live": one, "learn": one}
     if action not in _ACTIONS:
         raise ConfigError(
             f"`{action}` is nothing that `emmclab apps` does",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.apps import STATES, AppResult, dominating, requests_line
+from emmclab.apps import STATES, AppResult, LearnedProgram, dominating, requests_line
 from emmclab.cli.bars import bar
 from emmclab.cli.show import framed
 
@@ -81,11 +82,13 @@ def show_run(console: Console, result: AppResult) -> None:
     _show_threads(console, app["threads"])
     console.print()
     console.print(Text(f"requests: {requests_line(result)}"), soft_wrap=True)
-    for name, counts in app["requests"]["classes"].items():
+    for name, counts in (app["requests"] or {"classes": {}})["classes"].items():
         groups = [(op, counts[op]) for op in ("read", "write") if counts[op]["requests"]]
         parts = [f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.2f} MB" for op, group in groups]
         console.print(Text(f"  {name.replace('_', ' ')}: {'; '.join(parts)}", "dim"), soft_wrap=True)
-    cpu = f"{app['cpu_ns'] / 1e9:,.2f} s on cores, {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
+    cpu = f"{app['cpu_ns'] / 1e9:,.2f} s on cores"
+    if app["kernel_cpu_ns"] is not None:
+        cpu += f", {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
     network = f"{app['network_bytes'] / 2**20:,.1f} MB over the network"
     console.print(
         Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True
@@ -123,6 +126,68 @@ def _show_threads(console: Console, threads: Sequence[Mapping[str, Any]]) -> Non
     for thread in threads:
         times = (thread["states"][state] for state in used)
         table.add_row(Text(thread["name"]), *(f"{time / 1e9:,.2f}" if time else "–" for time in times))
+    console.print(table)
+
+
+def show_learned(console: Console, found: LearnedProgram, output: Path) -> None:
+    """Print what was learned, and what the recording cannot tell."""
+    known = found.known
+    console.print(
+        Text(
+            f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on "
+            f"{found.files:,} files, {known['read_bytes'] / 2**20:,.1f} MB read, "
+            f"{known['written_bytes'] / 2**20:,.1f} MB written",
+            "bold",
+        ),
+        soft_wrap=True,
+    )
+    table = framed(f"Where the {found.length_ns / 1e9:,.3f} s of the recording went, over all threads")
+    for heading in ("", "s", "In the program"):
+        table.add_column(heading, justify="right" if heading == "s" else "left")
+    for words, key, place in (
+        (
+            "between calls, and in calls that do not wait",
+            "work_ns",
+            "work on a core (or a wait for one)",
+        ),
+        (
+            "in calls that wait: futex, poll, sleep",
+            "pause_ns",
+            "pauses as long, whatever they waited for",
+        ),
+        ("waiting for the network", "network_ns", "the network of the host"),
+        ("in calls on files", "storage_ns", "the model of host and device"),
+    ):
+        table.add_row(words, f"{known[key] / 1e9:,.3f}", place)
+    console.print(table)
+    unseen = (
+        ("mapped_files", "files mapped into memory: what is read and written there is not seen"),
+        ("unseen_requests", "requests of io_uring or asynchronous I/O, which are not seen"),
+        ("unknown_descriptors", "calls on files whose opening is not in the recording"),
+    )
+    for key, words in unseen:
+        if known[key]:
+            console.print(Text(f"{known[key]:,} {words}", "yellow"), soft_wrap=True)
+    if found.unreadable_lines:
+        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are no calls and were left out"
+        console.print(Text(text, "yellow"), soft_wrap=True)
+    console.print(
+        Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True
+    )
+
+
+def show_agreement(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a live run beside the model's."""
+    console.print()
+    table = framed("Live and in the model")
+    for heading in ("", "Live", "Model", "Model - live, %"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        digits = 2 if row["unit"] else 0
+        values = (f"{row[side]:,.{digits}f}" for side in ("live", "model"))
+        difference = "–" if row["difference_pct"] is None else f"{row['difference_pct']:+.1f}"
+        label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
+        table.add_row(label, *values, difference)
     console.print(table)
 
 

@@ -6,9 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
-import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -17,13 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from emmclab.device import Device
-from emmclab.errors import InputError, UnsupportedError
-from emmclab.live import LiveDevice, serve
+from emmclab.errors import InputError
+from emmclab.live import MORE_PATH, LiveDevice, require_loop, require_tools, serve
 
 #: What a live study needs on this machine beside the tools of its programs, with its Debian package.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
-#: Folders of tools that are not in every user's PATH.
-_MORE_PATH = ":/usr/sbin:/sbin"
 #: Lines of a failed program's output that the error quotes.
 _SAID_LINES = 3
 
@@ -79,10 +75,6 @@ def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> lis
     return made
 
 
-def _found(tool: str) -> str | None:
-    return shutil.which(tool, path=os.environ.get("PATH", os.defpath) + _MORE_PATH)
-
-
 @functools.cache
 def package_version(package: str) -> str:
     """Give the version of a Debian package; empty where that is not known."""
@@ -110,37 +102,6 @@ def require(programs: Iterable[Program]) -> None:
     for program in programs:
         needs |= program.needs
     require_tools(needs)
-
-
-def require_loop() -> None:
-    """Refuse to serve loop devices where this machine or user cannot.
-
-    Raises:
-        UnsupportedError: no root, FUSE or loop devices.
-    """
-    devices = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
-    if os.geteuid() != 0 or devices:
-        missing = ", ".join(devices) if devices else "root"
-        raise UnsupportedError(
-            f"a live study mounts file systems on served devices, and here is no {missing}",
-            kind="unsupported",
-            hint="run it as root on Linux with FUSE and loop devices",
-        )
-
-
-def require_tools(needs: Mapping[str, str]) -> None:
-    """Refuse to go on without tools, each given with its Debian package.
-
-    Raises:
-        UnsupportedError: one is missing.
-    """
-    for tool, package in needs.items():
-        if _found(tool) is None:
-            raise UnsupportedError(
-                f"`{tool}` is not installed",
-                kind="unsupported",
-                hint=f"install the Debian package {package}, or run `scripts/setup.sh dev`",
-            )
 
 
 def run_program(program: Program, device: Device, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +133,7 @@ def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path)
     """Run a script in a session of its own, whose processes all end with it and with this process."""
     numbers = "".join(f"{name}={value}\n" for name, value in program.numbers.items())
     whole = (
-        f"exec >{log} 2>&1\nPATH=$PATH{_MORE_PATH}\n"
+        f"exec >{log} 2>&1\nPATH=$PATH{MORE_PATH}\n"
         "trap 'trap \"\" TERM; kill 0' TERM\n"
         f"(\nset -eu\n{numbers}{text}\n) &\nwait $!\n"
     )

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from emmclab import __version__
 from emmclab.files import printable
+from emmclab.live import require_loop, require_tools
 from emmclab.study.cell import Cell, Input
 from emmclab.study.definition import Study
 from emmclab.study.executors import Executor
-from emmclab.study.program import Program, require, require_loop, require_tools
+from emmclab.study.program import Program, require
 from emmclab.study.results import Results
 from emmclab.study.store import IMAGES_BYTES, Store
 

@@ -1,15 +1,15 @@
 //! What the instructions of a thread do.
 
 use emmclab_base::{Nanos, Result};
-use emmclab_host::{CallerId, FileOp, Wait};
+use emmclab_host::{CallerId, FileOp};
 
 use super::thread::{FOR_EVER, Status};
 use super::{Engine, Later};
-use crate::block_device::BlockDevice;
 use crate::code::Instruction;
+use crate::storage::{Storage, likely_wait};
 use crate::timeline::Doing;
 
-impl<D: BlockDevice> Engine<'_, D> {
+impl<S: Storage> Engine<'_, S> {
     /// Does the next instruction of a thread, which has a core and owes nothing; false where it leaves the core.
     ///
     /// # Errors
@@ -153,21 +153,15 @@ impl<D: BlockDevice> Engine<'_, D> {
         if let FileOp::Close { file } = operation {
             self.files.closed(*file);
         }
-        let sync = matches!(operation, FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } | FileOp::Sync);
-        self.syncs += u64::from(sync);
-        let guess = match operation {
-            FileOp::Read { .. } => Wait::Read,
-            _ if sync => Wait::SyncData,
-            _ => Wait::DirtyLimit,
-        };
+        self.syncs += u64::from(operation.is_sync());
         let spec = self.files.spec_of(operation).map(|spec| (spec.class, spec.mount));
-        self.threads[number as usize].status = Status::Storage(guess, spec);
-        self.host.begin(CallerId(number), self.now, operation).map_err(|error| {
+        self.threads[number as usize].status = Status::Storage(likely_wait(operation), spec);
+        self.storage.begin(CallerId(number), self.now, operation).map_err(|error| {
             let thread = &self.fixed.program.threads[number as usize].name;
             error.hint(format!("thread `{thread}` asked for it at {}; see the sizes of its files", self.now))
         })?;
         self.asking = Some(number);
-        self.pump()?;
+        self.end_operations()?;
         self.asking = None;
         Ok(self.threads[number as usize].status == Status::Running)
     }

@@ -1,8 +1,8 @@
 //! The run of a program: discrete events in integer nanoseconds.
 //!
-//! Threads run on cores, wait for transfers, for each other, and for the host, whose block requests the device completes. Everything
+//! Threads run on cores, wait for transfers, for each other, and for their file operations, which a [`Storage`] does. Everything
 //! that happens at one time is settled before time goes on. Events of the same time come in the order in which they were
-//! made, so that a run is the same everywhere.
+//! made, so that a run in simulated time is the same everywhere.
 
 mod cores;
 mod instructions;
@@ -13,24 +13,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use emmclab_base::{Error, Kind, Nanos, Result, interrupt};
-use emmclab_host::{BlockRequestId, BlockRequests, CallerId, FinishedOps, Host, Wait};
+use emmclab_host::{CallerId, FinishedOps, Wait};
 
-use rustc_hash::FxHashMap;
-
-use crate::block_device::BlockDevice;
 use crate::code::Code;
 use crate::files::Files;
 use crate::network::Link;
 use crate::program::Program;
-use crate::requests::{Counted, Counter};
+use crate::storage::Storage;
 use crate::timeline::{Doing, Timeline};
-use crate::what_if::WhatIf;
 
 use cores::Cores;
 use thread::{Status, Thread};
 use waits::{Lock, Signal};
 
-/// Instructions and free requests at one time before a run is given up: none that lets time pass has so many.
+/// Instructions at one time before a run is given up: none that lets time pass has so many.
 const MOST_AT_ONCE: u64 = 10_000_000;
 /// Rounds between two looks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
@@ -39,8 +35,6 @@ const INTERRUPT_EVERY: u64 = 4096;
 pub(crate) struct Fixed<'a> {
     pub program: &'a Program,
     pub code: &'a Code,
-    /// Names of the mounts.
-    pub partitions: Vec<&'a str>,
     pub cores: u32,
     pub quantum: Nanos,
     pub switch: Nanos,
@@ -49,7 +43,6 @@ pub(crate) struct Fixed<'a> {
     pub bits_per_s: u64,
     pub round_trip: Nanos,
     pub limit: Nanos,
-    pub what_if: &'a [WhatIf],
     pub seed: u64,
     /// The thread that the user waits for.
     pub waited: u32,
@@ -62,15 +55,12 @@ enum Later {
     Think(u32),
     /// Round trips are over, and so many bytes flow.
     Transfer(u32, u64),
-    /// A request of this number is complete.
-    Request(u64),
 }
 
 /// A run.
-pub(crate) struct Engine<'a, D> {
+pub(crate) struct Engine<'a, S> {
     fixed: Fixed<'a>,
-    device: &'a mut D,
-    host: Host,
+    storage: &'a mut S,
     files: Files,
     threads: Vec<Thread>,
     cores: Cores,
@@ -81,36 +71,28 @@ pub(crate) struct Engine<'a, D> {
     /// Events made so far, which orders those of the same time.
     made: u64,
     now: Nanos,
-    /// Requests in the device.
-    under_way: FxHashMap<u64, Counted>,
-    counter: Counter,
     operations: u64,
     syncs: u64,
     at_once: u64,
-    /// The thread that asks the host for something just now: it has its core still.
+    /// The thread that asks the storage for something just now: it has its core still.
     asking: Option<u32>,
     /// What was taken last, kept to reuse the memory.
-    blocks: BlockRequests,
     finished: FinishedOps,
-    known: Vec<(u64, Nanos)>,
     transferred: Vec<u32>,
-    free: Vec<(BlockRequestId, Counted)>,
 }
 
 /// What a run leaves.
 pub(crate) struct Outcome {
     pub end: Nanos,
     pub timelines: Vec<Timeline>,
-    pub counter: Counter,
     pub operations: u64,
     pub syncs: u64,
     pub network_bytes: u64,
     pub cpu: Nanos,
-    pub kernel_cpu: Nanos,
 }
 
-impl<'a, D: BlockDevice> Engine<'a, D> {
-    pub fn new(fixed: Fixed<'a>, device: &'a mut D, host: Host, files: Files) -> Self {
+impl<'a, S: Storage> Engine<'a, S> {
+    pub fn new(fixed: Fixed<'a>, storage: &'a mut S, files: Files) -> Self {
         let sets = files.sets();
         let threads = (0..fixed.program.threads.len() as u32)
             .map(|thread| Thread::new(crate::draw::Draws::of_thread(fixed.seed, thread), sets))
@@ -122,30 +104,24 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
             locks: vec![Lock::default(); fixed.code.locks.len()],
             threads,
             fixed,
-            device,
-            host,
+            storage,
             files,
             later: BinaryHeap::new(),
             made: 0,
             now: Nanos::ZERO,
-            under_way: FxHashMap::default(),
-            counter: Counter::default(),
             operations: 0,
             syncs: 0,
             at_once: 0,
             asking: None,
-            blocks: BlockRequests::default(),
             finished: FinishedOps::default(),
-            known: Vec::new(),
             transferred: Vec::new(),
-            free: Vec::new(),
         }
     }
 
     /// Runs up to the end of the thread that the user waits for.
     ///
     /// # Errors
-    /// For a deadlock, a run beyond its limit, an operation that the host refuses, and a device that stops.
+    /// For a deadlock, a run beyond its limit, an operation that the storage refuses, and a device that stops.
     pub fn run(mut self) -> Result<Outcome> {
         for (thread, written) in (0..).zip(&self.fixed.program.threads) {
             if written.at_begin {
@@ -163,7 +139,7 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
             if self.threads[self.fixed.waited as usize].status == Status::Absent {
                 return Ok(self.outcome());
             }
-            let next = self.next_event().ok_or_else(|| self.deadlock())?;
+            let next = self.storage.wait(self.next_event())?.ok_or_else(|| self.deadlock())?;
             if next > self.fixed.limit {
                 return Err(self.beyond_limit());
             }
@@ -177,17 +153,16 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
 
     fn next_event(&self) -> Option<Nanos> {
         let later = self.later.peek().map(|Reverse((at, ..))| *at);
-        let host = self.host.next_event();
-        [later, host, self.device.next_event(), self.link.next_event(), self.cores.next_event()]
+        [later, self.storage.next_event(), self.link.next_event(), self.cores.next_event()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Does what happens now by itself: completions, transfers and pauses that end, timers of the host, turns on cores.
+    /// Does what happens now by itself: file operations, transfers and pauses that end, turns on cores.
     fn happen(&mut self) -> Result<()> {
-        self.device.advance(self.now)?;
-        self.learn();
+        self.storage.advance(self.now)?;
+        self.end_operations()?;
         let mut ended = std::mem::take(&mut self.transferred);
         self.link.advance(self.now, &mut ended);
         ended.drain(..).for_each(|thread| self.wake(thread, Doing::Network));
@@ -201,12 +176,7 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
                 Later::Think(thread) => self.wake(thread, Doing::Think),
                 Later::Transfer(thread, 0) => self.wake(thread, Doing::Network),
                 Later::Transfer(thread, bytes) => self.link.begin(thread, bytes),
-                Later::Request(number) => self.complete(number)?,
             }
-        }
-        if self.host.next_event().is_some_and(|at| at <= self.now) {
-            self.host.advance(self.now);
-            self.pump()?;
         }
         while let Some((core, thread, worked)) = self.cores.done(self.now) {
             self.turn(core, thread, worked)?;
@@ -268,62 +238,10 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
         self.later.push(Reverse((at, self.made, later)));
     }
 
-    /// Hands on what the host gave out: requests to the device, and operations that ended to their threads.
-    fn pump(&mut self) -> Result<()> {
-        loop {
-            let mut blocks = std::mem::take(&mut self.blocks);
-            self.host.take_requests(&mut blocks);
-            let sent = blocks.requests.iter().try_for_each(|block| {
-                let counted = self.counter.submit(block, blocks.notes(block), self.now);
-                let partition = self.fixed.partitions[usize::from(block.mount.0)];
-                if self.fixed.what_if.iter().any(|part| part.takes(block, partition)) {
-                    self.free.push((block.id, counted));
-                    return Ok(());
-                }
-                self.under_way.insert(block.id.0, counted);
-                self.device.submit(self.now, block.id.0, &block.request, blocks.notes(block))
-            });
-            blocks.clear();
-            self.blocks = blocks;
-            sent?;
-            self.learn();
-            self.end_operations()?;
-            if self.free.is_empty() {
-                return Ok(());
-            }
-            self.at_once += self.free.len() as u64;
-            self.check_progress()?;
-            let mut free = std::mem::take(&mut self.free);
-            for (id, counted) in free.drain(..) {
-                self.counter.complete(counted, self.now);
-                self.host.completed(id, self.now);
-            }
-            self.free = free;
-        }
-    }
-
-    /// Takes note of completions that have become known.
-    fn learn(&mut self) {
-        let mut known = std::mem::take(&mut self.known);
-        self.device.take_completed(&mut known);
-        for (number, at) in known.drain(..) {
-            self.make(at.max(self.now), Later::Request(number));
-        }
-        self.known = known;
-    }
-
-    /// A request is complete.
-    fn complete(&mut self, number: u64) -> Result<()> {
-        let Some(counted) = self.under_way.remove(&number) else { return Ok(()) };
-        self.counter.complete(counted, self.now);
-        self.host.completed(BlockRequestId(number), self.now);
-        self.pump()
-    }
-
     /// Lets the threads go on whose operations ended.
     fn end_operations(&mut self) -> Result<()> {
         let mut finished = std::mem::take(&mut self.finished);
-        self.host.take_finished(&mut finished);
+        self.storage.take_finished(&mut finished);
         for operation in &finished.operations {
             let CallerId(number) = operation.caller;
             let thread = &mut self.threads[number as usize];
@@ -335,7 +253,7 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
             }
             if at != self.now {
                 return Err(Error::new(Kind::Value, "the parts of an operation do not add up to its time")
-                    .hint("this is a defect of the host model"));
+                    .hint("this is a defect of emmclab"));
             }
             thread.owed += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
             if self.asking == Some(number) {
@@ -411,12 +329,10 @@ impl<'a, D: BlockDevice> Engine<'a, D> {
         Outcome {
             end: now,
             timelines: self.threads.into_iter().map(|thread| thread.timeline).collect(),
-            counter: self.counter,
             operations: self.operations,
             syncs: self.syncs,
             network_bytes: self.link.bytes(),
             cpu: self.cores.busy(),
-            kernel_cpu: Nanos((self.host.kernel_cpu_ns() * self.fixed.factor / 1_000_000) as i64),
         }
     }
 }

@@ -61,7 +61,7 @@ pub enum Step {
         /// The size that it has then.
         size: Amount<Size>,
         /// The file of the set.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_same")]
         pick: Pick,
     },
     /// Makes everything on every partition durable, as `sync` does.
@@ -146,12 +146,12 @@ pub struct Access {
     /// Bytes of each.
     pub size: Amount<Size>,
     /// How many.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: Amount<u64>,
     /// Where each of them lies. Only of `read` and `overwrite`.
     pub place: Option<Place>,
     /// The file of the set.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_same")]
     pub pick: Pick,
 }
 
@@ -162,7 +162,7 @@ pub struct Picked {
     /// The set of files.
     pub file: String,
     /// The file of the set.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_same")]
     pub pick: Pick,
 }
 
@@ -195,4 +195,12 @@ fn one() -> Amount<u64> {
 
 fn none() -> Amount<u64> {
     Amount::Fixed(0)
+}
+
+fn is_one(count: &Amount<u64>) -> bool {
+    *count == one()
+}
+
+fn is_same(pick: &Pick) -> bool {
+    *pick == Pick::Same
 }

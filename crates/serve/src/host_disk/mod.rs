@@ -124,6 +124,16 @@ impl HostDisk {
         ))
     }
 
+    /// Has the kernel show a part of the device as a partition, without a table on the device.
+    ///
+    /// # Errors
+    /// Where the part is taken or does not lie on the device.
+    pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
+        let mut command = programs::tool("addpart", "util-linux")?;
+        command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
+        programs::run(command).map(drop)
+    }
+
     /// Makes a file system.
     ///
     /// # Errors

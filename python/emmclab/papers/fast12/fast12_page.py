@@ -24,21 +24,11 @@ from emmclab.papers.fast12.applications import (
 from emmclab.papers.pages import assemble_page
 from emmclab.plots import Rows, chart_of
 from emmclab.study.results import Results, Run
+from emmclab.theme import STATE_COLOURS
 
 #: All devices of the talk, the internal flash first.
 DEVICES = (INTERNAL, *CARDS.values())
 TODAY = "today"
-_COLORS = {
-    "running": "#4c78a8",
-    "core": "#9ecae9",
-    "network": "#54a24b",
-    "read": "#f2cf5b",
-    "fsync": "#e45756",
-    "throttled": "#f58518",
-    "thread": "#b279a2",
-    "think": "#bab0ac",
-}
-_STORAGE = ("read", "fsync", "throttled")
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
@@ -155,8 +145,7 @@ def _states(name: str, results: Results, devices: Sequence[str]) -> Drawing:
 
 
 def _color() -> alt.Color:
-    words = list(STATES.values())
-    scale = alt.Scale(domain=words, range=[_COLORS[state] for state in STATES])
+    scale = alt.Scale(domain=list(STATE_COLOURS), range=list(STATE_COLOURS.values()))
     return alt.Color("state:N", title=None, scale=scale, legend=alt.Legend(columns=4, orient="bottom"))
 
 

@@ -1,0 +1,300 @@
+//! From what the threads of a recording did to the text of a program.
+
+use std::fmt::Write;
+
+use emmclab_base::{Error, Kind, Result};
+use emmclab_host::FileClass;
+use emmclab_layers::Size;
+
+use super::LearnOptions;
+use super::files::{Before, File};
+use super::items::{Item, Operation, Thread};
+use super::recording::Recording;
+use crate::draw::Amount;
+use crate::program::{Access, FileSet, Pick, Picked, Place, Step};
+
+/// Work between two accesses of one file that may stand before both, in ns.
+const SMALL_NS: i64 = 50_000;
+/// Most steps of all threads together.
+const MOST_STEPS: usize = 1 << 20;
+
+/// The program of a recording, as TOML, whose header says `source`.
+///
+/// # Errors
+/// [`Kind::Value`] where nothing was done to files or the network, and where it has too many steps.
+pub(super) fn program(
+    recording: &Recording,
+    options: &LearnOptions,
+    about: &str,
+    source: &str,
+) -> Result<String> {
+    let names = Names::of(recording, options);
+    let mut out = String::new();
+    let waited = waited(recording, options)?;
+    for (key, value) in
+        [("name", options.name.as_str()), ("about", about), ("source", source), ("user_waits_for", &waited)]
+    {
+        let _ = writeln!(out, "{key} = {}", toml::Value::String(value.to_owned()));
+    }
+    for (number, file) in recording.files.all.iter().enumerate().filter(|(number, _)| names.used[*number]) {
+        let set = FileSet {
+            name: names.files[number].clone(),
+            class: class_of(&file.path),
+            partition: names.partitions[number].clone(),
+            count: 1,
+            size: (file.before == Before::There).then_some(Amount::Fixed(Size(file.first_size))),
+            working_set: None,
+        };
+        out.push_str("\n[[file]]\n");
+        out.push_str(&toml::to_string(&set).map_err(unwritable)?);
+    }
+    let mut steps = 0;
+    for thread in &recording.threads {
+        let written = names.steps(thread, recording);
+        steps += written.len();
+        if steps > MOST_STEPS {
+            return Err(Error::new(
+                Kind::Value,
+                format!("the program would have more than {MOST_STEPS} steps"),
+            )
+            .hint("learn from a part of the recording"));
+        }
+        let _ = write!(out, "\n[[thread]]\nname = {}\n", toml::Value::String(thread_name(thread)));
+        if thread.started {
+            out.push_str("at_begin = false\n");
+        }
+        out.push_str("steps = [\n");
+        for step in written {
+            let value = toml::Value::try_from(&step).map_err(unwritable)?;
+            let _ = writeln!(out, "    {value},");
+        }
+        out.push_str("]\n");
+    }
+    Ok(out)
+}
+
+/// The thread that the user waits for: the one asked for, else the first one.
+fn waited(recording: &Recording, options: &LearnOptions) -> Result<String> {
+    let named: Vec<_> = recording.threads.iter().map(thread_name).collect();
+    if let Some(wanted) = &options.user_waits_for {
+        let found = named.iter().find(|name| *name == wanted || name.strip_prefix("thread ") == Some(wanted));
+        return found.cloned().ok_or_else(|| {
+            Error::new(Kind::Config, "the recording has no such thread")
+                .of_field("user_waits_for", 0, wanted.as_bytes())
+                .hint(format!("there are: {}", named.join(", ")))
+        });
+    }
+    named.into_iter().next().ok_or_else(|| {
+        Error::new(Kind::Value, "the recording has no system call that has returned")
+            .hint("record with `strace -f -ttt -T -y -o FILE COMMAND`")
+    })
+}
+
+/// Sets of files that belong together, each by its first one.
+struct Together(Vec<usize>);
+
+impl Together {
+    fn of(files: usize) -> Self {
+        Self((0..files).collect())
+    }
+
+    fn first(&self, mut file: usize) -> usize {
+        while self.0[file] != file {
+            file = self.0[file];
+        }
+        file
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.first(one), self.first(other));
+        self.0[one.max(other)] = one.min(other);
+    }
+}
+
+fn unwritable(error: impl std::fmt::Display) -> Error {
+    Error::new(Kind::Value, format!("the program cannot be written: {error}"))
+}
+
+fn thread_name(thread: &Thread) -> String {
+    if thread.number == 0 { "main".to_owned() } else { format!("thread {}", thread.number) }
+}
+
+/// Names of the program: a file has that of its path; one of several that had a path one after the other has a number.
+struct Names {
+    files: Vec<String>,
+    /// Whether a thread uses the file at all: many are only looked for.
+    used: Vec<bool>,
+    /// Their partitions.
+    partitions: Vec<String>,
+}
+
+impl Names {
+    fn of(recording: &Recording, options: &LearnOptions) -> Self {
+        let mut seen = rustc_hash::FxHashMap::<&str, u32>::default();
+        let files = recording.files.all.iter().map(|file| {
+            let count = seen.entry(&file.path).or_default();
+            *count += 1;
+            if *count == 1 { file.path.clone() } else { format!("{} #{count}", file.path) }
+        });
+        let files = files.collect();
+        let mut used = vec![false; recording.files.all.len()];
+        let mut together = Together::of(used.len());
+        for item in recording.threads.iter().flat_map(|thread| &thread.items) {
+            if let Item::File(file, operation) = item {
+                used[*file] = true;
+                if let Operation::Rename { to } = operation {
+                    used[*to] = true;
+                    together.join(*file, *to);
+                }
+            }
+        }
+        // A file takes another's path on one file system only, whatever the folders of the partitions say.
+        let partitions = (0..used.len())
+            .map(|file| options.partition_of(&recording.files.all[together.first(file)].path).to_owned())
+            .collect();
+        Self { files, used, partitions }
+    }
+
+    /// The steps of a thread; accesses of one size that follow each other are one step.
+    fn steps(&self, thread: &Thread, recording: &Recording) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        let since = thread.begun - recording.first.unwrap_or(thread.begun);
+        if !thread.started && since > 0 {
+            // It was there before, and did nothing until its first call.
+            steps.push(Step::Think { ms: ms(since) });
+        }
+        for item in &thread.items {
+            match item {
+                Item::Cpu(ns) => match steps.last_mut() {
+                    Some(Step::Cpu { ms: Amount::Fixed(known) }) => {
+                        *known = rounded(*known + *ns as f64 / 1e6);
+                    }
+                    _ if *ns >= 1_000 => {
+                        steps.push(Step::Cpu { ms: ms(*ns) });
+                    }
+                    _ => {}
+                },
+                Item::Pause(ns) => steps.push(Step::Think { ms: ms(*ns) }),
+                Item::Network { bytes, round_trips } => steps.push(Step::Network {
+                    size: Amount::Fixed(Size(*bytes)),
+                    round_trips: Amount::Fixed(*round_trips),
+                }),
+                Item::Sync => steps.push(Step::Sync {}),
+                Item::Start(other) => {
+                    steps.push(Step::Start { thread: thread_name(&recording.threads[*other]) });
+                }
+                Item::Signal(number) => steps.push(Step::Signal { name: signal(*number) }),
+                Item::Wait(number) => steps.push(Step::Wait { name: signal(*number) }),
+                Item::File(file, operation) => {
+                    if let Some(step) = self.step(*file, *operation, &recording.files.all[*file]) {
+                        merge(&mut steps, step);
+                    }
+                }
+            }
+        }
+        steps
+    }
+
+    fn step(&self, file: usize, operation: Operation, known: &File) -> Option<Step> {
+        let name = &self.files[file];
+        let access = |bytes: u64, place: Option<Place>| Access {
+            file: name.clone(),
+            size: Amount::Fixed(Size(bytes)),
+            count: Amount::Fixed(1),
+            place,
+            pick: Pick::Same,
+        };
+        let picked = || Picked { file: name.clone(), pick: Pick::Same };
+        let random = |sequential: bool| Some(if sequential { Place::Sequential } else { Place::Random });
+        Some(match operation {
+            Operation::Read { bytes, sequential } => Step::Read(access(bytes, random(sequential))),
+            Operation::Write { bytes } => Step::Write(access(bytes, None)),
+            Operation::Overwrite { bytes } => Step::Overwrite(access(bytes, Some(Place::Random))),
+            Operation::Append { bytes } => Step::Append(access(bytes, None)),
+            Operation::OpenOrCreate if known.before == Before::There => return None,
+            Operation::OpenOrCreate => Step::Create { file: name.clone() },
+            Operation::Delete => Step::Delete(picked()),
+            Operation::Rename { to } => Step::Rename { file: name.clone(), to: self.files[to].clone() },
+            Operation::Truncate { bytes } => {
+                Step::Truncate { file: name.clone(), size: Amount::Fixed(Size(bytes)), pick: Pick::Same }
+            }
+            Operation::Fsync { data_only: false } => Step::Fsync(picked()),
+            Operation::Fsync { data_only: true } => Step::Fdatasync(picked()),
+        })
+    }
+}
+
+/// Adds a step, to the last one where it is an access like it; a little work between them stands before both.
+fn merge(steps: &mut Vec<Step>, step: Step) {
+    let small =
+        |step: &Step| matches!(step, Step::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
+    let behind = usize::from(steps.last().is_some_and(small));
+    let at = steps.len().checked_sub(1 + behind);
+    let alike = at.is_some_and(|at| alike(&steps[at], &step));
+    let Some(at) = at.filter(|_| alike) else {
+        steps.push(step);
+        return;
+    };
+    if let Some(access) = access_of(&mut steps[at])
+        && let Amount::Fixed(count) = &mut access.count
+    {
+        *count += 1;
+    }
+    if behind == 1 {
+        let work = steps.pop();
+        match (at.checked_sub(1).map(|before| &mut steps[before]), work) {
+            (Some(Step::Cpu { ms: Amount::Fixed(known) }), Some(Step::Cpu { ms: Amount::Fixed(more) })) => {
+                *known = rounded(*known + more);
+            }
+            (_, Some(work)) => steps.insert(at, work),
+            _ => {}
+        }
+    }
+}
+
+fn access_of(step: &mut Step) -> Option<&mut Access> {
+    match step {
+        Step::Read(access) | Step::Write(access) | Step::Overwrite(access) | Step::Append(access) => {
+            Some(access)
+        }
+        _ => None,
+    }
+}
+
+/// Whether two accesses differ by their number at most.
+fn alike(first: &Step, second: &Step) -> bool {
+    let (mut first, mut second) = (first.clone(), second.clone());
+    for step in [&mut first, &mut second] {
+        let Some(access) = access_of(step) else { return false };
+        access.count = Amount::Fixed(1);
+    }
+    first == second
+}
+
+fn signal(number: u32) -> String {
+    format!("order {number}")
+}
+
+/// Milliseconds with three digits.
+fn ms(ns: i64) -> Amount<f64> {
+    Amount::Fixed(rounded(ns as f64 / 1e6))
+}
+
+fn rounded(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3
+}
+
+/// The class of a file by its name, as SQLite and Android name files.
+fn class_of(path: &str) -> FileClass {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    if ["-journal", "-wal", "-mj"].iter().any(|end| name.ends_with(end) || name.contains(&format!("{end}.")))
+    {
+        return FileClass::DatabaseJournal;
+    }
+    if [".db", ".sqlite", ".sqlite3", ".db3"].iter().any(|end| name.ends_with(end)) {
+        return FileClass::Database;
+    }
+    let cached =
+        path.to_ascii_lowercase().split('/').any(|part| matches!(part, "cache" | "caches" | ".cache"));
+    if cached { FileClass::Cache } else { FileClass::Other }
+}

@@ -1,0 +1,165 @@
+//! What the threads of a recording did, as parts of a program.
+
+use super::files::Place;
+
+/// An access of a file, or a change of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// Reads; whether where the thread's last access ended.
+    Read {
+        bytes: u64,
+        sequential: bool,
+    },
+    /// Writes where the thread's last access ended.
+    Write {
+        bytes: u64,
+    },
+    /// Writes elsewhere inside the file.
+    Overwrite {
+        bytes: u64,
+    },
+    /// Writes at the end.
+    Append {
+        bytes: u64,
+    },
+    /// Opens a file that is made if it turns out that it was not there.
+    OpenOrCreate,
+    Delete,
+    /// Takes the place of this file.
+    Rename {
+        to: usize,
+    },
+    Truncate {
+        bytes: u64,
+    },
+    Fsync {
+        data_only: bool,
+    },
+}
+
+/// A part of what a thread did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// Work, in ns.
+    Cpu(i64),
+    /// A wait whose cause is unknown, in ns.
+    Pause(i64),
+    /// Bytes over the network, and how often an answer was waited for.
+    Network {
+        bytes: u64,
+        round_trips: u64,
+    },
+    /// On a file, by its number.
+    File(usize, Operation),
+    Sync,
+    /// Another thread begins, by its number.
+    Start(usize),
+    /// Another thread goes on behind this.
+    Signal(u32),
+    Wait(u32),
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// The kernel's number.
+    pub number: u32,
+    /// The table of its descriptors.
+    pub table: usize,
+    /// Whether a thread of the recording began it.
+    pub started: bool,
+    pub begun: i64,
+    /// The end of its last call.
+    pub at: i64,
+    pub items: Vec<Item>,
+    /// Where it is in each file: the end of its last access.
+    pub cursors: rustc_hash::FxHashMap<usize, u64>,
+    /// Whether the last item is a wait that the network may be the cause of.
+    pub polled: bool,
+    /// Whether it has sent something since it received last.
+    pub asked: bool,
+}
+
+impl Thread {
+    pub fn new(number: u32, table: usize, begun: i64) -> Self {
+        Self {
+            number,
+            table,
+            started: false,
+            begun,
+            at: begun,
+            items: Vec::new(),
+            cursors: rustc_hash::FxHashMap::default(),
+            polled: false,
+            asked: false,
+        }
+    }
+
+    /// Adds work, to the last item where that is work, too.
+    pub fn work(&mut self, ns: i64) {
+        if ns <= 0 {
+            return;
+        }
+        match self.items.last_mut() {
+            Some(Item::Cpu(known)) => *known += ns,
+            _ => self.items.push(Item::Cpu(ns)),
+        }
+    }
+
+    /// Adds a wait whose cause is unknown.
+    pub fn pause(&mut self, ns: i64) {
+        match self.items.last_mut() {
+            Some(Item::Pause(known)) => *known += ns,
+            _ => self.items.push(Item::Pause(ns)),
+        }
+    }
+
+    /// Adds a transfer. A wait just before an answer was a wait for it, and is given back in ns.
+    pub fn transfer(&mut self, bytes: u64, received: bool) -> i64 {
+        let mut waited = 0;
+        if received
+            && self.polled
+            && let Some(Item::Pause(ns)) = self.items.last()
+        {
+            waited = *ns;
+            self.items.pop();
+        }
+        let trips = u64::from(received && (self.asked || waited > 0));
+        self.asked = !received;
+        match self.items.last_mut() {
+            Some(Item::Network { bytes: known, round_trips }) => {
+                *known += bytes;
+                *round_trips += trips;
+            }
+            _ => self.items.push(Item::Network { bytes, round_trips: trips }),
+        }
+        waited
+    }
+}
+
+/// Items that go behind others: signals to threads that have to wait.
+#[derive(Debug, Default)]
+pub(super) struct Behind(Vec<(Place, Item)>);
+
+impl Behind {
+    pub fn add(&mut self, place: Place, item: Item) {
+        self.0.push((place, item));
+    }
+
+    /// Puts all of them in.
+    pub fn put_in(mut self, threads: &mut [Thread]) {
+        self.0.sort_by_key(|(place, _)| (place.thread, place.item));
+        let mut behind = self.0.into_iter().peekable();
+        for (number, thread) in threads.iter_mut().enumerate() {
+            let old = std::mem::take(&mut thread.items);
+            for (at, item) in old.into_iter().enumerate() {
+                thread.items.push(item);
+                while let Some((place, _)) = behind.peek()
+                    && *place == (Place { thread: number, item: at })
+                {
+                    thread.items.extend(behind.next().map(|(_, item)| item));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A program from a recording of system calls: of strace, or of the syscall events of ftrace.
+//!
+//! Threads, their operations on files with sizes and places, transfers and the order that files force on threads are taken from the
+//! recording; what an operation took is left to the model. Time in which nothing is known to happen is work, or a pause
+//! where a call waited for a cause that is not in the recording.
+
+mod build;
+mod call;
+mod files;
+mod ftrace;
+mod items;
+mod recording;
+mod strace;
+
+use std::fmt::Write;
+use std::io::BufRead;
+
+use emmclab_base::{Error, Kind, Result, interrupt};
+use serde::Serialize;
+
+use crate::program::Program;
+use ftrace::Ftrace;
+use recording::Recording;
+use strace::Strace;
+
+pub use recording::Known;
+
+/// Longest line; strace cuts strings.
+const LONGEST_LINE: u64 = 1 << 20;
+/// Lines between two looks for an interruption.
+const INTERRUPT_EVERY: u64 = 4096;
+const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the syscall events of ftrace";
+
+/// How a program is learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnOptions {
+    /// The name of the program.
+    pub name: String,
+    /// Partitions with the folders whose files they hold; a file is in the one with the longest folder. The first one has the rest.
+    pub partitions: Vec<(String, String)>,
+    /// The thread that the user waits for; by default the first one.
+    pub user_waits_for: Option<String>,
+}
+
+impl LearnOptions {
+    /// The partition of a path.
+    fn partition_of(&self, path: &str) -> &str {
+        let inside = |folder: &str| {
+            let folder = folder.trim_end_matches('/');
+            path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let found = self
+            .partitions
+            .iter()
+            .filter(|(_, folder)| inside(folder))
+            .max_by_key(|(_, folder)| folder.len());
+        found.or(self.partitions.first()).map_or("data", |(partition, _)| partition)
+    }
+}
+
+/// A program that was learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Learned {
+    /// The program, as TOML.
+    pub program: String,
+    /// The format of the recording: `strace` or `ftrace`.
+    pub format: &'static str,
+    /// Length of the recording, in ns.
+    pub length_ns: i64,
+    /// Threads.
+    pub threads: usize,
+    /// Files that the program has.
+    pub files: usize,
+    /// Lines of the recording.
+    pub lines: u64,
+    /// Lines that are no calls of the format, and were left out.
+    pub unreadable_lines: u64,
+    /// Times by what is known of them, and what the recording cannot show.
+    pub known: Known,
+}
+
+/// Learns a program from a recording.
+///
+/// # Errors
+/// [`Kind::Syntax`] with the line where the first lines are no recording, [`Kind::Value`] where it has no calls or too many, and
+/// [`Kind::Config`] for a thread that is not there.
+pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
+    let (mut strace, mut ftrace) = (Strace::default(), Ftrace::default());
+    let mut recording = Recording::default();
+    let (mut lines, mut unreadable, mut format, mut problem) =
+        (0_u64, 0_u64, None, "the line is no system call");
+    let mut bytes = Vec::new();
+    loop {
+        if lines.is_multiple_of(INTERRUPT_EVERY) {
+            interrupt::check()?;
+        }
+        bytes.clear();
+        let read = std::io::Read::take(&mut reader, LONGEST_LINE)
+            .read_until(b'\n', &mut bytes)
+            .map_err(|error| Error::new(Kind::Io, error.to_string()))?;
+        if read == 0 {
+            break;
+        }
+        lines += 1;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if text.trim().is_empty() {
+            continue;
+        }
+        let mut understood = false;
+        if format != Some("ftrace") {
+            match strace.line(text) {
+                strace::Line::Call(call) => {
+                    (format, understood) = (Some("strace"), true);
+                    recording.call(&call);
+                }
+                strace::Line::Exit(thread, at) => {
+                    (format, understood) = (Some("strace"), true);
+                    recording.exit(thread, at);
+                }
+                strace::Line::Other => understood = true,
+                strace::Line::Unreadable(said) => problem = said,
+            }
+        }
+        if !understood && format != Some("strace") {
+            match ftrace.line(text) {
+                ftrace::Line::Call(call) => {
+                    (format, understood) = (Some("ftrace"), true);
+                    recording.call(&call);
+                }
+                ftrace::Line::Other => understood = true,
+                ftrace::Line::Unreadable => {}
+            }
+        }
+        unreadable += u64::from(!understood);
+        if format.is_none() && unreadable > 100 {
+            break;
+        }
+    }
+    let Some(format) = format.filter(|_| recording.known.calls > 0) else {
+        let nothing = if lines == 0 { "the recording is empty" } else { problem };
+        return Err(Error::new(Kind::Syntax, nothing).at_line(lines.clamp(1, unreadable.max(1))).hint(HOW));
+    };
+    recording.finish();
+    let length = recording.last - recording.first.unwrap_or(recording.last);
+    let about = format!(
+        "Learned from a recording of {format}: {} calls of {} threads in {:.1} s",
+        recording.known.calls,
+        recording.threads.len(),
+        length as f64 / 1e9,
+    );
+    let source = source(&recording, format);
+    let program = build::program(&recording, options, &about, &source)?;
+    let checked = Program::from_toml(&program)?;
+    Ok(Learned {
+        format,
+        length_ns: length,
+        threads: checked.threads.len(),
+        files: checked.files.len(),
+        lines,
+        unreadable_lines: unreadable,
+        known: recording.known,
+        program,
+    })
+}
+
+/// Where the figures of the program come from, and what is assumed.
+fn source(recording: &Recording, format: &str) -> String {
+    let known = &recording.known;
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    let mut said = format!(
+        "A recording of {format}. Taken from it: threads, files, sizes and places of accesses, syncs, transfers. Assumed: \
+         {:.3} s between calls are work on a core of CPU factor 1, {:.3} s in calls that wait (futex, poll, sleep) are pauses of \
+         that length, whatever they waited for. Left to the model: {:.3} s in calls on files and {:.3} s of waiting for the network.",
+        seconds(known.work_ns),
+        seconds(known.pause_ns),
+        seconds(known.storage_ns),
+        seconds(known.network_ns),
+    );
+    for (count, what) in [
+        (known.mapped_files, "files were mapped into memory: what is read and written there is not seen"),
+        (known.unseen_requests, "requests went through io_uring or asynchronous I/O and are not seen"),
+        (known.unknown_descriptors, "calls were on files whose opening is not in the recording"),
+    ] {
+        if count > 0 {
+            let _ = write!(said, " {count} {what}.");
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use super::*;
+use crate::program::Step;
+
+fn options() -> LearnOptions {
+    LearnOptions {
+        name: "mine".to_owned(),
+        partitions: vec![("data".to_owned(), "/".to_owned()), ("sdcard".to_owned(), "/sdcard".to_owned())],
+        user_waits_for: None,
+    }
+}
+
+fn learned(text: &str) -> (Learned, Program) {
+    let found = learn(text.as_bytes(), &options()).unwrap_or_else(|error| panic!("{error}"));
+    let program = Program::from_toml(&found.program).unwrap();
+    (found, program)
+}
+
+fn words(program: &Program, thread: usize) -> Vec<String> {
+    let steps = &program.threads[thread].steps;
+    steps.iter().map(|step| toml::Value::try_from(step).unwrap().to_string()).collect()
+}
+
+#[test]
+fn accesses_of_one_size_are_one_step_and_time_between_calls_is_work() {
+    let (found, program) = learned(
+        r#"5 100.000000 openat(AT_FDCWD, "/data/app.db", O_RDWR) = 3 <0.000010>
+5 100.000020 fstat(3, {st_mode=S_IFREG|0600, st_size=40960, ...}) = 0 <0.000005>
+5 100.000030 pread64(3, "SQLite"..., 4096, 0) = 4096 <0.000900>
+5 100.000940 pread64(3, "x"..., 4096, 4096) = 4096 <0.000900>
+5 100.010000 pwrite64(3, "x"..., 4096, 20480) = 4096 <0.000010>
+5 100.010020 pwrite64(3, "x"..., 4096, 8192) = 4096 <0.000010>
+5 100.010040 fdatasync(3) = 0 <0.012000>
+5 100.030000 +++ exited with 0 +++
+"#,
+    );
+    assert_eq!((found.format, found.threads, found.files), ("strace", 1, 1));
+    assert_eq!((found.known.read_bytes, found.known.written_bytes), (8192, 8192));
+    assert_eq!(program.files[0].name, "/data/app.db");
+    assert_eq!(program.files[0].class, emmclab_host::FileClass::Database);
+    let steps = words(&program, 0);
+    assert!(steps.iter().any(|step| step.contains("read") && step.contains("count = 2")), "{steps:?}");
+    assert!(steps.iter().any(|step| step.contains("overwrite") && step.contains("count = 2")), "{steps:?}");
+    assert!(steps.iter().any(|step| step.contains("fdatasync")), "{steps:?}");
+    let work: f64 = program.threads[0]
+        .steps
+        .iter()
+        .map(|step| match step {
+            Step::Cpu { ms: crate::draw::Amount::Fixed(ms) } => *ms,
+            _ => 0.0,
+        })
+        .sum();
+    // From 100.00184 to 100.01, and from 100.02204 to the end; between the others some 10 us.
+    assert!((work - (8.16 + 7.96 + 0.035)).abs() < 0.02, "{work}");
+}
+
+#[test]
+fn a_file_that_was_made_is_created_and_one_that_was_there_has_its_size() {
+    let (_, program) = learned(
+        r#"1.000000 openat(AT_FDCWD, "/data/new", O_WRONLY|O_CREAT, 0600) = 3 <0.00001>
+1.000100 write(3, "a", 5000) = 5000 <0.00001>
+1.000200 close(3) = 0 <0.00001>
+1.000300 openat(AT_FDCWD, "/sdcard/old", O_RDWR|O_CREAT, 0600) = 3 <0.00001>
+1.000400 read(3, "a", 100) = 100 <0.00001>
+1.000500 rename("/data/new", "/data/newer") = 0 <0.00001>
+1.000600 unlink("/data/newer") = 0 <0.00001>
+"#,
+    );
+    let set = |name: &str| program.files.iter().find(|set| set.name == name).unwrap();
+    assert!(set("/data/new").size.is_none() && set("/data/newer").size.is_none());
+    assert_eq!(set("/sdcard/old").size, Some(crate::draw::Amount::Fixed(emmclab_layers::Size(100))));
+    assert_eq!(set("/sdcard/old").partition, "sdcard");
+    let steps = words(&program, 0).join("\n");
+    let order: Vec<_> = ["create", "append", "read", "rename", "delete"].map(|word| steps.find(word)).into();
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{steps}");
+}
+
+#[test]
+fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
+    let (_, program) = learned(
+        r#"10 1.000000 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD}, 88) = 11 <0.00001>
+11 1.000100 openat(AT_FDCWD, "/data/x", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3 <0.00001>
+11 1.000200 write(3, "a", 10) = 10 <0.00001>
+10 1.000300 openat(AT_FDCWD, "/data/x", O_RDONLY) = 4 <0.00001>
+10 1.000400 read(4, "a", 10) = 10 <0.00001>
+10 1.000500 unlink("/data/x") = 0 <0.00001>
+11 1.000600 write(3, "b", 10) = 10 <0.00001>
+11 1.000700 close(3) = 0 <0.00001>
+10 1.000800 close(4) = 0 <0.00001>
+"#,
+    );
+    assert!(program.threads[0].at_begin && !program.threads[1].at_begin);
+    let (first, second) = (words(&program, 0), words(&program, 1));
+    assert!(first[0].contains("start"), "{first:?}");
+    let wait = first.iter().position(|step| step.contains("wait")).unwrap();
+    let read = first.iter().position(|step| step.contains("{ read =")).unwrap();
+    assert!(wait < read, "{first:?}");
+    let signal = second.iter().position(|step| step.contains("signal")).unwrap();
+    assert!(second[signal - 1].contains("create"), "{second:?}");
+    // It goes when the last one closes it, who waits for the writes of the other.
+    assert!(first.last().unwrap().contains("delete"), "{first:?}");
+    assert!(!second.iter().any(|step| step.contains("delete")));
+}
+
+#[test]
+fn an_answer_takes_the_place_of_the_wait_before_it_and_other_waits_are_pauses() {
+    let (found, program) = learned(
+        r#"1.000000 socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) = 3 <0.00001>
+1.000100 connect(3, {sa_family=AF_INET}, 16) = 0 <0.030>
+1.030200 sendto(3, "GET", 100, 0, NULL, 0) = 100 <0.00001>
+1.030210 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.050>
+1.080210 recvfrom(3, "x", 4096, 0, NULL, NULL) = 4000 <0.00001>
+1.090000 futex(0x7f, FUTEX_WAIT, 0, NULL) = 0 <0.5>
+"#,
+    );
+    assert_eq!(found.known.network_bytes, 4100);
+    assert!((found.known.network_ns - 80_030_000).abs() < 100_000, "{}", found.known.network_ns);
+    assert_eq!(found.known.pause_ns, 500_000_000);
+    let steps = words(&program, 0).join("\n");
+    assert!(steps.contains("4100B") || steps.contains("size = \"4100B\""), "{steps}");
+    assert!(steps.contains("think = { ms = 500"), "{steps}");
+}
+
+#[test]
+fn events_of_ftrace_are_files_without_names() {
+    let (found, program) = learned(
+        "a-7 [000] .... 1.000000: sys_openat(dfd: ffffff9c, filename: 7ffe, flags: 0, mode: 0)\n\
+         a-7 [000] .... 1.000010: sys_openat -> 0x3\n\
+         a-7 [000] .... 1.000020: sys_read(fd: 3, buf: 7ffe, count: 1000)\n\
+         a-7 [000] .... 1.000900: sys_read -> 0x1000\n",
+    );
+    assert_eq!((found.format, found.known.read_bytes), ("ftrace", 4096));
+    assert!(program.files[0].name.starts_with("?/opened-"), "{}", program.files[0].name);
+}
+
+#[test]
+fn what_is_no_recording_is_refused_with_its_line_and_how_to_record() {
+    for text in ["", "hello\nworld\n", "12:00:01 read(3, \"\", 5) = 0\n", "1.0 read(3, \"\", 5) = 0\n"] {
+        let error = learn(text.as_bytes(), &options()).unwrap_err();
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("strace -f -ttt -T")), "{text}: {error}");
+    }
+    let long = "x".repeat(3 << 20);
+    assert!(learn(long.as_bytes(), &options()).is_err());
+}
+
+#[test]
+fn relative_paths_are_below_the_folder_of_the_process() {
+    let (_, program) = learned(
+        r#"1.000000 chdir("/data/app") = 0 <0.00001>
+1.000100 openat(AT_FDCWD, "new", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3 <0.00001>
+1.000200 write(3, "a", 10) = 10 <0.00001>
+1.000300 rename("new", "/sdcard/newer") = 0 <0.00001>
+1.000400 openat(AT_FDCWD</sdcard>, "old", O_RDONLY) = 4</sdcard/old> <0.00001>
+1.000500 read(4</sdcard/old>, "a", 10) = 10 <0.00001>
+"#,
+    );
+    let names: Vec<_> = program.files.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(names, ["/data/app/new", "/sdcard/newer", "/sdcard/old"]);
+    // A file takes the path of another on one file system only.
+    assert_eq!(program.files[0].partition, program.files[1].partition);
+}

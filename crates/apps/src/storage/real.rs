@@ -1,0 +1,316 @@
+//! The kernel of this machine: real files on mounted file systems, and a thread for each caller.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, Kind, Nanos, Result, interrupt};
+use emmclab_host::{CallerId, FileId, FileOp, FileSpec, Finished, FinishedOps, FolderId, MountId, Waited};
+use rustc_hash::FxHashMap;
+
+use super::{FileStore, Storage, likely_wait};
+
+/// Longest sleep between two looks for an interruption.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of one call; the contents repeat after so many.
+const BUFFER: usize = 1 << 20;
+
+/// The files of a program in folders of this machine, one for each mount.
+#[derive(Debug)]
+pub(crate) struct RealFiles {
+    roots: Vec<PathBuf>,
+    specs: RwLock<Vec<FileSpec>>,
+    open: Mutex<FxHashMap<FileId, Arc<File>>>,
+    contents: Vec<u8>,
+    /// Whether files that exist beforehand are written; else they have to be there.
+    writes: bool,
+}
+
+impl RealFiles {
+    /// Files below `roots`, in the order of the mounts.
+    pub fn new(roots: Vec<PathBuf>, writes: bool) -> Self {
+        // Any bytes but zeros, which a device or a file system might treat in a special way.
+        let contents =
+            (0..BUFFER).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] | 1).collect();
+        Self { roots, specs: RwLock::default(), open: Mutex::default(), contents, writes }
+    }
+
+    fn folder(&self, mount: MountId, folder: FolderId) -> PathBuf {
+        self.roots[usize::from(mount.0)].join(format!("folder{}", folder.0))
+    }
+
+    fn path(&self, file: FileId) -> PathBuf {
+        let specs = self.specs.read().unwrap_or_else(PoisonError::into_inner);
+        let spec = specs[file.0 as usize];
+        drop(specs);
+        self.folder(spec.mount, spec.folder).join(format!("file{}", file.0))
+    }
+
+    fn opened(&self) -> MutexGuard<'_, FxHashMap<FileId, Arc<File>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file, opened where it is not.
+    fn file(&self, file: FileId, create: bool) -> Result<Arc<File>> {
+        if let Some(known) = self.opened().get(&file) {
+            return Ok(known.clone());
+        }
+        let path = self.path(file);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(create)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| Error::io(&path, error))?;
+        Ok(self.opened().entry(file).or_insert_with(|| Arc::new(opened)).clone())
+    }
+
+    /// Does an operation.
+    fn operate(&self, operation: &FileOp, scratch: &mut Vec<u8>) -> Result<u64> {
+        let at = |file: FileId| move |error: std::io::Error| Error::io(&self.path(file), error);
+        match *operation {
+            FileOp::Open { file, create } => self.file(file, create).map(|_| 0),
+            FileOp::Close { file } => {
+                self.opened().remove(&file);
+                Ok(0)
+            }
+            FileOp::Read { file, offset, bytes } => {
+                scratch.resize(BUFFER.min(bytes as usize), 0);
+                let handle = self.file(file, false)?;
+                let mut done = 0;
+                while done < bytes {
+                    let length = scratch.len().min((bytes - done) as usize);
+                    match handle.read_at(&mut scratch[..length], offset + done) {
+                        Ok(0) => break,
+                        Ok(read) => done += read as u64,
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Err(error) => return Err(at(file)(error)),
+                    }
+                }
+                Ok(done)
+            }
+            FileOp::Write { file, offset, bytes } => {
+                let handle = self.file(file, false)?;
+                self.pieces(offset, bytes, |piece, offset| handle.write_all_at(piece, offset))
+                    .map_err(at(file))
+            }
+            FileOp::Append { file, bytes } => {
+                let path = self.path(file);
+                let mut end = OpenOptions::new().append(true).open(&path).map_err(at(file))?;
+                self.pieces(0, bytes, |piece, _| end.write_all(piece)).map_err(at(file))
+            }
+            FileOp::Fsync { file, data_only } => {
+                let handle = self.file(file, false)?;
+                if data_only { handle.sync_data() } else { handle.sync_all() }.map_err(at(file)).map(|()| 0)
+            }
+            FileOp::FsyncFolder { mount, folder } => {
+                let path = self.folder(mount, folder);
+                let synced = File::open(&path).and_then(|folder| folder.sync_all());
+                synced.map_err(|error| Error::io(&path, error)).map(|()| 0)
+            }
+            FileOp::Truncate { file, bytes } => {
+                self.file(file, false)?.set_len(bytes).map_err(at(file)).map(|()| 0)
+            }
+            FileOp::Unlink { file } => {
+                self.opened().remove(&file);
+                std::fs::remove_file(self.path(file)).map_err(at(file)).map(|()| 0)
+            }
+            FileOp::Rename { from, to } => {
+                let mut open = self.opened();
+                open.remove(&to);
+                if let Some(handle) = open.remove(&from) {
+                    open.insert(to, handle);
+                }
+                drop(open);
+                std::fs::rename(self.path(from), self.path(to)).map_err(at(from)).map(|()| 0)
+            }
+            FileOp::Sync => {
+                for root in &self.roots {
+                    let synced = File::open(root).and_then(|root| Ok(rustix::fs::syncfs(&root)?));
+                    synced.map_err(|error| Error::io(root, error))?;
+                }
+                Ok(0)
+            }
+        }
+    }
+
+    /// Writes `bytes` in calls of at most the buffer; the contents follow from the place.
+    fn pieces(
+        &self,
+        offset: u64,
+        bytes: u64,
+        mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>,
+    ) -> std::io::Result<u64> {
+        let mut done = 0;
+        while done < bytes {
+            let from = ((offset + done) % BUFFER as u64) as usize;
+            let length = (BUFFER - from).min((bytes - done) as usize);
+            write(&self.contents[from..from + length], offset + done)?;
+            done += length as u64;
+        }
+        Ok(bytes)
+    }
+}
+
+impl FileStore for RealFiles {
+    fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
+        if self.roots.len() <= usize::from(spec.mount.0) {
+            return Err(Error::new(Kind::Value, "the file is on a mount that has no folder"));
+        }
+        let folder = self.folder(spec.mount, spec.folder);
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        let specs = self.specs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        debug_assert_eq!(specs.len(), file.0 as usize, "files are declared in the order of their numbers");
+        specs.push(spec);
+        Ok(())
+    }
+
+    fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
+        let path = self.path(file);
+        if self.writes {
+            interrupt::check()?;
+            let handle = File::create_new(&path).map_err(|error| Error::io(&path, error))?;
+            let written = self.pieces(0, bytes, |piece, offset| handle.write_all_at(piece, offset));
+            return written.map_err(|error| Error::io(&path, error)).map(drop);
+        }
+        let found = path.metadata().map_err(|error| Error::io(&path, error))?.len();
+        if found == bytes {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Value, format!("the file has {found} bytes and was prepared with {bytes}"))
+            .in_file(&path)
+            .hint("prepare the files for this program and seed"))
+    }
+}
+
+/// What a thread was asked for.
+struct Asked {
+    operation: FileOp,
+    begun: Nanos,
+}
+
+/// What it did.
+struct Done {
+    caller: CallerId,
+    operation: FileOp,
+    begun: Nanos,
+    outcome: Result<u64>,
+}
+
+/// File operations done by the kernel, in real time.
+pub(crate) struct RealStorage {
+    /// A thread for each caller, which ends when its channel is closed.
+    callers: Vec<Sender<Asked>>,
+    done: Receiver<Done>,
+    /// Operations under way.
+    under_way: usize,
+    ended: Vec<Done>,
+    begun: Instant,
+    /// The time of the engine, to which operations that have ended add up.
+    now: Nanos,
+}
+
+impl RealStorage {
+    /// Starts a thread for each of so many callers; time begins now.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where the machine cannot have so many.
+    pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
+        let (tell, done) = channel();
+        let mut all = Vec::with_capacity(callers as usize);
+        for number in 0..callers {
+            let (ask, asked) = channel::<Asked>();
+            let (files, tell) = (files.clone(), tell.clone());
+            let spawned = thread::Builder::new().name(format!("caller {number}")).spawn(move || {
+                let mut scratch = Vec::new();
+                for Asked { operation, begun } in asked {
+                    let outcome = files.operate(&operation, &mut scratch);
+                    let done = Done { caller: CallerId(number), operation, begun, outcome };
+                    if tell.send(done).is_err() {
+                        return;
+                    }
+                }
+            });
+            spawned.map_err(|error| {
+                Error::new(Kind::Config, format!("thread {number} of the program cannot start: {error}"))
+                    .hint("a live run takes one thread of this machine for each thread of the program")
+            })?;
+            all.push(ask);
+        }
+        Ok(Self {
+            callers: all,
+            done,
+            under_way: 0,
+            ended: Vec::new(),
+            begun: Instant::now(),
+            now: Nanos::ZERO,
+        })
+    }
+
+    fn clock(&self) -> Nanos {
+        Nanos(i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Storage for RealStorage {
+    fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
+        let asked = Asked { operation: *operation, begun: now };
+        self.callers[caller.0 as usize].send(asked).map_err(|_| {
+            Error::new(Kind::Value, "a thread of the program is gone").hint("this is a defect of emmclab")
+        })?;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        (!self.ended.is_empty()).then_some(self.now)
+    }
+
+    fn wait(&mut self, next: Option<Nanos>) -> Result<Option<Nanos>> {
+        loop {
+            let now = self.clock();
+            while let Ok(done) = self.done.try_recv() {
+                self.ended.push(done);
+            }
+            if !self.ended.is_empty() || next.is_some_and(|next| next <= now) {
+                return Ok(Some(now));
+            }
+            if next.is_none() && self.under_way == 0 {
+                return Ok(None);
+            }
+            interrupt::check()?;
+            let left = next.map_or(LOOK, |next| Duration::from_nanos((next - now).0 as u64).min(LOOK));
+            match self.done.recv_timeout(left) {
+                Ok(done) => self.ended.push(done),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(Kind::Value, "the threads of the program are gone")
+                        .hint("this is a defect of emmclab"));
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self, now: Nanos) -> Result<()> {
+        self.now = now;
+        match self.ended.iter().position(|done| done.outcome.is_err()) {
+            Some(at) => self.ended.swap_remove(at).outcome.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn take_finished(&mut self, out: &mut FinishedOps) {
+        self.under_way -= self.ended.len();
+        for Done { caller, operation, begun, outcome } in self.ended.drain(..) {
+            let mut waited = Waited::default();
+            waited[likely_wait(&operation)] = self.now - begun;
+            out.operations.push(Finished::alone(caller, begun, self.now, outcome.unwrap_or(0), waited));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+"""Applications as real processes on served devices, and programs that are learned from recordings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, emmclab, emmclab_json, environment, missing
+from emmclab.apps import application_text, learn_application
+
+#: A program that is quick on a real clock.
+_PROGRAM = """
+name = "notes"
+about = "Saves notes"
+source = "a test"
+user_waits_for = "ui"
+
+[[file]]
+name = "pictures"
+partition = "sdcard"
+count = 3
+size = "64KB"
+
+[[file]]
+name = "log"
+partition = "data"
+
+[[file]]
+name = "older"
+partition = "data"
+
+[[database]]
+name = "notes.db"
+partition = "data"
+size = "64KB"
+journal_mode = "wal"
+
+[[thread]]
+name = "ui"
+steps = [
+    { start = { thread = "saver" } },
+    { create = { file = "log" } },
+    { repeat = { times = 5, steps = [
+        { cpu = { ms = 2 } },
+        { read = { file = "pictures", size = "16KB", count = 2, pick = "next" } },
+        { network = { size = "10KB" } },
+        { append = { file = "log", size = "4KB", count = 3 } },
+        { fsync = { file = "log" } },
+        { signal = { name = "saved" } },
+    ] } },
+    { join = { thread = "saver" } },
+    { rename = { file = "log", to = "older" } },
+    { sync = {} },
+]
+
+[[thread]]
+name = "saver"
+at_begin = false
+steps = [
+    { repeat = { times = 5, steps = [
+        { wait = { name = "saved" } },
+        { transaction = { database = "notes.db", pages = 2, new_pages = 1 } },
+    ] } },
+]
+"""
+
+
+@pytest.fixture(scope="module")
+def root() -> None:
+    """Whether file systems can be mounted on served devices."""
+    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not Path("/dev/loop-control").exists():
+        missing("root with FUSE and loop devices")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """The program's file."""
+    path = tmp_path / "notes.toml"
+    path.write_text(_PROGRAM)
+    return path
+
+
+@pytest.mark.usefixtures("root")
+def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> None:
+    found = emmclab_json("apps", "live", program, "--device", "nexus5", "--capacity", "4GB")
+    live, model = found["live"], found["model"]
+    assert (
+        live["app"]["requests"] is None and live["app"]["file_operations"] == model["app"]["file_operations"]
+    )
+    assert live["app"]["file_syncs"] == model["app"]["file_syncs"]
+    assert live["app"]["network_bytes"] == model["app"]["network_bytes"]
+    for result in (live, model):
+        assert sum(result["app"]["states"].values()) == result["app"]["runtime_ns"]
+    # Another kernel may write a block more or less; the machine is busy, so times are not compared.
+    rows = {row["name"]: row for row in found["agreement"]}
+    assert abs(rows["writes"]["difference_pct"]) < 25
+    assert abs(rows["written"]["difference_pct"]) < 25
+    assert {row["name"] for row in found["agreement"]} >= {"runtime", "reads", "writes", "written"}
+
+
+@pytest.mark.usefixtures("root")
+def test_nothing_of_a_live_run_stays_on_the_machine(program: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "apps", "live", str(program), "--device", "kingston-c4"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(TMPDIR=str(tmp_path)),
+    )
+    deadline = time.monotonic() + 120
+    while not _mounts(tmp_path) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    assert _mounts(tmp_path), process.communicate()
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert not _mounts(tmp_path)
+    left = [path for path in Path("/sys/block").glob("loop*/loop/backing_file") if _is_ours(path, tmp_path)]
+    assert not left
+
+
+def _mounts(folder: Path) -> list[str]:
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if f"{folder}/" in line]
+
+
+def _is_ours(path: Path, folder: Path) -> bool:
+    try:
+        return path.read_text().startswith(str(folder))
+    except OSError:
+        return False
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "nexusone-yaffs2"], "has yaffs2, which this kernel does not mount"),
+        (["--host", "n900"], "there is no host `n900`"),
+        (["--network", "lte"], "has no network `lte`"),
+        (["--networks", "wifi,usb"], "`live` takes one application, one device and one network"),
+        (["--device", "nexus6"], "nexus6"),
+        (["--clock", "fast"], "fast"),
+    ],
+)
+def test_a_live_run_that_cannot_be_is_refused(words: list[str], said: str, program: Path) -> None:
+    device = ["--device", "nexusone" if "yaffs2" in said else "nexus5"]
+    given = words if "--device" in words else [*words, *device]
+    done = emmclab("apps", "live", program, *given)
+    assert done.returncode == 2, done.stdout
+    assert said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def strace() -> str:
+    """The tool."""
+    found = shutil.which("strace")
+    if found is None:
+        missing("strace")
+    return str(found)
+
+
+def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_path: Path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text(
+        "import os, sqlite3, sys\n"
+        "os.chdir(sys.argv[1])\n"
+        "base = sqlite3.connect('a.db')\n"
+        "base.execute('create table t(x)')\n"
+        "for n in range(20):\n"
+        "    base.execute('insert into t values (?)', ('x' * 500,))\n"
+        "    base.commit()\n"
+        "base.close()\n"
+        "with open('big', 'wb') as file:\n"
+        "    for n in range(64):\n"
+        "        file.write(b'y' * 65536)\n"
+        "    file.flush()\n"
+        "    os.fsync(file.fileno())\n"
+        "os.rename('big', 'bigger')\n"
+    )
+    work = tmp_path / "work"
+    work.mkdir()
+    log = tmp_path / "app.strace"
+    traced = [strace, "-f", "-ttt", "-T", "-y", "-o", str(log), shutil.which("python3") or "python3"]
+    done = subprocess.run([*traced, str(script), str(work)], capture_output=True, text=True, check=False)
+    if done.returncode != 0 and "ptrace" in done.stderr:
+        pytest.skip("this machine does not let a process be traced")
+    assert done.returncode == 0, done.stderr
+    file = tmp_path / "app.toml"
+    said = emmclab(
+        "apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}"
+    )
+    assert said.returncode == 0, said.stderr
+    assert "MB written" in said.stdout and "work on a core" in said.stdout
+    learned = tomllib.loads(file.read_text())
+    of = {Path(entry["name"]).name: entry for entry in learned["file"] if entry["partition"] == "data"}
+    assert {"a.db", "a.db-journal", "big", "bigger"} <= set(of)
+    assert of["a.db"]["class"] == "database" and of["a.db-journal"]["class"] == "database_journal"
+    # As many syncs as the recording has, and every byte that was written.
+    lines = log.read_text().splitlines()
+    syncs = [line for line in lines if re.search(r" (fsync|fdatasync)\(", line)]
+    written = sum(
+        int(match.group(1))
+        for line in lines
+        if str(work) in line and (match := re.search(r" p?write(?:64|v)?\(.*\) += (\d+) <", line))
+    )
+    run = emmclab_json("apps", "run", file, "--device", "nexus5", "--host", "phone-2020")
+    assert run["app"]["file_syncs"] == len(syncs)
+    found = learn_application(log, partitions={"data": str(work)})
+    assert found.known["written_bytes"] == written > 4 << 20
+
+
+def test_what_is_no_recording_is_refused_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "text").write_text("hello\n" * 200)
+    (tmp_path / "times").write_text('12:00:01 read(3, "", 5) = 0\n')
+    for name in ("empty", "text", "times", "missing"):
+        done = emmclab("apps", "learn", tmp_path / name, "-o", tmp_path / "out.toml")
+        assert done.returncode == 2, done.stdout
+        assert "Traceback" not in done.stderr and "hint" in done.stderr.lower()
+        assert not (tmp_path / "out.toml").exists()
+    for words in ([], ["-o", "x.toml", "--partition", "data"]):
+        assert emmclab("apps", "learn", tmp_path / "text", *words, cwd=tmp_path).returncode == 2
+
+
+def test_a_learned_program_has_its_sources_and_assumptions(tmp_path: Path) -> None:
+    log = tmp_path / "small.strace"
+    log.write_text(
+        '7 1.000000 openat(AT_FDCWD, "/data/a", O_RDWR) = 3 <0.000010>\n'
+        '7 1.000100 pread64(3, "x"..., 4096, 8192) = 4096 <0.000800>\n'
+        "7 1.002000 futex(0x1, FUTEX_WAIT, 0, NULL) = 0 <0.250000>\n"
+    )
+    found = emmclab("apps", "learn", log, "-o", "-")
+    assert found.returncode == 0, found.stderr
+    source = tomllib.loads(found.stdout)["source"]
+    assert "0.250 s in calls that wait" in source and "Left to the model" in source
+    asked = json.loads(
+        emmclab("apps", "learn", log, "-o", tmp_path / "a.toml", "--json", cwd=tmp_path).stdout
+    )
+    assert asked["known"]["pause_ns"] == 250_000_000 and asked["format"] == "strace"
+    assert emmclab("apps", "learn", log, "-o", "-", "--user-waits-for", "8").returncode == 2
+    assert "user_waits_for" in application_text("email")
