@@ -18,6 +18,7 @@ mod run;
 mod sqlite;
 mod text;
 mod timeline;
+mod tracks;
 mod what_if;
 
 pub use block_device::BlockDevice;
@@ -27,8 +28,10 @@ pub use program::{
     Access, Database, FileSet, JournalMode, Pick, Picked, Place, Procedure, Program, Step, SyncCall,
     Synchronous, Thread, preset_names, preset_text,
 };
+pub use replayed::Observed;
 pub use requests::{Group, ReadsWrites, RequestCounts, Written};
 pub use result::{AppResult, Lane, OverTime, Spent, StateTimes, ThreadResult};
-pub use run::{RunOptions, run};
+pub use run::{RunOptions, run, run_in_detail};
 pub use timeline::State;
+pub use tracks::ThreadTimes;
 pub use what_if::{Operation, WhatIf};

@@ -1,29 +1,37 @@
 //! The simulated device, with the layers above it, as a device of programs.
 
 use emmclab_base::{BlockNote, Nanos, Request, Result};
-use emmclab_device::Quiet;
+use emmclab_device::Observer;
 use emmclab_replay::ClosedLoop;
 
 use crate::block_device::BlockDevice;
 
-impl BlockDevice for ClosedLoop {
+/// A device and what listens to it; [`Quiet`](emmclab_device::Quiet) costs nothing.
+pub struct Observed<'a, O> {
+    /// The device.
+    pub device: &'a mut ClosedLoop,
+    /// The listener.
+    pub observer: O,
+}
+
+impl<O: Observer> BlockDevice for Observed<'_, O> {
     fn sectors(&self) -> u64 {
-        Self::sectors(self)
+        self.device.sectors()
     }
 
     fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
-        Self::submit(self, at, number, request, notes, &mut Quiet)
+        self.device.submit(at, number, request, notes, &mut self.observer)
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        Self::next_event(self)
+        self.device.next_event()
     }
 
     fn advance(&mut self, until: Nanos) -> Result<()> {
-        Self::advance(self, until, &mut Quiet)
+        self.device.advance(until, &mut self.observer)
     }
 
     fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
-        Self::take_completed(self, out);
+        self.device.take_completed(out);
     }
 }

@@ -10,6 +10,7 @@ use crate::files::Files;
 use crate::hosts::{HostSetup, mount_of};
 use crate::program::Program;
 use crate::result::{AppResult, Attribution};
+use crate::tracks::ThreadTimes;
 use crate::what_if::WhatIf;
 
 /// How a program is run.
@@ -43,6 +44,19 @@ pub fn run<D: BlockDevice>(
     device: &mut D,
     options: &RunOptions,
 ) -> Result<AppResult> {
+    run_in_detail(program, setup, device, options).map(|(result, _)| result)
+}
+
+/// The same, with what each thread did.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in_detail<D: BlockDevice>(
+    program: &Program,
+    setup: &HostSetup,
+    device: &mut D,
+    options: &RunOptions,
+) -> Result<(AppResult, ThreadTimes)> {
     let code = Code::of(program)?;
     let network = setup.network(&options.network)?;
     let named = setup.mounts(device.sectors())?;
@@ -78,7 +92,7 @@ pub fn run<D: BlockDevice>(
     };
     let outcome = Engine::new(fixed, device, host, files).run()?;
     let attribution = Attribution::of(&outcome.timelines, &names, waited, outcome.end);
-    Ok(AppResult {
+    let result = AppResult {
         program: program.name.clone(),
         host: setup.name.clone(),
         era: setup.era.clone(),
@@ -97,5 +111,15 @@ pub fn run<D: BlockDevice>(
         file_syncs: outcome.syncs,
         requests: outcome.counter.counts(),
         over_time: attribution.over_time,
-    })
+    };
+    let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let times = ThreadTimes {
+        program: program.name.clone(),
+        timelines: outcome.timelines,
+        names: owned(&names),
+        partitions: owned(&partitions),
+        waited,
+        end: outcome.end,
+    };
+    Ok((result, times))
 }

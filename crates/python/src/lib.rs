@@ -32,7 +32,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::apps::{PyHostSetup, PyProgram, app_presets, app_schema, app_text, host_presets, run_app};
+    use crate::apps::{
+        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, run_app,
+    };
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]

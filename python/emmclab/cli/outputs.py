@@ -42,6 +42,15 @@ To = Annotated[
 ]
 
 
+Perfetto = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Output file: a picture of the run for ui.perfetto.dev (.pftrace, .pftrace.gz).",
+    ),
+]
+
+
 def to_stdout(output: Path, as_json: bool = False) -> None:
     """Refuse stdout as an output where it is closed, or where the report in JSON goes there too."""
     if output != STDOUT:
