@@ -67,6 +67,13 @@ def to_stdout(output: Path, as_json: bool = False) -> None:
         raise InputError("the standard output is closed", kind="io", file="-", hint="name an output file")
 
 
+def note_picture(output: Path, to: str | None = None) -> None:
+    """Print that the output shows requests and holds none, where it is a picture for Perfetto."""
+    named = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
+    if to.partition(".")[0] == "perfetto" if to else named:
+        say("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
+
+
 def report(output: Path, text: str) -> None:
     """Print what was written: on stdout, or on stderr where the output itself went to stdout."""
     (say if output == STDOUT else put)(text)
