@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import subprocess
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +18,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
-from conftest import emmclab, emmclab_json
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
 from emmclab.apps import STATES
 from test_cli_bad_input import assert_refused
 
@@ -303,3 +306,18 @@ def test_a_picture_is_not_read_as_a_trace(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "chat.pftrace"
     assert emmclab("convert", trace, out).returncode == 0
     assert_refused(emmclab("profile", out), "chat.pftrace", "picture", "read the trace that")
+
+
+def test_a_run_that_is_interrupted_leaves_no_picture(long_trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.pftrace"
+    command = [*COMMAND, "simulate", str(long_trace), "--wrap-addresses", "--perfetto", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    deadline = time.monotonic() + PATIENCE_S
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert process.poll() is None, "the run ended before it could be interrupted"
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "Traceback" not in words
+    assert not list(tmp_path.iterdir())
