@@ -1,5 +1,7 @@
 //! What was written, decoded: rules that Perfetto needs, and pictures held against what they show.
 
+#![expect(clippy::float_cmp, reason = "counts are whole, and a counter ends with 0 itself")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -38,7 +40,9 @@ impl Shown {
             if let Some(new) = packet.interned_data {
                 let lists = [new.event_categories, new.event_names, new.debug_annotation_names];
                 for (known, list) in names.iter_mut().zip(lists) {
-                    list.into_iter().for_each(|name| assert!(known.insert(name.iid.unwrap()), "{name:?}"));
+                    for name in list {
+                        assert!(known.insert(name.iid.unwrap()), "{name:?}");
+                    }
                 }
             }
             if let Some(track) = packet.track_descriptor {

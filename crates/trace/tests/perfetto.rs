@@ -509,7 +509,9 @@ fn picture(requests: &[Request]) -> Vec<u8> {
     let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default()).unwrap();
     if !requests.is_empty() {
         let mut builder = BatchBuilder::default();
-        requests.iter().for_each(|request| builder.push(request));
+        for request in requests {
+            builder.push(request);
+        }
         let names = std::sync::Arc::new(Names::default());
         writer.write(&builder.finish(&names, &names)).unwrap();
     }
